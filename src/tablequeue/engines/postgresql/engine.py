@@ -1,0 +1,238 @@
+"""PostgreSQL: SKIP LOCKED, COPY, a low-water mark against dead index entries, and one round trip a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.types.string import TextLoader
+
+from tablequeue import errors
+from tablequeue.definition import Definition
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Table, compile_text
+from tablequeue.errors import TablequeueError
+
+# Rows from which a bulk push is a COPY instead of one INSERT of an array. Measured with 100-byte JSON: the array
+# pushes batches of 100 1.7 times as fast (COPY needs three more round trips), COPY is ahead from about 1,000 on.
+COPY_FROM = 1000
+# Characters of COPY text sent at a time.
+COPY_CHUNK = 1 << 18
+
+
+class PostgresTable(Table):
+    """The low-water mark: every id up to it was seen not to be ready.
+
+    Under a long-open snapshot the index keeps an entry for each message that was ever ready, and a claim walks all
+    of them: 1,800 claims a second fell to 200 within 10,000 messages, and stayed at 2,500 with the mark. It is only
+    a hint. Messages that become ready below it (released, failed, committed late) are found when this process
+    sweeps, at the latest a second later, and at once when nothing else is ready.
+    """
+
+    low_water = 0
+
+    def lower(self, ids: Sequence[int]) -> None:
+        if ids:
+            self.low_water = min(self.low_water, min(ids) - 1)
+
+
+class PostgreSQL(Engine):
+    name = "postgresql"
+    drivers = ("psycopg",)
+    # A heap promises no order; by id is what the index gives for nothing.
+    order_by: ClassVar = {"fifo": "id", "heap": "id"}
+    # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
+    payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
+    # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
+    # not begin when the caller's transaction began.
+    clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    alone = frozenset(
+        "push push_many claim sweep complete fail release extend purge purge_ids redrive redrive_ids "
+        "has_catalogue lookup names peek find history history_bounds stats".split()
+    )
+
+    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+        array_type = "bytea" if definition.payload == "bytes" else "text"
+        return {**super().words(name, definition, state), "array_type": array_type}
+
+    def compile(self, text: str) -> str:
+        return compile_text(text, self.dialect)
+
+    def table(self, name: str, definition: Definition) -> PostgresTable:
+        return PostgresTable(self, name, definition)
+
+    # -- connections and errors ------------------------------------------------------------------------------------
+
+    def hold(self, dbapi: Any) -> Held:
+        dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
+        held = Held(dbapi, self.join(dbapi))
+        held.cursor.execute("show default_transaction_isolation")
+        if held.cursor.fetchone()[0] != "read committed":
+            # Under repeatable read a claim that meets another one fails instead of passing over it.
+            held.cursor.execute("set session characteristics as transaction isolation level read committed")
+        return held
+
+    def join(self, dbapi: Any) -> Cursor:
+        cursor = dbapi.cursor(row_factory=tuple_row)
+        # The codec reads JSON, as on every engine; by default psycopg would have done it already.
+        cursor.adapters.register_loader("json", TextLoader)
+        return cursor
+
+    def translate(self, error: Exception) -> TablequeueError | None:
+        if not isinstance(error, psycopg.Error):
+            return None
+        state, words = error.sqlstate or "", (error.diag.message_primary or str(error)).strip().rstrip(".")
+        for pattern, kind, cause, remedy in _ERRORS:
+            if re.match(pattern, state):
+                return kind(cause.format(words), remedy)
+        if isinstance(error, psycopg.OperationalError) and not state:
+            return errors.ConnectionLost(
+                f"The connection to PostgreSQL broke: {words}.",
+                "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
+            )
+        return errors.DatabaseError(f"PostgreSQL refused the statement: {words}.", "Check the data and the server log.")
+
+    def is_transient(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def dump_time(self, time: datetime) -> datetime:
+        return time
+
+    def load_time(self, value: Any) -> datetime:
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+    def dump_ids(self, ids: Sequence[int]) -> list[int]:
+        return list(ids)
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
+
+    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
+        if self.schema:
+            self._run(cursor, table, "install_schema", params)
+        self._run(cursor, table, "install", params)
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        payloads = params["payloads"]
+        if len(payloads) < COPY_FROM:
+            cursor.execute(table.statement("push_many"), params)
+            return sorted(row[0] for row in cursor.fetchall())
+        cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
+        ids, pushed_at, due_at, state = cursor.fetchone()
+        rest = "".join(f"\t{_copy_text(value)}" for value in (params["headers"], params["producer"], pushed_at, due_at))
+        # Our own text, not copy.write_row(): the five columns that all rows share are escaped once.
+        with cursor.copy(table.statement("push_copy")) as copy:
+            for chunk in _copy_lines(ids, payloads, f"{rest}\t{state}\n"):
+                copy.write(chunk)
+        return ids
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        assert isinstance(table, PostgresTable)
+        statement = table.statement("claim")
+        if params["now"] is not None:
+            table.low_water = 0
+        params["low_water"] = table.low_water
+        cursor.execute(statement, params)
+        rows = cursor.fetchall()
+        if not rows and table.low_water:
+            params["low_water"] = 0
+            cursor.execute(statement, params)
+            rows = cursor.fetchall()
+        if len(rows) > 1:
+            rows.sort()  # RETURNING keeps no order
+        table.low_water = rows[-1][0] if rows else 0
+        return rows
+
+    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        assert isinstance(table, PostgresTable)
+        table.low_water = 0
+        return super().sweep(cursor, table, params)
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        state = super().fail(cursor, table, params)
+        if state == "ready":
+            assert isinstance(table, PostgresTable)
+            table.lower([params["id"]])
+        return state
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return _lowered(table, super().release(cursor, table, params))
+
+    def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return _lowered(table, super().redrive(cursor, table, params))
+
+    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return _lowered(table, super().redrive_ids(cursor, table, params))
+
+
+def _lowered(table: Table, ids: list[int]) -> list[int]:
+    assert isinstance(table, PostgresTable)
+    table.lower(ids)
+    return ids
+
+
+def _copy_text(value: Any) -> str:
+    r"""A value in COPY's text format: \N is null; backslash, newline, return and tab are escaped."""
+    if value is None:
+        return r"\N"
+    if isinstance(value, bytes):
+        return rf"\\x{value.hex()}"
+    return str(value).replace("\\", r"\\").replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
+
+
+def _copy_lines(ids: Sequence[int], payloads: Sequence[str | bytes], rest: str) -> Iterator[str]:
+    lines: list[str] = []
+    size = 0
+    for id, payload in zip(ids, payloads, strict=True):
+        line = f"{id}\t{_copy_text(payload)}{rest}"
+        lines.append(line)
+        size += len(line)
+        if size >= COPY_CHUNK:
+            yield "".join(lines)
+            lines.clear()
+            size = 0
+    yield "".join(lines)
+
+
+# SQLSTATE pattern, exception, cause, remedy; the first that matches. {} is the server's own sentence.
+_ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
+    (
+        "22P02|22P05|2203|22021|22001|22000|54000",
+        errors.BadPayload,
+        "PostgreSQL cannot store a value: {}.",
+        "Change the value, or use a bytes queue; nothing was pushed.",
+    ),
+    ("22008", errors.BadInput, "PostgreSQL cannot store a time: {}.", "Give a time between 4713 BC and 294276 AD."),
+    ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
+    ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
+    ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
+    ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
+    ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
+    ("55P03|57014", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),
+    (
+        "25P02",
+        errors.DatabaseError,
+        "The transaction of the connection had failed before: {}.",
+        "Roll it back first.",
+    ),
+    ("42P01", errors.QueueNotFound, "A table of the queue is gone: {}.", "Create the queue again."),
+    (
+        "42P07|42710|23505",
+        errors.QueueDiffers,
+        "The database has something of that name that is not this queue: {}.",
+        "Choose another queue name, or rename what is there.",
+    ),
+    (
+        "57P0|08",
+        errors.ConnectionLost,
+        "PostgreSQL closed the connection: {}.",
+        "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
+    ),
+)

@@ -1,0 +1,22 @@
+-- Claim up to :n ready messages under a new lease; each is claimed by one consumer only, for SKIP LOCKED passes
+-- over those that another one is claiming.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- Index: {table}_ready, from :low_water on: dead entries before it are not walked again (see engine.py).
+-- id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = cast(:token as uuid),
+    consumer = cast(:consumer as text),
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease as float8) * interval '1 second'
+where id = any(array(
+    select id from {queue}
+    where state = 'ready' and id > :low_water
+    order by {order_by}
+    limit :n
+    for update skip locked
+))
+returning id, payload, headers, attempts, pushed_at, popped_at, lease_until;

@@ -1,0 +1,6 @@
+-- The lease on message :id, held under :token, ends :lease seconds from now.
+-- Index: the primary key. Locks: the row.
+update {queue}
+set lease_until = {now} + cast(:lease as float8) * interval '1 second'
+where id = :id and token = cast(:token as uuid)
+returning lease_until;

@@ -1,0 +1,2 @@
+-- Whether the catalogue is there.
+select to_regclass('{catalogue}') is not null;

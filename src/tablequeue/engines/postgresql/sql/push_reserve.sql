@@ -1,0 +1,12 @@
+-- For a bulk push: :n ids from the sequence in one row, and the times and state that its messages get.
+-- Ids that are never used (the push failed) stay gaps, as with any sequence.
+select
+    (select array_agg(nextval(pg_get_serial_sequence('{queue}', 'id'))) from generate_series(1, :n)),
+    cast(pushed_at as text),
+    cast(due_at as text),
+    case when due_at > pushed_at then 'scheduled' else 'ready' end
+from (
+    select
+        {now} as pushed_at,
+        coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') as due_at
+) as times;

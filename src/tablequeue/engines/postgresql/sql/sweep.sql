@@ -1,0 +1,29 @@
+-- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
+-- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
+-- Indexes: {table}_scheduled, {table}_in_progress. Locks: the rows; those locked already are passed over.
+-- A crash leaves all or nothing.
+with due as (
+    select id from {queue}
+    where state = 'scheduled' and due_at <= {now}
+    order by due_at
+    limit :n
+    for update skip locked
+), expired as (
+    select id from {queue}
+    where state = 'in_progress' and lease_until <= {now}
+    order by lease_until
+    limit :n
+    for update skip locked
+)
+update {queue}
+set state = case when state = 'in_progress' and attempts >= :max_attempts then 'dead' else 'ready' end,
+    errors = case
+        when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+            'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
+        ))
+        else errors
+    end,
+    token = null,
+    lease_until = null
+where id = any(array(select id from due union all select id from expired))
+returning id;

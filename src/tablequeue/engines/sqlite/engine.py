@@ -1,0 +1,217 @@
+"""SQLite: one writer at a time, WAL, BEGIN IMMEDIATE, and a file lock before it that makes the waiting fair."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+from tablequeue import errors
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.errors import TablequeueError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+# RETURNING came with 3.35, STRICT with 3.37.
+OLDEST = (3, 37, 0)
+
+
+class SQLiteHeld(Held):
+    """A transaction takes the file lock, then SQLite's.
+
+    SQLite's own waiting (busy_timeout) sleeps and retries, so whoever comes at the right moment wins: with 64
+    processes one made 1 cycle in 4 s while another made 1,500. The kernel hands a file lock out in turn, and nobody
+    burns time on retries. The lock is on a file of its own, `<database>-lock`: closing any descriptor of the
+    database file would drop SQLite's own locks.
+    """
+
+    def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
+        super().__init__(dbapi, cursor)
+        self._path = path
+        self._file: int | None = None
+
+    def begin(self) -> None:
+        if self._file is None:
+            self._file = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self.cursor.execute("begin immediate")
+        except BaseException:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            raise
+
+    def commit(self) -> None:
+        self.cursor.execute("commit")
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def rollback(self) -> None:
+        # A full disk has SQLite roll back by itself.
+        if self.dbapi.in_transaction:
+            self.cursor.execute("rollback")
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        self.dbapi.close()
+        self.forget()
+
+    def forget(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class SQLite(Engine):
+    name = "sqlite"
+    drivers = ("pysqlite",)
+    order_by: ClassVar = {"fifo": "id", "heap": "id"}  # a heap promises no order; by id costs nothing
+    payload_types: ClassVar = {
+        "json": "text not null check (json_valid(payload))",
+        "text": "text not null",
+        "bytes": "blob not null",
+    }
+    # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
+    # with fractions came with 3.42 only.
+    clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
+    alone = frozenset("has_catalogue lookup names peek find history history_bounds stats".split())
+    has_schemas = False
+
+    def compile(self, text: str) -> str:
+        return text  # sqlite3 takes :name and a dict as they are
+
+    # -- connections and errors ------------------------------------------------------------------------------------
+
+    def hold(self, dbapi: Any) -> Held:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise errors.DatabaseError(
+                f"This Python has SQLite {sqlite3.sqlite_version}; tablequeue needs {'.'.join(map(str, OLDEST))}.",
+                "Use a newer Python, or one built against a newer SQLite.",
+            )
+        dbapi.isolation_level = None
+        cursor = self.join_plainly(dbapi)
+        path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
+        if not path:
+            raise errors.BadUrl(
+                "An in-memory SQLite database belongs to one connection alone, and dies with it.",
+                "Name a file: sqlite:///work.db, for tests in a temporary folder.",
+            )
+        if cursor.execute("pragma journal_mode").fetchone()[0] != "wal" and os.access(path, os.W_OK):
+            cursor.execute("pragma journal_mode = wal")
+        return SQLiteHeld(dbapi, cursor, path)
+
+    def join(self, dbapi: Any) -> Cursor:
+        cursor = self.join_plainly(dbapi)
+        if not dbapi.in_transaction:
+            # sqlite3 itself would begin late and deferred, and a deferred transaction that turns to writing fails
+            # at once, without waiting, when another writer is ahead.
+            cursor.execute("begin immediate")
+        return cursor
+
+    @staticmethod
+    def join_plainly(dbapi: Any) -> Cursor:
+        cursor = dbapi.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def translate(self, error: Exception) -> TablequeueError | None:
+        if isinstance(error, PermissionError) and error.filename and str(error.filename).endswith("-lock"):
+            return errors.ReadOnly(f"The file {error.filename} cannot be written.", _WRITABLE)
+        if not isinstance(error, sqlite3.Error):
+            return None
+        words = str(error).rstrip(".")
+        # The primary code: the low byte of the extended one.
+        kind, cause, remedy = _ERRORS.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, _OTHER)
+        if "no such table" in words:
+            kind, cause, remedy = errors.QueueNotFound, "A table of the queue is gone: {}.", "Create the queue again."
+        elif "already" in words:
+            kind, cause, remedy = (
+                errors.QueueDiffers,
+                "The database has something of that name that is not this queue: {}.",
+                "Choose another queue name, or rename what is there.",
+            )
+        return kind(cause.format(words), remedy)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def dump_time(self, time: datetime) -> int:
+        return (time - _EPOCH) // _MICROSECOND
+
+    def load_time(self, value: int) -> datetime:
+        return _EPOCH + timedelta(microseconds=value)
+
+    def dump_ids(self, ids: Sequence[int]) -> str:
+        return json.dumps(list(ids))
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
+
+    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._run(cursor, table, "install", params)
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        payloads = params["payloads"]
+        if not payloads:
+            return []
+        common = {name: value for name, value in params.items() if name != "payloads"}
+        cursor.executemany(table.statement("push_many"), ({**common, "payload": payload} for payload in payloads))
+        (last,) = cursor.execute("select last_insert_rowid()").fetchone()
+        return list(range(last - len(payloads) + 1, last + 1))
+
+
+_WRITABLE = "Make the file and its folder writable for this user, or name another database."
+_Refusal = tuple[type[TablequeueError], str, str]
+
+# By SQLite's primary result code: exception, cause, remedy. {} is SQLite's own sentence.
+_ERRORS: dict[int, _Refusal] = {
+    sqlite3.SQLITE_BUSY: (
+        errors.Locked,
+        "Another program holds the SQLite database: {}.",
+        "End its transaction, or pass connection= if it is your own; nothing was changed.",
+    ),
+    sqlite3.SQLITE_LOCKED: (
+        errors.Locked,
+        "Another connection of this program holds the SQLite database: {}.",
+        "End its transaction; nothing was changed.",
+    ),
+    sqlite3.SQLITE_READONLY: (errors.ReadOnly, "The SQLite database cannot be written: {}.", _WRITABLE),
+    sqlite3.SQLITE_PERM: (errors.ReadOnly, "The SQLite database cannot be written: {}.", _WRITABLE),
+    sqlite3.SQLITE_CANTOPEN: (
+        errors.Unreachable,
+        "The SQLite database cannot be opened: {}.",
+        "Check that the folder of the URL's path exists and that this user may write to it.",
+    ),
+    sqlite3.SQLITE_FULL: (
+        errors.Full,
+        "There is no room for the SQLite database to grow: {}.",
+        "Free some space on the disk and try again; nothing was changed.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        errors.Full,
+        "The disk of the SQLite database failed: {}.",
+        "Check the disk and its free space; nothing was changed.",
+    ),
+    sqlite3.SQLITE_NOTADB: (errors.BadUrl, "The file of the URL is not a SQLite database: {}.", "Name another file."),
+    sqlite3.SQLITE_CORRUPT: (
+        errors.DatabaseError,
+        "The SQLite database is damaged: {}.",
+        "Restore it from a copy, or save what is left with sqlite3's .recover.",
+    ),
+    sqlite3.SQLITE_TOOBIG: (
+        errors.BadPayload,
+        "The payload is larger than SQLite can store: {}.",
+        "Keep it in a file or object store and push its name; nothing was pushed.",
+    ),
+}
+_OTHER: _Refusal = (
+    errors.DatabaseError,
+    "SQLite refused the statement: {}.",
+    "Check the data; nothing was changed.",
+)

@@ -1,0 +1,14 @@
+-- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- Index: {table}_ready. Locks: the database, for the length of the statement.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease * 1000000 as integer)
+where id in (select id from {queue} where state = 'ready' order by {order_by} limit :n)
+returning id, payload, headers, attempts, pushed_at, popped_at, lease_until;

@@ -1,0 +1,10 @@
+-- Those of :ids that are held under :token are given back, unworked: ready after :delay seconds, the attempt not
+-- counted. Index: the primary key. Locks: the database. A crash leaves them in progress until the lease expires.
+update {queue}
+set state = case when :delay > 0 then 'scheduled' else 'ready' end,
+    due_at = case when :delay > 0 then {now} + cast(:delay * 1000000 as integer) else due_at end,
+    attempts = attempts - 1,
+    token = null,
+    lease_until = null
+where id in (select value from json_each(:ids)) and token = :token
+returning id;

@@ -1,0 +1,101 @@
+"""The exception tree: every refusal says its cause in one sentence and its remedy in another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TablequeueError(Exception):
+    """Something was refused; `cause` says why, `remedy` says what to do about it."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(f"{cause} {remedy}")
+        self.cause = cause
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions cross process borders (multiprocessing, Spark): rebuild from the two sentences.
+        return (self.__class__, (self.cause, self.remedy), self.__dict__)
+
+
+class BadUrl(TablequeueError):
+    """The database URL cannot be read, or names a database that tablequeue has no engine for."""
+
+
+class DriverMissing(TablequeueError):
+    """The Python driver of this database is not installed."""
+
+
+class Unreachable(TablequeueError):
+    """The database did not answer, or refused the login."""
+
+
+class ConnectionLost(TablequeueError):
+    """The connection broke during a call: whether that call took effect is not known."""
+
+
+class QueueNotFound(TablequeueError):
+    """There is no queue of this name."""
+
+
+class QueueDiffers(TablequeueError):
+    """A queue, or some other table, of this name is already there with another definition."""
+
+
+class BadName(TablequeueError):
+    """A queue or schema name is not `[a-z][a-z0-9_]{0,47}`, or is reserved."""
+
+
+class BadDefinition(TablequeueError):
+    """An option of a queue has a value that cannot be."""
+
+
+class BadInput(TablequeueError):
+    """An argument, or a line of a file, cannot be used; nothing was changed."""
+
+
+class BadPayload(BadInput):
+    """The queue's payload type cannot hold this payload exactly; nothing was pushed."""
+
+
+class Empty(TablequeueError):
+    """No message was ready in the time given."""
+
+
+class LeaseLost(TablequeueError):
+    """The lease is no longer held: the message was claimed again, finished or dropped.
+
+    `ids` are the messages concerned. Nothing was changed for them; the others of the same call were finished.
+    """
+
+    def __init__(self, cause: str, remedy: str, ids: Sequence[int] = ()) -> None:
+        super().__init__(cause, remedy)
+        self.ids = tuple(ids)
+
+
+class Locked(TablequeueError):
+    """Another program held the database longer than the time-out; nothing was changed."""
+
+
+class ReadOnly(TablequeueError):
+    """The database cannot be written to."""
+
+
+class Full(TablequeueError):
+    """The disk or the database is full; nothing was changed."""
+
+
+class Conflict(TablequeueError):
+    """The database rolled the transaction back because of a concurrent one; nothing was changed."""
+
+
+class NoRights(TablequeueError):
+    """The database user may not do this."""
+
+
+class SchemaTooNew(TablequeueError):
+    """The queue was made by a newer tablequeue."""
+
+
+class DatabaseError(TablequeueError):
+    """The database refused a statement for a reason that has no class of its own."""

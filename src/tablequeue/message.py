@@ -1,0 +1,125 @@
+"""A message as it is stored, a claim on one, and the error of one attempt. No database here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tablequeue.queue import Queue
+
+STATES = ("ready", "scheduled", "in_progress", "dead")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """Why one attempt did not finish: the consumer's words, or `lease expired`."""
+
+    attempt: int
+    at: datetime
+    consumer: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as peek, dead and history show it. Times are aware and in UTC.
+
+    state           ready, scheduled, in_progress, dead or finished.
+    attempts        how often it was claimed so far.
+    producer        the name of the writer that pushed it; `consumer` the last reader that popped it.
+    due_at          when a scheduled message becomes ready.
+    lease_until     when the lease of a message in progress ends.
+    """
+
+    id: int
+    payload: Any
+    headers: dict[str, Any]
+    state: str
+    attempts: int
+    producer: str | None
+    consumer: str | None
+    pushed_at: datetime
+    due_at: datetime | None
+    first_popped_at: datetime | None
+    popped_at: datetime | None
+    lease_until: datetime | None
+    finished_at: datetime | None
+    errors: tuple[AttemptError, ...]
+
+    @property
+    def wait_time(self) -> timedelta | None:
+        """Pushed to first popped."""
+        return self.first_popped_at - self.pushed_at if self.first_popped_at else None
+
+    @property
+    def run_time(self) -> timedelta | None:
+        """Last popped to finished."""
+        return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
+
+
+class Claim:
+    """A popped message: yours alone until the lease ends. Finish it with one of the four verbs.
+
+    The verbs act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
+    """
+
+    # Slots and times kept as the driver gave them: a claim is made for every message on the hot path, and
+    # converting its three times eagerly cost 8 % of a SQLite pop of 100.
+    __slots__ = ("_queue", "_times", "attempts", "headers_json", "id", "payload", "token")
+
+    def __init__(
+        self, queue: Queue, id: int, payload: Any, headers_json: str | None, attempts: int, times: Any, token: str
+    ) -> None:
+        self._queue = queue
+        self.id = id
+        self.payload = payload
+        self.headers_json = headers_json
+        self.attempts = attempts
+        self._times = times
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.id} on {self._queue.name}, attempt {self.attempts}>"
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        return self._queue.load_headers(self.headers_json)
+
+    @property
+    def pushed_at(self) -> datetime:
+        return self._queue.load_time(self._times[0])
+
+    @property
+    def popped_at(self) -> datetime:
+        return self._queue.load_time(self._times[1])
+
+    @property
+    def lease_until(self) -> datetime:
+        """When the lease ended that `pop` gave; `extend` returns the new end."""
+        return self._queue.load_time(self._times[2])
+
+    def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
+        self._queue.complete(self, connection=connection, now=now)
+
+    def fail(
+        self,
+        error: str | BaseException = "",
+        *,
+        retry_in: float | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> str:
+        return self._queue.fail(self, error, retry_in=retry_in, connection=connection, now=now)
+
+    def release(self, *, delay: float = 0, connection: Any = None, now: datetime | None = None) -> None:
+        self._queue.release(self, delay=delay, connection=connection, now=now)
+
+    def extend(self, seconds: float | None = None, *, connection: Any = None, now: datetime | None = None) -> datetime:
+        return self._queue.extend(self, seconds, connection=connection, now=now)
+
+
+def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
+    return tuple(AttemptError(row["attempt"], load_time(row["at"]), row["consumer"], row["error"]) for row in rows)

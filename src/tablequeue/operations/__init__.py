@@ -1,0 +1,1 @@
+"""What the verbs do, engine-neutral: one noun a file. Each runs an engine's operation and gives its rows meaning."""

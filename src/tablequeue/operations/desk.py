@@ -1,0 +1,66 @@
+"""What every operation works at: a queue's table, the runner, and the names and values that calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from tablequeue.engines.base import Engine, Params, Table
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadInput
+from tablequeue.payload import CODECS, Codec
+
+
+@dataclass(slots=True)
+class Desk:
+    """One queue as the operations of one process see it."""
+
+    runner: Runner
+    table: Table
+    who: str
+    """The name under which this process pushes and pops."""
+    codec: Codec
+    engine: Engine
+
+    @classmethod
+    def at(cls, runner: Runner, table: Table, who: str) -> Desk:
+        return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
+
+    def time(self, time: datetime | None, what: str = "now") -> Any:
+        """An aware time as the driver wants it; None stays None, for the database's clock."""
+        if time is None:
+            return None
+        if not isinstance(time, datetime) or time.utcoffset() is None:
+            raise BadInput(
+                f"{what} is {time!r}, which does not say its time zone.",
+                "Give an aware datetime, such as datetime.now(UTC).",
+            )
+        return self.engine.dump_time(time)
+
+
+def seconds(duration: float | timedelta, what: str) -> float:
+    """A duration in seconds, not negative."""
+    value = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    # 100 years: every engine can add that to its clock.
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 3.2e9:
+        raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
+    return value
+
+
+def count(number: int, what: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise BadInput(f"{what} is {number!r}.", "Give a whole number of at least 1.")
+    return number
+
+
+def whole_ids(ids: Sequence[int]) -> list[int]:
+    """Ids that a bigint can hold."""
+    for id in ids:
+        if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
+            raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
+    return list(ids)
+
+
+__all__ = ["Desk", "Params", "count", "seconds", "whole_ids"]

@@ -1,0 +1,103 @@
+"""Finishing: complete, fail, release, extend. Each acts only under the token of the claim it is given."""
+
+from __future__ import annotations
+
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from tablequeue.errors import BadInput, LeaseLost
+from tablequeue.message import Claim
+from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
+
+
+def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+    _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
+
+
+def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | None, connection: Any) -> None:
+    params = {"delay": seconds(delay, "delay"), "now": desk.time(now)}
+    _finish(desk, desk.engine.release, claims, params, "released", connection)
+
+
+def fail(
+    desk: Desk, claim: Claim, error: str | BaseException, retry_in: float | None, now: datetime | None, connection: Any
+) -> str:
+    definition = desk.table.definition
+    delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
+    params = {
+        **_held(claim),
+        "error": _words(error),
+        "delay": delay,
+        "max_attempts": definition.max_attempts,
+        "now": desk.time(now),
+    }
+    state = desk.runner.run(desk.engine.fail, desk.table, params, connection)
+    if state is None:
+        raise _lost([claim.id], 1, "failed")
+    return state
+
+
+def extend(desk: Desk, claim: Claim, lease: float | None, now: datetime | None, connection: Any) -> datetime:
+    lease = desk.table.definition.lease if lease is None else seconds(lease, "seconds")
+    params = {**_held(claim), "lease": lease, "now": desk.time(now)}
+    until = desk.runner.run(desk.engine.extend, desk.table, params, connection)
+    if until is None:
+        raise _lost([claim.id], 1, "extended")
+    return desk.engine.load_time(until)
+
+
+def _finish(
+    desk: Desk,
+    operation: Callable[..., list[int]],
+    claims: Iterable[Claim],
+    params: Params,
+    done: str,
+    connection: Any,
+) -> None:
+    """Finish the claims in one call per token; then raise for those that were not held any more."""
+    by_token: dict[str, list[int]] = defaultdict(list)
+    for claim in claims:
+        by_token[claim.token].append(claim.id)
+    lost: list[int] = []
+    total = 0
+    for token, ids in by_token.items():
+        params["token"] = token
+        params["ids"] = desk.engine.dump_ids(ids)
+        finished = desk.runner.run(operation, desk.table, params, connection)
+        total += len(ids)
+        if len(finished) < len(ids):
+            lost.extend(set(ids).difference(finished))
+    if lost:
+        raise _lost(sorted(lost), total, done)
+
+
+def _held(claim: Claim) -> Params:
+    return {"id": whole_ids([claim.id])[0], "token": claim.token}
+
+
+def _words(error: str | BaseException) -> str:
+    if isinstance(error, BaseException):
+        words = "".join(traceback.format_exception(error))
+    elif isinstance(error, str):
+        words = error
+    else:
+        raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
+    # The error is for people to read: what no database text can hold is shown as its escape.
+    return words.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _lost(ids: list[int], total: int, done: str) -> LeaseLost:
+    if total == 1:
+        cause = f"The lease on message {ids[0]} is lost, so it was not {done}."
+    else:
+        first = ", ".join(map(str, ids[:5])) + (", ..." if len(ids) > 5 else "")
+        others = total - len(ids)
+        cause = f"The leases on {len(ids)} of {total} messages are lost ({first}); the other {others} were {done}."
+    return LeaseLost(
+        cause,
+        "It expired, or the message was finished before: make the lease longer than the work, or extend it in time.",
+        ids,
+    )

@@ -1,0 +1,98 @@
+"""Looking at a queue: nothing here claims a message, changes one or waits for a lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tablequeue.engines.base import COLUMNS, Row
+from tablequeue.errors import BadInput
+from tablequeue.message import STATES, Message, load_errors
+from tablequeue.operations.desk import Desk, count, whole_ids
+
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Exact counts at one moment. `finished` is None where the queue keeps no history.
+
+    oldest_age  seconds since the first ready message was pushed; None if none is ready.
+    """
+
+    queue: str
+    ready: int
+    scheduled: int
+    in_progress: int
+    dead: int
+    oldest_age: float | None
+    finished: int | None
+
+
+def peek(desk: Desk, limit: int, state: str) -> list[Message]:
+    if state not in STATES:
+        raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
+    params = {"n": count(limit, "limit"), "state": state}
+    return [_message(desk, row) for row in desk.runner.run(desk.engine.peek, desk.table, params)]
+
+
+def find(desk: Desk, id: int) -> Message | None:
+    row = desk.runner.run(desk.engine.find, desk.table, {"id": whole_ids([id])[0]})
+    return None if row is None else _message(desk, row)
+
+
+def stats(desk: Desk, now: datetime | None) -> Stats:
+    row = desk.runner.run(desk.engine.stats, desk.table, {"now": desk.time(now)})
+    ready, scheduled, in_progress, dead, oldest_age, finished = row
+    return Stats(desk.table.name, ready, scheduled, in_progress, dead, oldest_age, finished)
+
+
+def history(desk: Desk, limit: int) -> list[Message]:
+    return [_message(desk, row) for row in history_rows(desk, 0, _LARGEST, count(limit, "limit"))]
+
+
+def history_bounds(desk: Desk) -> tuple[int, int] | None:
+    """Lowest and highest id in the history; None if it is empty."""
+    _need_history(desk)
+    low, high = desk.runner.run(desk.engine.history_bounds, desk.table, {})
+    return None if low is None else (low, high)
+
+
+def history_rows(desk: Desk, low: int, high: int, limit: int) -> list[Row]:
+    """Raw rows of COLUMNS with ids from `low` to `high`, highest first: for bulk readers that make no objects."""
+    _need_history(desk)
+    return desk.runner.run(desk.engine.history, desk.table, {"low": low, "high": high, "n": limit})
+
+
+def history_batches(desk: Desk, low: int, high: int, size: int) -> Iterator[list[Row]]:
+    """The whole range in short reads of up to `size` rows: no snapshot stays open on the way."""
+    while low <= high and (rows := history_rows(desk, low, high, size)):
+        yield rows
+        high = rows[-1][0] - 1
+
+
+def _need_history(desk: Desk) -> None:
+    if desk.table.definition.history == "none":
+        raise BadInput(
+            f"The queue {desk.table.name!r} keeps no history.", "Create a queue with history='keep' to have one."
+        )
+
+
+def _message(desk: Desk, row: Row) -> Message:
+    values: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+    load_time = desk.engine.load_time
+    for name in COLUMNS:
+        if name.endswith(("_at", "_until")) and values[name] is not None:
+            values[name] = load_time(values[name])
+    values["payload"] = desk.codec.load(values["payload"])
+    values["headers"] = load_json(values["headers"]) or {}
+    values["errors"] = load_errors(load_json(values["errors"]) or [], load_time)
+    return Message(**values)
+
+
+def load_json(value: Any) -> Any:
+    """A JSON column: text from some drivers, values from others."""
+    return json.loads(value) if isinstance(value, str) else value
