@@ -196,6 +196,18 @@ class Queue:
         """The last `limit` finished messages, highest id first. `BadInput` if the queue keeps none."""
         return inspect.history(self._desk, limit)
 
+    def history_bounds(self) -> tuple[int, int] | None:
+        """The lowest and the highest id in the history; None if it is empty."""
+        return inspect.history_bounds(self._desk)
+
+    def history_batches(self, low: int, high: int, size: int) -> Iterator[list[Sequence[Any]]]:
+        """Finished messages with ids from `low` to `high`, highest first, for bulk readers.
+
+        Lists of up to `size` raw rows, in the columns of `Message` and as the driver gives them. Each list is a read
+        of its own: no snapshot stays open between them.
+        """
+        return inspect.history_batches(self._desk, low, high, size)
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[Message]:

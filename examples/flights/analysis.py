@@ -1,0 +1,113 @@
+"""What Spark computes from the history of the flights, and the page that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from examples.flights.crew import QUEUE
+from examples.flights.data import airlines
+from tablequeue.spark import reports
+from tablequeue.spark.reports import page
+from tablequeue.spark.session import local_session
+
+Rows = list[dict[str, Any]]
+
+FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
+
+
+def analyse(url: str, folder: Path) -> dict[str, Any]:
+    """Every report as rows, each also as Parquet under `folder`; and `counts` of the whole."""
+    spark = local_session("flights", folder / "spark")
+    try:
+        history = spark.read.format("tablequeue").option("url", url).option("queue", QUEUE).load().cache()
+        names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")
+        tables = {
+            "carriers": carriers(history, names),
+            "times": reports.times(history),
+            "throughput": reports.throughput(history),
+            "workers": reports.workers(history),
+        }
+        found: dict[str, Any] = {"counts": counts(history).first().asDict()}
+        for name, table in tables.items():
+            table.coalesce(1).write.parquet(str(folder / "parquet" / name))
+            found[name] = [row.asDict() for row in table.collect()]
+        return found
+    finally:
+        spark.stop()
+
+
+def counts(history: DataFrame) -> DataFrame:
+    """One row: messages delivered, distinct flights among them, and how many came back after a lost lease."""
+    flight = f.from_json("payload", FLIGHT)
+    return history.agg(
+        f.count("finished_at").alias("delivered"),
+        f.countDistinct(flight["n"]).alias("distinct"),
+        f.count_if(f.col("attempts") > 1).alias("redelivered"),
+    )
+
+
+def carriers(history: DataFrame, names: DataFrame) -> DataFrame:
+    """A row a carrier: its airline's name, flights, and mean delays in minutes (of flights that have them)."""
+    return (
+        history.select(f.from_json("payload", FLIGHT).alias("flight"))
+        .groupBy("flight.carrier")
+        .agg(
+            f.count("*").alias("flights"),
+            f.mean("flight.dep_delay").alias("mean_dep_delay"),
+            f.mean("flight.arr_delay").alias("mean_arr_delay"),
+        )
+        .join(names, "carrier")
+        .select("carrier", "name", "flights", "mean_dep_delay", "mean_arr_delay")
+        .orderBy("carrier")
+    )
+
+
+def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    by_delay = sorted(found["carriers"], key=lambda row: row["mean_dep_delay"], reverse=True)
+    seconds: Rows = found["throughput"]
+    x = [(row["second"] - seconds[0]["second"]).total_seconds() for row in seconds]
+    sections = [
+        page.Section(
+            "Throughput",
+            "What happened in each second. The gap between the first two lines is the backlog as it grows.",
+            [page.lines(x, {n: [r[n] for r in seconds] for n in ("pushed", "finished")}, "second", "messages")],
+        ),
+        page.Section(
+            "Wait and run times",
+            "Seconds from push to the first pop, and from the last pop to the end.",
+            table=found["times"],
+        ),
+        page.Section(
+            "Writers and readers",
+            "The work of each process. reader-1 was killed; what it held was finished by the others (retried).",
+            [
+                page.bars(
+                    [row["name"] for row in found["workers"]],
+                    [row["messages"] for row in found["workers"]],
+                    "messages pushed by each writer, finished by each reader",
+                    page.GREEN,
+                )
+            ],
+            found["workers"],
+        ),
+        page.Section(
+            "Carriers",
+            "Mean departure delay in minutes, of the flights that departed.",
+            [
+                page.bars(
+                    [row["name"] for row in by_delay],
+                    [row["mean_dep_delay"] for row in by_delay],
+                    "mean departure delay, minutes",
+                    page.ORANGE,
+                )
+            ],
+            found["carriers"],
+        ),
+    ]
+    words = "Flights that left New York in 2013, through a queue in one SQLite table, read by Spark from its history."
+    path.write_text(page.render(f"{facts['pushed']:,} flights through a table queue", words, facts, sections), "utf-8")

@@ -1,0 +1,203 @@
+"""The main job: real flights through a table queue into Spark. Run by `make demo`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing as mp
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import tablequeue
+from examples.flights import crew
+from examples.flights.data import TOTAL, carriers_of, flights
+from tablequeue.spark.reports.page import cell
+
+WRITERS, READERS = 3, 4
+# Seconds; short, because the killed reader's messages come back only when it has passed.
+LEASE = 5
+# The share of all messages that is delivered when the reader is killed.
+KILL_AT = 1 / 3
+
+console = Console(soft_wrap=False)
+
+
+@dataclass
+class Run:
+    """What the demo does and has done so far."""
+
+    folder: Path
+    total: int = TOTAL
+    stage: str = "starting"
+    crew: list[BaseProcess] = field(default_factory=list)
+    posts: dict[str, crew.Post] = field(default_factory=dict)
+    held: int = 0
+    """How many messages the killed reader held."""
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'flights.db'}"
+
+    def done(self, role: str) -> int:
+        return sum(post.done.value for name, post in self.posts.items() if name.startswith(role))
+
+
+def main(arguments: Sequence[str]) -> int:
+    run = Run(Path("demo"), *(int(argument) for argument in arguments))
+    try:
+        demo(run)
+    except KeyboardInterrupt:
+        for process in run.crew:
+            process.kill()
+        console.print(
+            f"\nInterrupted while {run.stage}: {run.done('writer'):,} flights were pushed and "
+            f"{run.done('reader'):,} delivered. Nothing is running any more; run it again for a fresh start.",
+            style="yellow",
+        )
+        sys.stdout.flush()
+        # At once: an orderly end would wait for Spark's.
+        os._exit(130)
+    return 0
+
+
+def demo(run: Run) -> dict[str, Any]:
+    """The whole job; returns the summary it has written."""
+    started = time.monotonic()
+    console.print(f"[bold]tablequeue[/bold]: {run.total:,} flights, {WRITERS} writers, {READERS} readers, SQLite\n")
+    shutil.rmtree(run.folder, ignore_errors=True)
+    run.folder.mkdir(parents=True)
+    with tablequeue.connect(run.url) as database:
+        queue = database.create_queue(crew.QUEUE, order="fifo", lease=LEASE)
+        move(run, queue)
+        stats = queue.stats()
+
+    run.stage = "computing the carriers directly from the file"
+    with contextlib.closing(flights()) as source:
+        direct = carriers_of(flight for flight in source if flight["n"] < run.total)
+
+    run.stage = "reading the history with Spark"
+    console.print("\nSpark reads the history ...")
+    # Imported here: half a second that neither the crew nor an early Ctrl-C should wait for.
+    from examples.flights import analysis
+
+    found = analysis.analyse(run.url, run.folder)
+    carriers = {row["carrier"]: {k: v for k, v in row.items() if k != "carrier"} for row in found["carriers"]}
+    if carriers != direct:
+        raise SystemExit("The carriers that Spark found differ from a direct computation over the file.")
+
+    pushed, counts = run.done("writer"), found["counts"]
+    summary = {
+        "pushed": pushed,
+        "delivered": counts["delivered"],
+        "distinct": counts["distinct"],
+        "duplicates": counts["delivered"] - counts["distinct"],
+        "lost": pushed - counts["distinct"],
+        "redelivered": counts["redelivered"],
+        "writers": WRITERS,
+        "readers": READERS,
+        "seconds": round(time.monotonic() - started, 1),
+        "carriers": carriers,
+    }
+    assert stats.finished == counts["delivered"], "Spark read the whole history"
+    run.stage = "writing the report"
+    analysis.write_page(run.folder / "report.html", found, {k: v for k, v in summary.items() if k != "carriers"})
+    (run.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    show(run, found, summary)
+    expected = (run.total,) * 3
+    if (summary["pushed"], summary["delivered"], summary["distinct"]) != expected:
+        raise SystemExit("The counts are not what was pushed: see demo/summary.json.")
+    return summary
+
+
+def move(run: Run, queue: tablequeue.Queue) -> None:
+    """Start the crew, kill a reader on the way, and wait until every message is finished."""
+    context = mp.get_context("spawn")
+    drained, fatal, never = context.Event(), context.Event(), context.Event()
+    ours, theirs = context.Pipe()
+    for role, count in (("writer", WRITERS), ("reader", READERS)):
+        for i in range(count):
+            name = f"{role}-{i + 1}"
+            run.posts[name] = post = crew.Post(run.url, name, context.Value("q", 0))
+            if role == "writer":
+                process = context.Process(target=crew.write, args=(post, i, WRITERS, run.total), name=name)
+            else:
+                process = context.Process(
+                    target=crew.read, args=(post, drained, never if i else fatal, theirs), name=name
+                )
+            run.crew.append(process)
+    victim = run.crew[WRITERS]
+    run.stage = "moving the flights"
+    bars = Progress(
+        TextColumn("{task.description:<10}"), BarColumn(50), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+    with bars:
+        pushing = bars.add_task("pushed", total=run.total)
+        delivering = bars.add_task("delivered", total=run.total)
+        for process in run.crew:
+            process.start()
+        while True:
+            bars.update(pushing, completed=run.done("writer"))
+            bars.update(delivering, completed=run.done("reader"))
+            if not fatal.is_set() and run.done("reader") >= run.total * KILL_AT:
+                fatal.set()
+            if not run.held and ours.poll():
+                run.held = ours.recv()
+                victim.kill()
+                bars.console.print(
+                    f"{victim.name} is killed (SIGKILL) with {run.held} messages in hand; "
+                    f"they come back when its lease of {LEASE} s ends."
+                )
+            check(run, victim)
+            if run.done("writer") == run.total and is_drained(queue):
+                break
+            time.sleep(0.1)
+        bars.update(delivering, completed=queue.stats().finished)
+    drained.set()
+    for process in run.crew:
+        process.join()
+
+
+def is_drained(queue: tablequeue.Queue) -> bool:
+    return not any(queue.peek(1, state=state) for state in ("ready", "scheduled", "in_progress"))
+
+
+def check(run: Run, victim: BaseProcess) -> None:
+    """Stop if a member of the crew has failed; the victim may be dead."""
+    for process in run.crew:
+        if process.exitcode and process is not victim:
+            for other in run.crew:
+                other.kill()
+            raise SystemExit(f"{process.name} ended with exit code {process.exitcode}.")
+
+
+def show(run: Run, found: dict[str, Any], summary: dict[str, Any]) -> None:
+    for title in ("carriers", "times", "workers", "throughput"):
+        rows = found[title]
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for name, value in rows[0].items():
+            table.add_column(name, justify="right" if isinstance(value, (int, float)) else "left")
+        for row in rows:
+            table.add_row(*(cell(value) for value in row.values()))
+        console.print(table)
+    console.print(
+        f"[bold]{summary['pushed']:,} pushed, {summary['delivered']:,} delivered, {summary['distinct']:,} distinct; "
+        f"{summary['duplicates']} duplicates, {summary['lost']} lost.[/bold] "
+        f"{summary['redelivered']} came back from the killed reader (it held {run.held})."
+    )
+    console.print("The carriers equal a direct computation over all the flights in the file.")
+    console.print(f"{summary['seconds']} s. Report: {run.folder}/report.html, summary: {run.folder}/summary.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

