@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from examples.flights.data import airlines
 from tablequeue.spark import reports
 from tablequeue.spark.reports import page
 from tablequeue.spark.session import local_session
-
-Rows = list[dict[str, Any]]
 
 FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
@@ -69,13 +68,19 @@ def carriers(history: DataFrame, names: DataFrame) -> DataFrame:
 
 def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     by_delay = sorted(found["carriers"], key=lambda row: row["mean_dep_delay"], reverse=True)
-    seconds: Rows = found["throughput"]
-    x = [(row["second"] - seconds[0]["second"]).total_seconds() for row in seconds]
+    by_second = {row["second"]: row for row in found["throughput"]}
+    first = min(by_second)
+    x = range(round((max(by_second) - first).total_seconds()) + 1)
+    # A second in which nothing happened has no row.
+    rates = {
+        name: [by_second.get(first + timedelta(seconds=i), {}).get(name, 0) for i in x]
+        for name in ("pushed", "finished")
+    }
     sections = [
         page.Section(
             "Throughput",
-            "What happened in each second. The gap between the first two lines is the backlog as it grows.",
-            [page.lines(x, {n: [r[n] for r in seconds] for n in ("pushed", "finished")}, "second", "messages")],
+            "What happened in each second. While the upper line is the pushed one, the backlog grows.",
+            [page.lines(x, rates, "second", "messages a second")],
         ),
         page.Section(
             "Wait and run times",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import multiprocessing as mp
 import os
@@ -11,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,15 @@ LEASE = 5
 # The share of all messages that is delivered when the reader is killed.
 KILL_AT = 1 / 3
 
-console = Console(soft_wrap=False)
+# The tables of the terminal, and those of their columns that fit into 80 characters.
+SHOWN = {
+    "carriers": ("carrier", "name", "flights", "mean_dep_delay", "mean_arr_delay"),
+    "times": ("time", "messages", "mean", "p50", "p95", "p99", "max"),
+    "workers": ("role", "name", "messages", "share", "per_second", "retried", "run_p50"),
+    "throughput": ("second", "pushed", "popped", "finished"),
+}
+
+console = Console()
 
 
 @dataclass
@@ -40,7 +48,7 @@ class Run:
     folder: Path
     total: int = TOTAL
     stage: str = "starting"
-    crew: list[BaseProcess] = field(default_factory=list)
+    processes: list[BaseProcess] = field(default_factory=list)
     posts: dict[str, crew.Post] = field(default_factory=dict)
     held: int = 0
     """How many messages the killed reader held."""
@@ -54,11 +62,11 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    run = Run(Path("demo"), *(int(argument) for argument in arguments))
+    run = Run(Path("demo"), int(arguments[0]) if arguments else TOTAL)
     try:
         demo(run)
     except KeyboardInterrupt:
-        for process in run.crew:
+        for process in run.processes:
             process.kill()
         console.print(
             f"\nInterrupted while {run.stage}: {run.done('writer'):,} flights were pushed and "
@@ -83,8 +91,7 @@ def demo(run: Run) -> dict[str, Any]:
         stats = queue.stats()
 
     run.stage = "computing the carriers directly from the file"
-    with contextlib.closing(flights()) as source:
-        direct = carriers_of(flight for flight in source if flight["n"] < run.total)
+    direct = carriers_of(islice(flights(), run.total))
 
     run.stage = "reading the history with Spark"
     console.print("\nSpark reads the history ...")
@@ -111,6 +118,7 @@ def demo(run: Run) -> dict[str, Any]:
     }
     assert stats.finished == counts["delivered"], "Spark read the whole history"
     run.stage = "writing the report"
+    shutil.rmtree(run.folder / "spark")
     analysis.write_page(run.folder / "report.html", found, {k: v for k, v in summary.items() if k != "carriers"})
     (run.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     show(run, found, summary)
@@ -129,14 +137,15 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
         for i in range(count):
             name = f"{role}-{i + 1}"
             run.posts[name] = post = crew.Post(run.url, name, context.Value("q", 0))
+            process: BaseProcess
             if role == "writer":
                 process = context.Process(target=crew.write, args=(post, i, WRITERS, run.total), name=name)
             else:
                 process = context.Process(
                     target=crew.read, args=(post, drained, never if i else fatal, theirs), name=name
                 )
-            run.crew.append(process)
-    victim = run.crew[WRITERS]
+            run.processes.append(process)
+    victim = run.processes[WRITERS]
     run.stage = "moving the flights"
     bars = Progress(
         TextColumn("{task.description:<10}"), BarColumn(50), MofNCompleteColumn(), TimeElapsedColumn(), console=console
@@ -144,7 +153,7 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
     with bars:
         pushing = bars.add_task("pushed", total=run.total)
         delivering = bars.add_task("delivered", total=run.total)
-        for process in run.crew:
+        for process in run.processes:
             process.start()
         while True:
             bars.update(pushing, completed=run.done("writer"))
@@ -164,7 +173,7 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
             time.sleep(0.1)
         bars.update(delivering, completed=queue.stats().finished)
     drained.set()
-    for process in run.crew:
+    for process in run.processes:
         process.join()
 
 
@@ -174,21 +183,21 @@ def is_drained(queue: tablequeue.Queue) -> bool:
 
 def check(run: Run, victim: BaseProcess) -> None:
     """Stop if a member of the crew has failed; the victim may be dead."""
-    for process in run.crew:
+    for process in run.processes:
         if process.exitcode and process is not victim:
-            for other in run.crew:
+            for other in run.processes:
                 other.kill()
             raise SystemExit(f"{process.name} ended with exit code {process.exitcode}.")
 
 
 def show(run: Run, found: dict[str, Any], summary: dict[str, Any]) -> None:
-    for title in ("carriers", "times", "workers", "throughput"):
+    for title, columns in SHOWN.items():
         rows = found[title]
         table = Table(title=title, title_justify="left", title_style="bold")
-        for name, value in rows[0].items():
-            table.add_column(name, justify="right" if isinstance(value, (int, float)) else "left")
+        for name in columns:
+            table.add_column(name, justify="right" if isinstance(rows[0][name], (int, float)) else "left")
         for row in rows:
-            table.add_row(*(cell(value) for value in row.values()))
+            table.add_row(*(cell(row[name]) for name in columns))
         console.print(table)
     console.print(
         f"[bold]{summary['pushed']:,} pushed, {summary['delivered']:,} delivered, {summary['distinct']:,} distinct; "

@@ -54,7 +54,7 @@ def render(title: str, words: str, facts: Mapping[str, Any], sections: Sequence[
 def cell(value: Any) -> str:
     """A value as a table shows it: thousands apart, three figures after the point, a dash for nothing."""
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, float):
         return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
     if isinstance(value, int):
