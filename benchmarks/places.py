@@ -1,0 +1,32 @@
+"""Where the benchmarks run: SQLite in a temporary folder, and a private PostgreSQL server at its default settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers import postgresql_bin, private_postgresql
+
+
+@contextmanager
+def sqlite_url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="tablequeue-bench-") as folder:
+        yield f"sqlite:///{Path(folder, 'bench.db')}"
+
+
+@contextmanager
+def postgresql_url() -> Iterator[str]:
+    programs = postgresql_bin()
+    if programs is None:
+        raise SystemExit("PostgreSQL is not installed. Run `make servers`.")
+    with private_postgresql(programs) as url:
+        yield url
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
