@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.runner import Runner
+from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import maintain
 from tablequeue.operations.desk import Desk
@@ -18,6 +19,7 @@ from tablequeue.queue import Queue
 
 # Seconds that SQLite waits for a program that is not tablequeue. Ours wait in turn, without a limit.
 SQLITE_TIMEOUT = 10
+LONGEST_NAME = 200
 
 
 def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: str | None = None) -> Database:
@@ -30,10 +32,11 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, except
     the database file of SQLite.
     """
+    if name is not None and (not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
+        raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
     sa_engine = url if isinstance(url, sa.Engine) else _engine_of(url)
     kind = sa_engine.dialect.name
-    if kind not in ENGINES:
-        raise BadUrl(f"tablequeue has no engine for {kind}.", f"Use one of: {', '.join(ENGINES)}.")
+    _check_kind(kind)
     engine_type = _load(kind, sa_engine.dialect.driver)
     if schema is not None and not engine_type.has_schemas:
         raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
@@ -57,7 +60,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Database {self.engine.url.render_as_string(hide_password=True)}>"
+        return f"<Database {shown(self.engine.url)}>"
 
     def create_queue(self, name: str, **definition: Any) -> Queue:
         """Make a queue; the options are those of `Definition`.
@@ -99,16 +102,28 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             "Write it as sqlite:///work.db or postgresql+psycopg://user:password@host/database.",
         ) from None
     kind = parsed.get_backend_name()
+    _check_kind(kind)
     arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
     try:
-        return sa.create_engine(parsed, connect_args=arguments)
+        sa_engine = sa.create_engine(parsed, connect_args=arguments)
+        with warnings.catch_warnings():
+            # SQLAlchemy only warns of an option that the driver does not have, and goes on without it.
+            warnings.simplefilter("error", sa.exc.SAWarning)
+            sa_engine.dialect.create_connect_args(parsed)
+        return sa_engine
     except sa.exc.NoSuchModuleError:
-        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
-        raise BadUrl(f"There is no database kind {parsed.drivername!r}.", remedy) from None
+        raise BadUrl(f"There is no database driver {parsed.drivername!r}.", "Correct the URL before the ://.") from None
     except ImportError as error:
         raise _missing(kind, error) from None
-    except (sa.exc.ArgumentError, TypeError, ValueError) as error:
-        raise BadUrl(f"The database URL has a wrong option: {error}.", "Correct the URL's part after the ?.") from None
+    except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
+        words = str(error).rstrip(".")
+        raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in ENGINES:
+        remedy = "Write postgresql://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
+        raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
 def _load(kind: str, driver: str) -> Any:

@@ -15,6 +15,8 @@ from tablequeue.errors import BadDefinition, BadName
 ORDERS = ("fifo", "heap")
 PAYLOADS = ("json", "text", "bytes")
 HISTORIES = ("keep", "none")
+LARGEST = (1 << 31) - 1
+"""The largest count: what an integer column holds on every engine."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 # tq_queues is the catalogue.
@@ -80,8 +82,9 @@ class Definition:
         _one_of("payload", self.payload, PAYLOADS)
         _one_of("history", self.history, HISTORIES)
         _positive("lease", self.lease)
-        if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool) or self.max_attempts < 1:
-            raise BadDefinition(f"max_attempts is {self.max_attempts!r}.", "Give a whole number of at least 1.")
+        attempts = self.max_attempts
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
+            raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
         if not isinstance(self.backoff, Backoff):
             raise BadDefinition(f"backoff is {self.backoff!r}.", "Give a tablequeue.Backoff.")
         _positive("backoff.cap", self.backoff.cap)

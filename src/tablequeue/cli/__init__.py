@@ -1,0 +1,39 @@
+"""The command line: one file per command. To add one: a file here, and a name in the list."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.common import Root, Settings
+from tablequeue.cli.complete import complete
+from tablequeue.cli.dead import dead
+from tablequeue.cli.fail import fail
+from tablequeue.cli.peek import peek
+from tablequeue.cli.pop import pop
+from tablequeue.cli.push import push
+from tablequeue.cli.queue import queue
+from tablequeue.cli.sql import sql
+from tablequeue.cli.stats import stats
+
+__all__ = ["main"]
+
+COMMANDS = (queue, push, pop, complete, fail, peek, dead, stats, sql)
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--url", envvar="TABLEQUEUE_URL", show_envvar=True, help="The database, as sqlite:///work.db.")
+@click.option("--schema", help="The schema that holds the queues, on engines that have schemas.")
+@click.option("--name", help="Who pushes and pops, as the history shows it.  [default: host:pid]")
+@click.version_option(package_name="tablequeue")
+@click.pass_context
+def main(ctx: click.Context, url: str | None, schema: str | None, name: str | None) -> None:
+    """Queues in the database you already have.
+
+    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing found (pop, peek), 130 interrupted.
+    """
+    settings = ctx.ensure_object(Settings)
+    settings.url, settings.schema, settings.name = url, schema, name
+
+
+for command in COMMANDS:
+    main.add_command(command)

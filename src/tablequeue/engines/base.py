@@ -214,6 +214,8 @@ class Engine(ABC):
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "drop", params)
+        if table.definition.history == "keep":
+            self._run(cursor, table, "drop_history", params)
         self._run(cursor, table, "unregister", params)
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -232,7 +234,10 @@ class Engine(ABC):
         Rows of (id, payload, headers, attempts, pushed_at, popped_at, lease_until).
         """
         cursor.execute(table.statement("claim"), params)
-        return cursor.fetchall()
+        rows = cursor.fetchall()
+        if len(rows) > 1:
+            rows.sort()  # RETURNING promises no order on any engine
+        return rows
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Up to `n` each of the messages that are due, or whose lease expired, become ready (or dead)."""

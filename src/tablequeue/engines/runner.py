@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
-from tablequeue.errors import BadInput, ConnectionLost, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, TablequeueError, Unreachable
 
 T = TypeVar("T")
 
@@ -89,12 +89,12 @@ class Runner:
             refusal = self.engine.translate(original) if isinstance(original, Exception) else None
             if refusal is None:
                 raise
-            if isinstance(refusal, ConnectionLost):
-                url = self.sa_engine.url.render_as_string(hide_password=True)
-                words = " ".join(str(original).split()).rstrip(".")
+            if isinstance(refusal, (ConnectionLost, DatabaseError)):
+                url = shown(self.sa_engine.url)
+                words = " ".join(str(original).split()).rstrip(".?")
                 refusal = Unreachable(
                     f"The database {url} cannot be reached: {words}.",
-                    "Check that the server runs, and the host, port, user and password of the URL.",
+                    "Check that the server runs, and the host, port, user, password and options of the URL.",
                 )
             raise refusal from error
 
@@ -146,6 +146,9 @@ class Runner:
                     f"The connection is to {connection.dialect.name}, the queue is on {self.engine.dialect.name}.",
                     "Pass a connection to the database of the queue.",
                 )
+            if not connection.in_transaction():
+                # As its own execute() does: without a transaction that it knows of, its commit() does nothing.
+                connection.begin()
             return connection.connection.dbapi_connection
         if hasattr(connection, "cursor"):
             return connection
@@ -153,6 +156,12 @@ class Runner:
             f"connection is a {type(connection).__name__}.",
             "Pass a SQLAlchemy Connection or Session, or a DB-API connection.",
         )
+
+
+def shown(url: sa.URL) -> str:
+    """The URL for people to read, without its passwords: SQLAlchemy hides only the one before the @."""
+    hidden = {name: "***" for name in url.query if "password" in name.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def _forget_parent() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tablequeue.definition import LARGEST
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput
@@ -37,7 +38,12 @@ class Desk:
                 f"{what} is {time!r}, which does not say its time zone.",
                 "Give an aware datetime, such as datetime.now(UTC).",
             )
-        return self.engine.dump_time(time)
+        try:
+            return self.engine.dump_time(time.astimezone(UTC))
+        except OverflowError:
+            raise BadInput(
+                f"{what} is {time!r}, which in UTC is outside the years 1 to 9999.", "Give a time between them."
+            ) from None
 
 
 def seconds(duration: float | timedelta, what: str) -> float:
@@ -50,8 +56,8 @@ def seconds(duration: float | timedelta, what: str) -> float:
 
 
 def count(number: int, what: str) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise BadInput(f"{what} is {number!r}.", "Give a whole number of at least 1.")
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= LARGEST:
+        raise BadInput(f"{what} is {number!r}.", f"Give a whole number from 1 to {LARGEST}.")
     return number
 
 

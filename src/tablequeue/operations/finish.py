@@ -12,6 +12,8 @@ from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim
 from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
 
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
 
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
@@ -64,7 +66,7 @@ def _finish(
     lost: list[int] = []
     total = 0
     for token, ids in by_token.items():
-        params["token"] = token
+        params["token"] = _token(token)
         params["ids"] = desk.engine.dump_ids(ids)
         finished = desk.runner.run(operation, desk.table, params, connection)
         total += len(ids)
@@ -75,7 +77,14 @@ def _finish(
 
 
 def _held(claim: Claim) -> Params:
-    return {"id": whole_ids([claim.id])[0], "token": claim.token}
+    return {"id": whole_ids([claim.id])[0], "token": _token(claim.token)}
+
+
+def _token(token: str) -> str:
+    # A claim may have been made up of a token from elsewhere, such as a command line.
+    if len(token) == 32 and set(token) <= _HEXADECIMAL:
+        return token
+    raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 
 
 def _words(error: str | BaseException) -> str:

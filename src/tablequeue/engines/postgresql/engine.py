@@ -135,18 +135,13 @@ class PostgreSQL(Engine):
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert isinstance(table, PostgresTable)
-        statement = table.statement("claim")
         if params["now"] is not None:
             table.low_water = 0
         params["low_water"] = table.low_water
-        cursor.execute(statement, params)
-        rows = cursor.fetchall()
+        rows = super().claim(cursor, table, params)
         if not rows and table.low_water:
             params["low_water"] = 0
-            cursor.execute(statement, params)
-            rows = cursor.fetchall()
-        if len(rows) > 1:
-            rows.sort()  # RETURNING keeps no order
+            rows = super().claim(cursor, table, params)
         table.low_water = rows[-1][0] if rows else 0
         return rows
 

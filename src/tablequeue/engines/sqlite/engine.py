@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -120,8 +121,9 @@ class SQLite(Engine):
         return cursor
 
     def translate(self, error: Exception) -> TablequeueError | None:
-        if isinstance(error, PermissionError) and error.filename and str(error.filename).endswith("-lock"):
-            return errors.ReadOnly(f"The file {error.filename} cannot be written.", _WRITABLE)
+        if isinstance(error, OSError) and str(error.filename).endswith("-lock"):
+            refusal = errors.Full if error.errno == errno.ENOSPC else errors.ReadOnly
+            return refusal(f"The file {error.filename} cannot be written: {error.strerror}.", _WRITABLE)
         if not isinstance(error, sqlite3.Error):
             return None
         words = str(error).rstrip(".")

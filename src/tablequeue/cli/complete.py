@@ -1,0 +1,27 @@
+"""`tablequeue complete`: a popped message is done."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.common import ID, Command, Settings, print_json
+from tablequeue.message import Claim
+
+
+@click.command(cls=Command)
+@click.argument("queue")
+@click.argument("id", type=ID)
+@click.argument("token")
+@click.pass_obj
+def complete(settings: Settings, queue: str, id: int, token: str) -> None:
+    """Complete a popped message.
+
+    ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. Refused,
+    with no change, if that claim is not held any more.
+    """
+    with settings.queue(queue) as source:
+        source.complete(Claim(source, id, None, None, 0, (), token))
+    if settings.json:
+        print_json({"id": id, "state": "finished"})
+    else:
+        click.echo("finished")

@@ -1,0 +1,32 @@
+"""`tablequeue fail`: an attempt at a popped message failed."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.common import ID, Command, Settings, print_json
+from tablequeue.message import Claim
+
+
+@click.command(cls=Command)
+@click.argument("queue")
+@click.argument("id", type=ID)
+@click.argument("token")
+@click.option("--error", default="", help="Why; kept with the message.")
+@click.option("--retry-in", type=float, help="Seconds until it is ready again.  [default: the queue's backoff]")
+@click.pass_obj
+def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_in: float | None) -> None:
+    """Fail a popped message and print its new state.
+
+    ID and TOKEN are those that `pop` printed. The message is tried again after the queue's backoff; after its
+    last attempt it is a dead letter. Refused, with no change, if that claim is not held any more.
+    """
+    with settings.queue(queue) as source:
+        # The backoff depends on the attempts. If the message is gone, `fail` itself says so.
+        message = source.find(id)
+        attempts = message.attempts if message else 0
+        state = source.fail(Claim(source, id, None, None, attempts, (), token), error, retry_in=retry_in)
+    if settings.json:
+        print_json({"id": id, "state": state})
+    else:
+        click.echo(state)

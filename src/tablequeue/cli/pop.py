@@ -1,0 +1,53 @@
+"""`tablequeue pop`: claim messages."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.common import (
+    COUNT,
+    EMPTY,
+    Command,
+    Settings,
+    payload_text,
+    print_fields,
+    print_json,
+    record_of,
+    time_text,
+)
+
+
+@click.command(cls=Command)
+@click.argument("queue")
+@click.option("-n", "number", type=COUNT, default=1, show_default=True, help="Messages at most.")
+@click.option("--lease", type=float, help="Seconds they stay yours.  [default: the queue's lease]")
+@click.pass_context
+def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> None:
+    """Claim the next messages of QUEUE and print them.
+
+    Nobody else gets them while the lease holds. End each with `complete` or `fail`, giving its id and its token; one
+    that is not ended comes back after the lease. Exit code 3 if no message is ready.
+    """
+    settings = ctx.ensure_object(Settings)
+    with settings.queue(queue) as source:
+        claims = source.pop_many(number, lease=lease)
+        kind = source.definition.payload
+    for place, claim in enumerate(claims):
+        if settings.json:
+            print_json(record_of(claim, *"id token payload headers attempts pushed_at lease_until".split()))
+            continue
+        if place:
+            click.echo()
+        print_fields(
+            {
+                "id": claim.id,
+                "token": claim.token,
+                "attempts": claim.attempts,
+                "lease until": time_text(claim.lease_until),
+                **({"headers": payload_text(claim.headers, "json")} if claim.headers else {}),
+                "payload": payload_text(claim.payload, kind),
+            }
+        )
+    if not claims:
+        click.echo(f"No message is ready in {queue!r}.", err=True)
+        ctx.exit(EMPTY)

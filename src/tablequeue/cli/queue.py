@@ -1,0 +1,106 @@
+"""`tablequeue queue`: create, list, show, drop and purge queues."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import click
+
+from tablequeue.cli.common import Group, Settings, definition_of, definition_options, print_fields, print_json
+from tablequeue.errors import BadInput
+
+
+@click.group(cls=Group)
+def queue() -> None:
+    """Create, list, show, drop and purge queues."""
+
+
+@queue.command()
+@click.argument("name")
+@definition_options
+@click.pass_obj
+def create(settings: Settings, /, name: str, **options: Any) -> None:
+    """Create the queue NAME.
+
+    A queue that is there with the same definition is left as it is; with another one, the difference is shown and
+    nothing is changed.
+    """
+    definition = definition_of(options)
+    with settings.database() as database:
+        fields = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+        database.create_queue(name, **fields)
+    if settings.json:
+        print_json({"queue": name, "definition": dataclasses.asdict(definition)})
+    else:
+        click.echo(name)
+
+
+@queue.command("list")
+@click.pass_obj
+def list_(settings: Settings) -> None:
+    """Print the names of all queues, one a line."""
+    with settings.database() as database:
+        for name in database.queues():
+            if settings.json:
+                print_json({"queue": name})
+            else:
+                click.echo(name)
+
+
+@queue.command()
+@click.argument("name")
+@click.pass_obj
+def show(settings: Settings, name: str) -> None:
+    """Show the definition of the queue NAME and the numbers of its messages."""
+    with settings.queue(name) as queue:
+        definition, stats = dataclasses.asdict(queue.definition), dataclasses.asdict(queue.stats())
+    if settings.json:
+        print_json({"queue": name, "definition": definition, "stats": stats})
+        return
+    backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
+    values = {**stats, **definition, **backoff}
+    print_fields({field: "-" if value is None else value for field, value in values.items()})
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def drop(settings: Settings, name: str, yes: bool) -> None:
+    """Drop the queue NAME with all its messages and its history."""
+    with settings.queue(name) as queue:
+        _confirm(yes, f"Drop the queue {name!r} with all its messages and its history?")
+        queue.drop()
+    if settings.json:
+        print_json({"queue": name, "dropped": True})
+    else:
+        click.echo(f"{name} dropped")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def purge(settings: Settings, name: str, yes: bool) -> None:
+    """Delete every ready and scheduled message of the queue NAME.
+
+    Messages in progress, dead letters and the history stay.
+    """
+    with settings.queue(name) as queue:
+        _confirm(yes, f"Delete every ready and scheduled message of the queue {name!r}?")
+        purged = queue.purge()
+    if settings.json:
+        print_json({"queue": name, "purged": purged})
+    else:
+        click.echo(f"{purged} purged")
+
+
+def _confirm(yes: bool, question: str) -> None:
+    if yes:
+        return
+    if not sys.stdin or not sys.stdin.isatty():
+        raise BadInput(f"Not confirmed: {question}", "Nobody is there to ask, so write --yes; nothing was changed.")
+    if not click.confirm(question, err=True):
+        raise BadInput(f"Not confirmed: {question}", "Answer y, or write --yes; nothing was changed.")

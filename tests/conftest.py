@@ -1,0 +1,48 @@
+"""Fixtures: `kind` is an engine, `place` a fresh database on it, `db` a Database there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tablequeue import Database
+from tests.servers import KINDS, Kind, Place, postgresql_bin, private_postgresql
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """The server that TABLEQUEUE_TEST_POSTGRESQL_URL names, or else a private one."""
+    given = os.environ.get("TABLEQUEUE_TEST_POSTGRESQL_URL")
+    if given:
+        yield given
+        return
+    programs = postgresql_bin()
+    if programs is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("PostgreSQL is not installed, and TABLEQUEUE_TEST_POSTGRESQL_URL names no server.")
+    with private_postgresql(programs) as url:
+        yield url
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    one: Kind = request.param
+    return one
+
+
+@pytest.fixture
+def place(kind: Kind, request: pytest.FixtureRequest) -> Iterator[Place]:
+    schema = f"test_{secrets.token_hex(8)}" if kind.has_schemas else None
+    place = Place(kind.url(request), schema)
+    yield place
+    if schema:
+        place.execute(f"drop schema if exists {schema} cascade")
+    place.close()
+
+
+@pytest.fixture
+def db(place: Place) -> Database:
+    return place.open()

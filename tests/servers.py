@@ -1,0 +1,162 @@
+"""Where the tests keep their queues: one line for each engine in KINDS, and a private PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+import tablequeue
+from tablequeue import Database
+from tablequeue.engines import engine_class
+from tablequeue.engines.base import Engine
+from tablequeue.engines.runner import Runner
+
+
+def _dict_of(cursor: Any, row: Any) -> dict[str, Any]:
+    return dict(zip([column[0] for column in cursor.description], row, strict=True))
+
+
+def _dict_row(cursor: Any) -> Any:
+    from psycopg.rows import dict_row
+
+    return dict_row(cursor)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One engine under test, and what the tests must know of it."""
+
+    name: str
+    url: Callable[[pytest.FixtureRequest], str]
+    crowd: int
+    """How many processes the crowd has."""
+    side_by_side: bool
+    """Whether two transactions can write at the same time."""
+    explain: str
+    """What before a statement shows its plan."""
+    dict_rows: Callable[..., Any]
+    """A row factory of the driver whose rows are no tuples."""
+
+    @property
+    def engine_class(self) -> type[Engine]:
+        return engine_class(self.name)
+
+    @property
+    def has_schemas(self) -> bool:
+        return self.engine_class.has_schemas
+
+
+# To test another engine, add a line.
+KINDS = (
+    Kind("sqlite", lambda request: _sqlite_url(request), 64, False, "explain query plan ", _dict_of),
+    Kind("postgresql", lambda request: request.getfixturevalue("postgresql_url"), 16, True, "explain ", _dict_row),
+)
+
+
+def _sqlite_url(request: pytest.FixtureRequest) -> str:
+    folder: Path = request.getfixturevalue("tmp_path")
+    return f"sqlite:///{folder / 'queues.db'}"
+
+
+@dataclass
+class Place:
+    """A database of one test: opens independent Database objects, and can be sent to other processes."""
+
+    url: str
+    schema: str | None
+    opened: list[Database] = field(default_factory=list)
+    engines: list[sa.Engine] = field(default_factory=list)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Place, (self.url, self.schema))
+
+    def open(self, name: str | None = None) -> Database:
+        """A Database with connections of its own."""
+        database = tablequeue.connect(self.url, schema=self.schema, name=name)
+        self.opened.append(database)
+        return database
+
+    def open_with(self, engine_class: type[Engine]) -> Database:
+        """A Database on that engine class instead of the one of the URL: for broken twins."""
+        sa_engine = self.sa_engine()
+        database = Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect, self.schema)), None)
+        self.opened.append(database)
+        return database
+
+    def sa_engine(self) -> sa.Engine:
+        """A SQLAlchemy engine as an application has one."""
+        sa_engine = sa.create_engine(self.url)
+        self.engines.append(sa_engine)
+        return sa_engine
+
+    def execute(self, statement: str, params: Any = None) -> list[Any]:
+        """Run one statement in the database's own SQL, committed; `{table}` words are the caller's affair."""
+        with self.sa_engine().begin() as connection:
+            result = connection.exec_driver_sql(statement, params)
+            return list(result) if result.returns_rows else []
+
+    def table(self, queue: str) -> str:
+        """The name of a queue's table."""
+        return f"{self.schema}.tq_{queue}" if self.schema else f"tq_{queue}"
+
+    def close(self) -> None:
+        for database in self.opened:
+            database.close()
+            database.engine.dispose()
+        for engine in self.engines:
+            engine.dispose()
+
+
+def postgresql_bin() -> Path | None:
+    """The folder of PostgreSQL's programs: on the path, or the newest where distributions put them."""
+    on_path = shutil.which("initdb")
+    if on_path and shutil.which("pg_ctl"):
+        return Path(on_path).resolve().parent
+    installed = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+    return max(installed, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
+
+
+@contextmanager
+def private_postgresql(programs: Path) -> Iterator[str]:
+    """A PostgreSQL server of our own in a temporary folder; yields its URL."""
+    folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
+    as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
+    if os.getuid() == 0:
+        # PostgreSQL refuses to run as root.
+        account = pwd.getpwnam("postgres")
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    data, port = folder / "data", free_port()
+    control = [str(programs / "pg_ctl"), "-w", "-D", str(data)]
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
+    try:
+        initdb = [str(programs / "initdb"), "-D", str(data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        subprocess.run(initdb, **as_user)
+        subprocess.run([*control, "-l", str(folder / "log"), "-o", options, "start"], **as_user)
+        try:
+            yield f"postgresql+psycopg://tester@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([*control, "-m", "immediate", "stop"], **as_user)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

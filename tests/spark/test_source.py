@@ -1,0 +1,104 @@
+"""The history of a queue as a DataFrame, on every engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, Queue
+from tests.servers import Place
+
+TIMES = ("pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at")
+
+
+def load(spark: Any, place: Place, queue: Queue, **options: Any) -> Any:
+    reader = spark.read.format("tablequeue").option("url", place.url).option("queue", queue.name)
+    if place.schema:
+        reader = reader.option("schema", place.schema)
+    return reader.options(**options).load()
+
+
+def finish_some(queue: Queue, payloads: list[Any]) -> None:
+    """Finish every payload, the first of them in its second attempt."""
+    queue.push_many(payloads, headers={"trace": "é"})
+    first = queue.pop()
+    assert first is not None
+    first.fail("once more", retry_in=0)
+    queue.complete_many(queue.pop_many(len(payloads)))
+
+
+def test_rows_equal_the_history(spark: Any, db: Database, place: Place) -> None:
+    queue = db.create_queue("work")
+    finish_some(queue, [{"n": n, "word": "schön\t\\N"} for n in range(25)])
+    rows = {row["id"]: row for row in load(spark, place, queue, partitions=3).collect()}
+    history = queue.history(100)
+    assert len(rows) == len(history) == 25
+    for message in history:
+        row = rows[message.id]
+        assert json.loads(row["payload"]) == message.payload
+        assert json.loads(row["headers"]) == message.headers
+        assert (row["attempts"], row["producer"], row["consumer"]) == (
+            message.attempts,
+            message.producer,
+            message.consumer,
+        )
+        errors = json.loads(row["errors"] or "[]")
+        assert [error["error"] for error in errors] == [error.error for error in message.errors]
+    as_micros = load(spark, place, queue).selectExpr("id", *(f"unix_micros({name}) as {name}" for name in TIMES))
+    for row in as_micros.collect():
+        message = next(message for message in history if message.id == row["id"])
+        for name in TIMES:
+            expected = getattr(message, name)
+            assert row[name] == (None if expected is None else round(expected.timestamp() * 1e6)), name
+
+
+@pytest.mark.parametrize(
+    ("payload", "values", "column"),
+    [("text", ["", "a\nb", "\U0001f600"], "string"), ("bytes", [b"", bytes(range(256))], "binary")],
+)
+def test_payload_types(spark: Any, db: Database, place: Place, payload: str, values: list[Any], column: str) -> None:
+    queue = db.create_queue("work", payload=payload)
+    finish_some(queue, values)
+    frame = load(spark, place, queue)
+    assert dict(frame.dtypes)["payload"] == column
+    assert [row["payload"] for row in frame.orderBy("id").collect()] == values
+
+
+def test_nothing_finished_is_no_rows(spark: Any, db: Database, place: Place) -> None:
+    queue = db.create_queue("work")
+    queue.push({"still": "here"})
+    assert load(spark, place, queue).collect() == []
+    assert queue.stats().ready == 1, "reading claims nothing"
+
+
+def test_a_range_of_ids(spark: Any, db: Database, place: Place) -> None:
+    queue = db.create_queue("work")
+    finish_some(queue, list(range(20)))
+    ids = sorted(message.id for message in queue.history())
+    frame = load(spark, place, queue, minId=ids[3], maxId=ids[7])
+    assert sorted(row["id"] for row in frame.collect()) == ids[3:8]
+
+
+def test_the_url_by_an_environment_variable(
+    spark: Any, db: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark's Python workers are forked from a daemon that has the environment of the session's start, so only the
+    # plan can be looked at here: it must name the variable, and must not hold the URL.
+    monkeypatch.setenv("TQ_TEST_URL", place.url)
+    queue = db.create_queue("work")
+    from tablequeue.spark.source import TableQueueSource
+
+    options = {"urlenv": "TQ_TEST_URL", "queue": queue.name, **({"schema": place.schema} if place.schema else {})}
+    source = TableQueueSource(options)
+    assert "payload string" in source.schema()
+
+
+def test_a_missing_queue_says_which_is_near(spark: Any, db: Database, place: Place) -> None:
+    queue = db.create_queue("flights")
+    with pytest.raises(Exception, match="Did you mean 'flights'"):
+        spark.read.format("tablequeue").options(
+            url=place.url, queue="flight", **({"schema": place.schema} if place.schema else {})
+        ).load()
+    assert queue.stats().ready == 0

@@ -1,0 +1,82 @@
+"""Small things that many tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tablequeue import Claim, LeaseLost, Message, Queue
+
+START = datetime(2040, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    """A moment on the clock of the tests, passed as `now=`; the database's own clock is far before it."""
+    return START + timedelta(seconds=seconds)
+
+
+def claimed(queue: Queue, **options: Any) -> Claim:
+    """The next message, which must be there."""
+    claim = queue.pop(**options)
+    assert claim is not None, "a message must be ready"
+    return claim
+
+
+def found(queue: Queue, id: int) -> Message:
+    message = queue.find(id)
+    assert message is not None, f"message {id} must be live"
+    return message
+
+
+def ids_of(messages: Iterable[Claim | Message]) -> list[int]:
+    return [message.id for message in messages]
+
+
+def counts(queue: Queue, **options: Any) -> dict[str, int]:
+    """How many messages are in each state, without the zeros."""
+    stats = queue.stats(**options)
+    states = {name: getattr(stats, name) for name in ("ready", "scheduled", "in_progress", "dead", "finished")}
+    return {name: count for name, count in states.items() if count}
+
+
+def snapshot(queue: Queue) -> list[Message]:
+    """Every message of the queue, finished ones too, as it is stored."""
+    states = ("ready", "scheduled", "in_progress", "dead")
+    live = [message for state in states for message in queue.peek(10_000, state=state)]
+    return live + (queue.history(10_000) if queue.definition.history == "keep" else [])
+
+
+# Every verb that acts under a claim.
+FINISHING: dict[str, Callable[[Claim], Any]] = {
+    "complete": lambda claim: claim.complete(),
+    "fail": lambda claim: claim.fail("why"),
+    "fail_at_once": lambda claim: claim.fail("why", retry_in=0),
+    "release": lambda claim: claim.release(),
+    "extend": lambda claim: claim.extend(60),
+}
+
+
+def check_fenced(queue: Queue, claim: Claim) -> None:
+    """A claim that is not held any more changes nothing, whatever it tries."""
+    before = snapshot(queue)
+    for verb, finish in FINISHING.items():
+        try:
+            finish(claim)
+        except LeaseLost as error:
+            assert error.ids == (claim.id,), verb
+        else:
+            raise AssertionError(f"{verb} acted under a claim that was lost")
+        assert snapshot(queue) == before, f"{verb} changed something"
+
+
+def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The error that the call raises, which must be of that kind and carry a cause and a remedy."""
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    error: Any = caught.value
+    assert error.cause.strip(), "an error says its cause"
+    assert error.remedy.strip(), "an error says its remedy"
+    return error
