@@ -82,7 +82,7 @@ class HistoryReader(DataSourceReader):
         with options.connect() as database:
             bounds = database.queue(options.queue).history_bounds()
         if bounds is None:
-            return []
+            return [IdRange(1, 0)]  # for no partition at all, Spark would call read with None
         low, high = max(bounds[0], options.min_id), min(bounds[1], options.max_id)
         size = max((high - low) // options.partitions + 1, 1)
         return [IdRange(start, min(start + size - 1, high)) for start in range(low, high + 1, size)]

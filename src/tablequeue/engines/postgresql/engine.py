@@ -142,7 +142,8 @@ class PostgreSQL(Engine):
         if not rows and table.low_water:
             params["low_water"] = 0
             rows = super().claim(cursor, table, params)
-        table.low_water = rows[-1][0] if rows else 0
+        if cursor.connection.autocommit:  # a caller's transaction may yet be rolled back
+            table.low_water = rows[-1][0] if rows else 0
         return rows
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:

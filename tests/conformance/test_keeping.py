@@ -1,0 +1,273 @@
+"""create_queue, queue, queues, drop, purge, dead, redrive: and the names they go by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tablequeue import Backoff, Database, Definition, Queue
+from tablequeue.definition import HISTORIES, ORDERS, PAYLOADS
+from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound, SchemaTooNew
+from tests.servers import Place
+from tests.support import at, claimed, counts, ids_of, refuses
+
+DEFINITIONS = [
+    Definition(order=order, payload=payload, history=history)
+    for order in ORDERS
+    for payload in PAYLOADS
+    for history in HISTORIES
+]
+LONGEST = "q" + "_9" * 23 + "z"
+
+
+def test_nothing_is_created_by_looking(place: Place) -> None:
+    db = place.open()
+    assert db.queues() == []
+    refuses(QueueNotFound, db.queue, "work")
+    assert db.queues() == []
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: f"{d.order}-{d.payload}-{d.history}")
+def test_a_definition_is_kept(place: Place, definition: Definition) -> None:
+    options = {"order": definition.order, "payload": definition.payload, "history": definition.history}
+    place.open().create_queue("work", **options)
+    assert place.open().queue("work").definition == definition
+
+
+def test_every_option_is_kept(place: Place) -> None:
+    backoff = Backoff(base=0.5, factor=3, cap=99.5, jitter=0)
+    options: dict[str, Any] = {"lease": 1.5, "max_attempts": 7, "backoff": backoff}
+    made = place.open().create_queue("work", **options)
+    assert place.open().queue("work").definition == made.definition == Definition(**options)
+
+
+def test_creating_twice_is_a_no_op(place: Place, order: str) -> None:
+    first = place.open().create_queue("work", order=order, lease=5)
+    first.push(1)
+    again = place.open().create_queue("work", order=order, lease=5)
+    assert counts(again) == {"ready": 1}
+
+
+def test_creating_with_another_definition_shows_the_difference(place: Place) -> None:
+    first = place.open().create_queue("work", order="fifo", lease=5)
+    first.push(1)
+    error = refuses(QueueDiffers, place.open().create_queue, "work", order="heap", lease=6)
+    for words in ("'work'", "order: 'fifo' is not 'heap'", "lease: 5 is not 6"):
+        assert words in str(error)
+    assert "payload" not in error.cause
+    assert counts(first) == {"ready": 1}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"order": "random"},
+        {"order": None},
+        {"payload": "xml"},
+        {"history": True},
+        {"lease": 0},
+        {"lease": -1},
+        {"lease": "60"},
+        {"lease": float("inf")},
+        {"max_attempts": 0},
+        {"max_attempts": 1.5},
+        {"max_attempts": True},
+        {"backoff": 5},
+        {"backoff": Backoff(base=-1)},
+        {"backoff": Backoff(factor=0)},
+        {"backoff": Backoff(cap=float("nan"))},
+        {"backoff": Backoff(jitter=2)},
+    ],
+    ids=str,
+)
+def test_a_definition_that_cannot_be(db: Database, option: dict[str, Any]) -> None:
+    refuses(BadDefinition, db.create_queue, "work", **option)
+    assert db.queues() == []
+
+
+def test_an_option_that_is_none(db: Database) -> None:
+    assert "ordr" in refuses(BadInput, db.create_queue, "work", ordr="fifo").cause
+
+
+@pytest.mark.parametrize("name", ["a", "q1", "a_", "select", "table", "order", "none", "x_queues", LONGEST])
+def test_names(place: Place, name: str) -> None:
+    assert len(name) <= 48
+    queue = place.open().create_queue(name)
+    queue.push(1)
+    claimed(queue).complete()
+    assert place.open().queues() == [name]
+    assert counts(place.open().queue(name)) == {"finished": 1}
+    queue.drop()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "A",
+        "Work",
+        "1a",
+        "_a",
+        "a-b",
+        "a b",
+        "a.b",
+        'a"b',
+        "a;b",
+        "é",
+        "aé",
+        "queues",
+        "a\n",
+        LONGEST + "x",
+        None,
+        1,
+    ],
+    ids=repr,
+)
+def test_names_that_cannot_be(db: Database, name: Any) -> None:
+    refuses(BadName, db.create_queue, name)
+    refuses(BadName, db.queue, name)
+    assert db.queues() == []
+
+
+def test_a_name_that_is_nearly_right(db: Database) -> None:
+    db.create_queue("emails")
+    assert "'emails'" in refuses(QueueNotFound, db.queue, "email").remedy
+
+
+@pytest.mark.parametrize("second", ["x_history", "x_ready", "x_scheduled", "x_in_progress", "x_dead"])
+@pytest.mark.parametrize("turned", [False, True], ids=["x first", "x last"])
+def test_names_whose_tables_collide(db: Database, second: str, turned: bool) -> None:
+    """A queue's history or index has the name that another queue's table would need."""
+    names = (second, "x") if turned else ("x", second)
+    queue = db.create_queue(names[0])
+    queue.push("unharmed")
+    refuses(QueueDiffers, db.create_queue, names[1])
+    assert db.queues() == [names[0]]
+    claim = claimed(queue)
+    assert claim.payload == "unharmed"
+    claim.complete()
+    assert counts(queue) == {"finished": 1}
+    queue.drop()
+    assert counts(db.create_queue(names[1])) == {}
+
+
+def test_dropping_a_queue_leaves_the_one_named_like_its_history(db: Database) -> None:
+    without = db.create_queue("x", history="none")
+    other = db.create_queue("x_history")
+    other.push("unharmed")
+    without.drop()
+    assert claimed(other).payload == "unharmed"
+
+
+def test_a_table_of_somebody_else_is_not_taken(db: Database, place: Place) -> None:
+    db.create_queue("other")
+    place.execute(f"create table {place.table('work')} (precious integer)")
+    place.execute(f"insert into {place.table('work')} values (1)")  # noqa: S608 (a name of this test's own)
+    refuses(QueueDiffers, db.create_queue, "work")
+    assert db.queues() == ["other"]
+    assert list(place.execute(f"select precious from {place.table('work')}")[0]) == [1]  # noqa: S608
+
+
+def test_a_queue_of_a_newer_tablequeue(db: Database, place: Place) -> None:
+    db.create_queue("work").push(1)
+    place.execute(f"update {place.table('queues')} set schema_version = 99")  # noqa: S608
+    for call in (db.queue, db.create_queue):
+        error = refuses(SchemaTooNew, call, "work")
+        assert "99" in error.cause
+        assert "upgrade" in error.remedy
+
+
+def test_drop(place: Place, queue: Queue) -> None:
+    queue.push("x")
+    claim = claimed(queue)
+    queue.push("y")
+    other = place.open()
+    other.queue("work").drop()
+    assert other.queues() == []
+    for verb in (queue.pop, queue.stats, queue.peek, queue.purge, queue.history, claim.complete):
+        refuses(QueueNotFound, verb)
+    refuses(QueueNotFound, queue.push, "z")
+    refuses(QueueNotFound, queue.push_many, ["z"] * 1001)
+    refuses(QueueNotFound, other.queue, "work")
+    queue.drop()
+    again = other.create_queue("work", payload="bytes")
+    assert counts(again) == {}
+
+
+def test_purge_leaves_what_is_not_waiting(queue: Queue) -> None:
+    dead = queue.push("dead", now=at(0))
+    for _ in range(3):
+        claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
+    queue.push("done")
+    claimed(queue).complete()
+    queue.push("popped")
+    claim = claimed(queue)
+    queue.push_many(["ready"] * 1500)
+    queue.push_many(["scheduled"] * 700, delay=600)
+    assert queue.purge() == 2200
+    assert counts(queue) == {"in_progress": 1, "dead": 1, "finished": 1}
+    assert ids_of(queue.dead()) == [dead]
+    claim.complete()
+    assert queue.purge() == 0
+
+
+def bury(queue: Queue, number: int) -> list[int]:
+    """Dead letters, each with an error for every attempt."""
+    ids = queue.push_many(map(str, range(number)), now=at(0))
+    for _ in range(queue.definition.max_attempts):
+        for claim in queue.pop_many(number, now=at(0)):
+            claim.fail(f"attempt {claim.attempts}", retry_in=0, now=at(0))
+    return ids
+
+
+def test_redrive_gives_all_attempts_back_and_keeps_the_errors(queue: Queue) -> None:
+    first, second, third = bury(queue, 3)
+    assert ids_of(queue.dead()) == [first, second, third]
+    assert ids_of(queue.dead(2)) == [first, second]
+    assert queue.redrive([second, third + 100]) == 1
+    claim = claimed(queue)
+    assert (claim.id, claim.attempts) == (second, 1)
+    claim.fail("attempt 1 again", retry_in=0)
+    message = queue.peek()[0]
+    assert [error.error for error in message.errors] == ["attempt 1", "attempt 2", "attempt 3", "attempt 1 again"]
+    assert queue.redrive() == 2
+    assert queue.redrive() == 0
+    assert queue.redrive([]) == 0
+    assert sorted(ids_of(queue.pop_many(5))) == [first, second, third]
+
+
+def test_redrive_of_ids_leaves_living_messages_alone(queue: Queue) -> None:
+    popped, scheduled = queue.push("popped"), queue.push("scheduled", delay=60)
+    claim = claimed(queue)
+    assert queue.redrive([popped, scheduled]) == 0
+    assert queue.purge_dead([popped, scheduled]) == 0
+    claim.complete()
+    assert counts(queue) == {"scheduled": 1, "finished": 1}
+
+
+def test_redrive_of_many(db: Database) -> None:
+    queue = db.create_queue("work", max_attempts=1)
+    queue.push_many(range(2100), now=at(0))
+    queue.pop_many(2100, lease=1, now=at(0))
+    for _ in range(3):
+        queue.pop_many(1, now=at(1))
+    assert counts(queue) == {"dead": 2100}
+    assert queue.redrive() == 2100
+    assert counts(queue) == {"ready": 2100}
+
+
+def test_purge_dead(queue: Queue) -> None:
+    first, second, third = bury(queue, 3)
+    queue.push("ready")
+    assert queue.purge_dead([second]) == 1
+    assert ids_of(queue.dead()) == [first, third]
+    assert queue.purge_dead() == 2
+    assert counts(queue) == {"ready": 1}
+
+
+@pytest.mark.parametrize("id", ["1", 1.0, True, -1, 1 << 63, None])
+def test_ids_that_are_none(queue: Queue, id: Any) -> None:
+    refuses(BadInput, queue.redrive, [id])
+    refuses(BadInput, queue.purge_dead, [id])
+    refuses(BadInput, queue.find, id)

@@ -1,0 +1,122 @@
+"""Hostile payloads: stored exactly, or refused with nothing changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, TablequeueError
+from tests.support import claimed, counts
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+HOSTILE: dict[str, tuple[str, Any]] = {
+    "empty text": ("text", ""),
+    "NUL in text": ("text", "a\0b"),
+    "NUL in JSON": ("json", "a\0b"),
+    "NUL in a JSON key": ("json", {"\0": 1}),
+    "NUL in bytes": ("bytes", b"a\0b"),
+    "empty bytes": ("bytes", b""),
+    "lone surrogate in text": ("text", "a\ud800b"),
+    "lone surrogate in JSON": ("json", {"a\udfff": "\ud800"}),
+    "surrogates in the wrong order": ("json", "\udc00\ud800"),
+    "NaN": ("json", float("nan")),
+    "infinity": ("json", [float("inf")]),
+    "a huge integer": ("json", 10**4000),
+    "an integer beyond Python's limit": ("json", 10**5000),
+    "a long fraction": ("json", 0.1 + 0.2),
+    "negative zero": ("json", -0.0),
+    "four-byte unicode": ("text", "\U0001f600\U0010ffff"),
+    "non-characters": ("text", "\ufffe\uffff\U0001ffff"),
+    "nested 500 deep": ("json", nested(500)),
+    "nested 1,500 deep": ("json", nested(1500)),
+    "nested 100,000 deep": ("json", nested(100_000)),
+    "5 MB of text": ("text", "é" * 2_500_000),
+    "5 MB of JSON": ("json", ["\\\n\t" * 10] * 100_000),
+    "5 MB of bytes": ("bytes", bytes(range(256)) * 20_000),
+    "a key that is no string": ("json", {1: 2}),
+    "a tuple": ("json", (1, 2)),
+    "a set": ("json", {1, 2}),
+    "an object": ("json", object()),
+    "bytes in JSON": ("json", b"x"),
+    "text in bytes": ("bytes", "x"),
+    "a number in text": ("text", 1),
+    "a bytearray": ("bytes", bytearray(b"\0\1")),
+    "a strided memoryview": ("bytes", memoryview(b"\0\1\2\3")[::2]),
+    "None in text": ("text", None),
+}
+# JSON has no tuples and no keys but strings; these come back as JSON spells them.
+SPELLED: dict[str, Any] = {"a key that is no string": {"1": 2}, "a tuple": [1, 2], "a strided memoryview": b"\0\2"}
+
+
+@pytest.mark.parametrize("way", ["one", "few", "many"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_exactly_or_not_at_all(db: Database, name: str, way: str) -> None:
+    payload_type, value = HOSTILE[name]
+    if way == "many" and name.startswith("5 MB"):
+        value = value[: len(value) // 1000]
+    elif way == "few" and name.startswith("5 MB"):
+        value = value[: len(value) // 10]
+    queue = db.create_queue("work", payload=payload_type)
+    batch = [value] * {"one": 1, "few": 3, "many": 1001}[way]
+    try:
+        if way == "one":
+            queue.push(value)
+        else:
+            queue.push_many(batch)
+    except TablequeueError:
+        assert counts(queue) == {}
+        return
+    expected = SPELLED.get(name, value)
+    claims = queue.pop_many(len(batch))
+    assert len(claims) == len(batch)
+    for claim in claims:
+        assert claim.payload == expected
+    if isinstance(expected, float):
+        assert repr(claims[0].payload) == repr(expected)  # -0.0 is not 0.0
+    queue.complete_many(claims)
+    assert counts(queue) == {"finished": len(batch)}
+
+
+@pytest.mark.parametrize("name", [name for name, (kind, _) in HOSTILE.items() if kind == "json"])
+def test_headers_too(db: Database, name: str) -> None:
+    value = HOSTILE[name][1]
+    queue = db.create_queue("work", payload="text")
+    try:
+        queue.push("x", headers={"value": value})
+    except TablequeueError:
+        assert counts(queue) == {}
+        return
+    assert claimed(queue).headers == {"value": SPELLED.get(name, value)}
+
+
+@pytest.mark.parametrize("error", ["", "a\0b", "\ud800", "\\N\t\n", "😀", "x" * 100_000])
+def test_an_error_is_kept_whatever_it_says(db: Database, error: str) -> None:
+    queue = db.create_queue("work", max_attempts=1)
+    queue.push(1)
+    claimed(queue).fail(error)
+    (kept,) = queue.dead()[0].errors
+    assert kept.error == error.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+@pytest.mark.parametrize("size", [2, 1002])
+def test_a_refusal_inside_your_transaction_leaves_no_half_batch(db: Database, size: int) -> None:
+    """Whatever the database itself refuses in the middle of a batch: committing afterwards adds nothing of it."""
+    queue = db.create_queue("work")
+    batch = [1] * (size - 1) + [nested(1500)]
+    with db.engine.connect() as connection:
+        try:
+            queue.push_many(batch, connection=connection)
+        except TablequeueError:
+            expected: dict[str, int] = {}
+        else:
+            expected = {"ready": size}
+        connection.commit()
+    assert counts(queue) == expected

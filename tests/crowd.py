@@ -1,0 +1,84 @@
+"""What the processes of test_concurrency.py do. Importable, so that they can be started afresh."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from threading import BrokenBarrierError
+from typing import Any
+
+from tests.servers import Place
+
+# A server of fresh processes, not a fork of the tests: nothing is inherited, as between an application's own
+# processes. It has imported the library once, which would otherwise be most of the time that 64 of them take.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tablequeue", "tablequeue.engines.sqlite.engine", "sqlalchemy.dialects.sqlite"])
+
+ROUNDS = 4
+PUSHED_PER_ROUND = 3
+
+
+@dataclass
+class Account:
+    """What one process did."""
+
+    pushed: dict[int, str] = field(default_factory=dict)
+    popped: list[tuple[int, str]] = field(default_factory=list)
+
+
+def push_pop_complete(place: Place, number: int, barrier: Any, pipe: Connection) -> None:
+    """Rounds of pushing and popping beside all the others; when everybody has pushed, pop what is left."""
+    database = place.open(f"process {number}")
+    queue = database.queue("crowd")
+    account = Account()
+    barrier.wait()
+    for round in range(ROUNDS):
+        payloads = [f"{number}/{round}/{place}" for place in range(PUSHED_PER_ROUND)]
+        account.pushed.update(zip(queue.push_many(payloads), payloads, strict=True))
+        claim = queue.pop()
+        if claim is not None:
+            account.popped.append((claim.id, claim.payload))
+            claim.complete()
+    try:
+        barrier.wait()
+    except BrokenBarrierError:
+        raise SystemExit("another process did not come this far") from None
+    while batch := queue.pop_many(5):
+        account.popped.extend((claim.id, claim.payload) for claim in batch)
+        queue.complete_many(batch)
+    place.close()
+    pipe.send(account)
+
+
+def hold_a_batch(place: Place, n: int, pipe: Connection) -> None:
+    """Pop a batch, say which, and hold it until killed."""
+    batch = place.open("the dead").queue("work").pop_many(n)
+    pipe.send([claim.id for claim in batch])
+    pipe.recv()
+
+
+def push_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
+    """Push a batch inside a transaction, say so, and hold the transaction until killed."""
+    queue = place.open().queue("work")
+    with place.sa_engine().begin() as connection:
+        pipe.send(queue.push_many(map(str, range(n)), connection=connection))
+        pipe.recv()
+
+
+def pop_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
+    """Pop and complete a batch inside a transaction, say so, and hold the transaction until killed."""
+    queue = place.open().queue("work")
+    with place.sa_engine().begin() as connection:
+        batch = queue.pop_many(n, connection=connection)
+        queue.complete_many(batch, connection=connection)
+        pipe.send([claim.id for claim in batch])
+        pipe.recv()
+
+
+def create(place: Place, barrier: Any, pipe: Connection) -> None:
+    """Create the same queue as everybody else, at the same moment, and push to it."""
+    database = place.open()
+    barrier.wait()
+    pipe.send(database.create_queue("work", payload="text").push("x"))
+    place.close()

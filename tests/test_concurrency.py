@@ -1,0 +1,188 @@
+"""Many consumers, dead consumers, forked consumers: one claim, one consumer, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from tablequeue import Database
+from tests import crowd
+from tests.checks import check_one_claim_one_consumer
+from tests.servers import Kind, Place
+from tests.support import at, claimed, counts, ids_of
+
+# Seconds after which a process that does not answer fails the test; an answer takes a few.
+PATIENCE = 120
+
+
+def test_two_sessions_share_the_messages_out(place: Place) -> None:
+    place.open().create_queue("work", payload="text").push_many(map(str, range(6)))
+    ada, bob = place.open("ada").queue("work"), place.open("bob").queue("work")
+    claims = [claimed(queue) for queue in (ada, bob, bob, ada, ada, bob)]
+    assert [claim.payload for claim in claims] == list("012345")
+    assert ada.pop() is None
+    assert bob.pop() is None
+    consumers = [message.consumer for message in ada.peek(10, state="in_progress")]
+    assert consumers == ["ada", "bob", "bob", "ada", "ada", "bob"]
+    for claim in claims:
+        claim.complete()
+
+
+def test_a_claim_passes_over_what_another_transaction_is_claiming(place: Place, kind: Kind) -> None:
+    if not kind.side_by_side:
+        pytest.skip("there is one writer at a time")
+    queue = place.open().create_queue("work", payload="text")
+    first, second = queue.push_many("ab")
+    with place.sa_engine().connect() as connection:
+        assert claimed(queue, connection=connection).id == first
+        assert claimed(place.open().queue("work")).id == second, "it neither waits nor gets the same message"
+        connection.rollback()
+    assert claimed(place.open().queue("work")).id == first
+
+
+def test_threads_at_the_same_moment(place: Place) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    check_one_claim_one_consumer([queue] + [place.open().queue("work") for _ in range(7)])
+
+
+def test_threads_that_share_one_queue(place: Place) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    for _ in range(5):
+        check_one_claim_one_consumer([queue] * 8)
+
+
+def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
+    queue = place.open().create_queue("crowd", payload="text", lease=3600)
+    barrier = crowd.processes.Barrier(kind.crowd, timeout=PATIENCE)
+    with started(kind.crowd, crowd.push_pop_complete, lambda n: (place, n, barrier)) as pipes:
+        accounts: list[crowd.Account] = [answer(pipe) for pipe in pipes]
+    pushed = {id: payload for account in accounts for id, payload in account.pushed.items()}
+    popped = Counter(message for account in accounts for message in account.popped)
+    assert len(pushed) == kind.crowd * crowd.ROUNDS * crowd.PUSHED_PER_ROUND, "no id is given twice"
+    assert popped == Counter(pushed.items()), "each message is delivered once, none is lost"
+    assert counts(queue) == {"finished": len(pushed)}
+    assert {message.attempts for message in queue.history(len(pushed))} == {1}
+
+
+def test_a_crowd_creates_one_queue(place: Place) -> None:
+    size = 8
+    barrier = crowd.processes.Barrier(size, timeout=PATIENCE)
+    with started(size, crowd.create, lambda n: (place, barrier)) as pipes:
+        ids = [answer(pipe) for pipe in pipes]
+    assert sorted(ids) == ids_of(place.open().queue("work").peek(size + 1))
+
+
+def test_the_messages_of_a_killed_consumer_come_back_once(place: Place) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    ids = queue.push_many(map(str, range(10)))
+    with started(1, crowd.hold_a_batch, lambda n: (place, 7)) as (pipe,):
+        held = answer(pipe)
+    assert sorted(held) == ids[:7]
+    assert ids_of(queue.pop_many(100)) == ids[7:], "while the lease holds, nobody else gets them"
+    back = place.open().queue("work").pop_many(100, now=at(0))
+    assert sorted(ids_of(back)) == ids, "after the lease, all of them"
+    assert queue.pop(now=at(0)) is None, "and once"
+    assert {claim.attempts for claim in back} == {2}
+    for message in queue.peek(100, state="in_progress"):
+        (error,) = message.errors
+        assert error.error == "lease expired"
+        assert (error.consumer == "the dead") == (message.id in held)
+
+
+@pytest.mark.parametrize("size", [10, 1500])
+def test_a_killed_producer_leaves_nothing_half_done(place: Place, size: int) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    with started(1, crowd.push_and_never_commit, lambda n: (place, size)) as (pipe,):
+        assert len(answer(pipe)) == size
+        assert counts(queue) == {}
+    assert counts(queue) == {}
+    id = queue.push("later")
+    assert claimed(queue).id == id
+
+
+def test_a_consumer_killed_in_its_transaction_gives_its_messages_back_at_once(place: Place) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    ids = queue.push_many(map(str, range(10)))
+    with started(1, crowd.pop_and_never_commit, lambda n: (place, 7)) as (pipe,):
+        assert answer(pipe) == ids[:7]
+    back: list[int] = []
+    while len(back) < 10:  # the server may take a moment to see that the process is dead
+        back += ids_of(queue.pop_many(10))
+    assert sorted(back) == ids
+    assert {message.attempts for message in queue.peek(10, state="in_progress")} == {1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_database_goes_on_working_on_both_sides_of_a_fork(place: Place) -> None:
+    queue = place.open().create_queue("work", payload="text")
+    queue.push_many("ab")
+    before = claimed(queue)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = b"failed"
+        try:
+            claim = claimed(queue)
+            queue.push("from the child")
+            claim.complete()
+            said = claim.payload.encode()
+        finally:
+            os.write(write, said)
+            os._exit(0)
+    os.close(write)
+    queue.push("from the parent")
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"b"
+    os.waitpid(child, 0)
+    before.complete()
+    rest = queue.pop_many(10)
+    assert {claim.payload for claim in rest} == {"from the child", "from the parent"}
+    queue.complete_many(rest)
+    assert counts(queue) == {"finished": 4}
+
+
+# -- private -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(n: int, work: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """`n` processes at work, each with a pipe as its last argument; they are killed (SIGKILL) at the end."""
+    pipes: list[Connection] = []
+    workers = []
+    try:
+        for number in range(n):
+            ours, theirs = crowd.processes.Pipe()
+            worker = crowd.processes.Process(target=work, args=(*arguments(number), theirs))
+            worker.start()
+            theirs.close()
+            pipes.append(ours)
+            workers.append(worker)
+        yield pipes
+    finally:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+            worker.close()
+        for pipe in pipes:
+            pipe.close()
+
+
+def answer(pipe: Connection) -> Any:
+    """What a process sends; an error if it died before."""
+    assert pipe.poll(PATIENCE), "a process does not answer"
+    return pipe.recv()
+
+
+def test_closing_is_not_the_end(db: Database) -> None:
+    queue = db.create_queue("work")
+    db.close()
+    queue.push(1)
+    db.close()
+    claimed(queue).complete()

@@ -1,0 +1,125 @@
+"""Rules for the .sql files, which people read and other languages run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tablequeue import Definition
+from tablequeue.definition import HISTORIES, ORDERS, PAYLOADS
+from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.base import Engine, operations_of, sql_text, statements_in
+from tablequeue.message import STATES
+from tests.servers import KINDS, Kind, Place
+
+DEFINITIONS = [
+    Definition(order=order, payload=payload, history=history)
+    for order in ORDERS
+    for payload in PAYLOADS
+    for history in HISTORIES
+]
+FILES = [(name, operation) for name in ENGINES for operation in operations_of(name)]
+
+
+def dialect_of(name: str) -> Any:
+    return sa.create_engine(f"{name}+{engine_class(name).drivers[0]}://").dialect
+
+
+def needed() -> set[str]:
+    """The files that the base engine itself runs."""
+    named = re.findall(r"""(?:_run|_rows|_fetch)\([^"\n]*"(\w+)"|statement\("(\w+)\"""", inspect.getsource(Engine))
+    return {first or second for first, second in named} | {f"complete_{history}" for history in HISTORIES}
+
+
+def test_every_engine_is_tested() -> None:
+    assert {kind.name for kind in KINDS} == set(ENGINES)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_operation_is_there(name: str) -> None:
+    assert needed() >= {"push", "claim", "sweep", "fail", "drop", "peek", "complete_keep", "complete_none"}
+    assert needed() <= set(operations_of(name))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_file_is_used(name: str) -> None:
+    source = inspect.getsource(inspect.getmodule(engine_class(name)))  # type: ignore[arg-type]
+    strange = [file for file in operations_of(name) if file not in needed() and f'"{file}"' not in source]
+    assert strange == []
+
+
+@pytest.mark.parametrize(("name", "operation"), FILES)
+def test_a_file_begins_with_what_it_is_for(name: str, operation: str) -> None:
+    text = sql_text(name, operation)
+    header = re.match(r"(?:-- .+\n)+", text)
+    assert header, "a header of comments"
+    assert re.match(r"-- [A-Z]", text), "a sentence"
+    assert header[0].rstrip().endswith((".", ":")), "whole sentences"
+    assert text.endswith("\n")
+    assert max(map(len, text.splitlines())) <= 120
+    assert "\t" not in text
+    assert statements_in(text)
+
+
+@pytest.mark.parametrize(("name", "operation"), FILES)
+def test_a_file_renders_and_compiles_for_every_definition(name: str, operation: str) -> None:
+    engine = engine_class(name)(dialect_of(name))
+    for definition in DEFINITIONS:
+        for state in STATES:
+            text = engine.render(operation, "work", definition, state)
+            for statement in map(engine.compile, statements_in(text)):
+                assert statement
+                assert not re.search(r"\{\w+\}", statement), "a word that stands for nothing"
+
+
+@pytest.mark.parametrize(("name", "operation"), [file for file in FILES if engine_class(file[0]).has_schemas])
+def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
+    engine = engine_class(name)(dialect_of(name), "mine")
+    text = engine.render(operation, "work", Definition())
+    for statement in statements_in(text):
+        bare = re.findall(r"(?:from|into|update|table|exists|on|copy) '?(tq_\w+)", statement)
+        assert bare == [], "a table without its schema"
+
+
+def test_claims_pass_over_locked_rows() -> None:
+    for operation in ("claim", "sweep", "purge", "redrive"):
+        text = sql_text("postgresql", operation)
+        assert text.count("for update skip locked") == text.count("limit :n") > 0
+
+
+@pytest.mark.parametrize("operation", ["complete_keep", "complete_none", "fail", "release", "extend"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_finishing_statement_asks_for_the_token(name: str, operation: str) -> None:
+    for statement in statements_in(sql_text(name, operation)):
+        assert re.search(r"\btoken = (cast\(:token as \w+\)|:token)", statement)
+
+
+PLANS = [("claim", "ready"), ("peek", "ready"), ("peek", "dead"), ("sweep", "scheduled"), ("sweep", "in_progress")]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("operation", "state"), PLANS)
+def test_the_plan_uses_the_index_of_the_state(place: Place, kind: Kind, order: str, operation: str, state: str) -> None:
+    queue = place.open().create_queue("work", order=order)
+    queue.push_many(range(5000))
+    queue.push_many(range(5000), delay=3600)
+    place.execute(f"analyze {place.table('work')}")
+    sa_engine = place.sa_engine()
+    table = kind.engine_class(sa_engine.dialect, place.schema).table("work", queue.definition)
+    (statement,) = table.statements(operation, state)
+    params = {"n": 1, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32, "consumer": None, "now": None}
+    plan = place.execute(kind.explain + statement, params)
+    assert f"tq_work_{state}" in str(plan)
+
+
+def test_identifiers_fit_into_63_characters(kind: Kind) -> None:
+    """PostgreSQL cuts longer names off, silently."""
+    longest = "q" * 48
+    engine = kind.engine_class(dialect_of(kind.name))
+    for operation in ("create", "create_history"):
+        text = engine.render(operation, longest, Definition())
+        assert max(map(len, re.findall(r"\w+", "\n".join(statements_in(text))))) <= 63
