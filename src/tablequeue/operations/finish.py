@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim
 from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
 
-_HEXADECIMAL = frozenset("0123456789abcdef")
+_is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
@@ -82,7 +83,7 @@ def _held(claim: Claim) -> Params:
 
 def _token(token: str) -> str:
     # A claim may have been made up of a token from elsewhere, such as a command line.
-    if len(token) == 32 and set(token) <= _HEXADECIMAL:
+    if _is_token(token):
         return token
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 

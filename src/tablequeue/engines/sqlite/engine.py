@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -148,7 +147,7 @@ class SQLite(Engine):
         return _EPOCH + timedelta(microseconds=value)
 
     def dump_ids(self, ids: Sequence[int]) -> str:
-        return json.dumps(list(ids))
+        return str(list(ids))  # JSON: json.dumps says the same in 5 µs more
 
     # -- operations ------------------------------------------------------------------------------------------------
 
