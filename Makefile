@@ -30,7 +30,7 @@ servers:
 	@scripts/install-servers
 
 demo: setup
-	$(RUN)/python -m examples.flights.demo
+	$(RUN)/python -m examples.flights
 
 test: setup servers
 	$(RUN)/pytest

@@ -7,21 +7,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from examples.flights.crew import QUEUE
 from examples.flights.data import airlines
 from tablequeue.spark import reports
 from tablequeue.spark.reports import page
-from tablequeue.spark.session import local_session
 
 FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
 
-def analyse(url: str, folder: Path) -> dict[str, Any]:
-    """Every report as rows, each also as Parquet under `folder`; and `counts` of the whole."""
-    spark = local_session("flights", folder / "spark")
+def analyse(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
+    """Every report as rows, each also as Parquet under `folder`; and `counts` of the whole. Stops the session."""
     try:
         history = spark.read.format("tablequeue").option("url", url).option("queue", QUEUE).load().cache()
         names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import Synchronized
@@ -29,7 +28,6 @@ class Post:
 
 def write(post: Post, place: int, writers: int, total: int) -> None:
     """Push every `writers`-th block of flights, one JSON message a flight."""
-    _leave_interrupts_to_the_parent()
     with tablequeue.connect(post.url, name=post.name) as database:
         queue = database.queue(QUEUE)
         block = []
@@ -51,7 +49,6 @@ def read(post: Post, drained: Event, fatal: Event, line: Connection) -> None:
     The reader whose `fatal` is set claims one more batch, says on the line how many messages it holds, and waits
     there for the SIGKILL.
     """
-    _leave_interrupts_to_the_parent()
     with tablequeue.connect(post.url, name=post.name) as database:
         queue = database.queue(QUEUE)
         while not drained.is_set():
@@ -68,8 +65,3 @@ def read(post: Post, drained: Event, fatal: Event, line: Connection) -> None:
             except tablequeue.LeaseLost as lost:
                 # This process slept longer than its lease: those messages are another reader's now.
                 post.done.value += len(batch) - len(lost.ids)
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    # Ctrl-C reaches the whole process group; the parent says what happened and ends the crew.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

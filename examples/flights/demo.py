@@ -1,4 +1,4 @@
-"""The main job: real flights through a table queue into Spark. Run by `make demo`."""
+"""The main job: real flights through a table queue into Spark. `make demo`, or `python -m examples.flights [N]`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 import multiprocessing as mp
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.process import BaseProcess
@@ -50,6 +53,7 @@ class Run:
     stage: str = "starting"
     processes: list[BaseProcess] = field(default_factory=list)
     posts: dict[str, crew.Post] = field(default_factory=dict)
+    jvm: subprocess.Popen[bytes] | None = None
     held: int = 0
     """How many messages the killed reader held."""
 
@@ -63,20 +67,30 @@ class Run:
 
 def main(arguments: Sequence[str]) -> int:
     run = Run(Path("demo"), int(arguments[0]) if arguments else TOTAL)
-    try:
-        demo(run)
-    except KeyboardInterrupt:
+    listen(run)
+    demo(run)
+    return 0
+
+
+def listen(run: Run) -> None:
+    """Answer Ctrl-C at once, from wherever the program is: an exception would have to find its way through Spark."""
+
+    def interrupted(*_: object) -> None:
         for process in run.processes:
             process.kill()
+        if run.jvm:
+            run.jvm.kill()  # in an orderly end it would tell of every task that could not be
         console.print(
             f"\nInterrupted while {run.stage}: {run.done('writer'):,} flights were pushed and "
             f"{run.done('reader'):,} delivered. Nothing is running any more; run it again for a fresh start.",
             style="yellow",
         )
         sys.stdout.flush()
-        # At once: an orderly end would wait for Spark's.
         os._exit(130)
-    return 0
+
+    signal.signal(signal.SIGINT, interrupted)
+    # The semaphores are cleaned up by multiprocessing's own helper, which need not complain of that.
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
 
 
 def demo(run: Run) -> dict[str, Any]:
@@ -97,8 +111,13 @@ def demo(run: Run) -> dict[str, Any]:
     console.print("\nSpark reads the history ...")
     # Imported here: half a second that neither the crew nor an early Ctrl-C should wait for.
     from examples.flights import analysis
+    from tablequeue.spark.session import local_session
 
-    found = analysis.analyse(run.url, run.folder)
+    # From another thread, because in the main one Spark would put its own answer to Ctrl-C into the place of ours.
+    with ThreadPoolExecutor(1) as threads:
+        spark = threads.submit(local_session, "flights", run.folder / "spark").result()
+    run.jvm = spark.sparkContext._gateway.proc
+    found = analysis.analyse(spark, run.url, run.folder)
     carriers = {row["carrier"]: {k: v for k, v in row.items() if k != "carrier"} for row in found["carriers"]}
     if carriers != direct:
         raise SystemExit("The carriers that Spark found differ from a direct computation over the file.")
@@ -153,8 +172,12 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
     with bars:
         pushing = bars.add_task("pushed", total=run.total)
         delivering = bars.add_task("delivered", total=run.total)
+        # Ctrl-C reaches the whole process group, but only the parent is to hear it: it says what happened and ends
+        # the crew. Processes inherit the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for process in run.processes:
             process.start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
             bars.update(pushing, completed=run.done("writer"))
             bars.update(delivering, completed=run.done("reader"))
@@ -206,7 +229,3 @@ def show(run: Run, found: dict[str, Any], summary: dict[str, Any]) -> None:
     )
     console.print("The carriers equal a direct computation over all the flights in the file.")
     console.print(f"{summary['seconds']} s. Report: {run.folder}/report.html, summary: {run.folder}/summary.json")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

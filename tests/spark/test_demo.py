@@ -19,7 +19,7 @@ SAMPLE = 6000
 
 def start_demo(folder: Path, sample: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "examples.flights.demo", str(sample)],
+        [sys.executable, "-m", "examples.flights", str(sample)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
