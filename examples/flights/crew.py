@@ -43,20 +43,23 @@ def write(post: Post, place: int, writers: int, total: int) -> None:
         post.done.value += len(queue.push_many(block))
 
 
-def read(post: Post, drained: Event, fatal: Event, line: Connection) -> None:
+def read(post: Post, share: int, line: Connection | None, killed: Event, drained: Event) -> None:
     """Drain the queue in competition, until told that it is empty for good.
 
-    The reader whose `fatal` is set claims one more batch, says on the line how many messages it holds, and waits
-    there for the SIGKILL.
+    The reader with the line is the one to be killed: with `share` messages done it claims one more batch, says on
+    the line how many messages it holds, and waits there. The others do not go beyond their share before that, so
+    that there is something left for it to hold.
     """
     with tablequeue.connect(post.url, name=post.name) as database:
         queue = database.queue(QUEUE)
         while not drained.is_set():
+            if post.done.value >= share and line is None:
+                killed.wait()
             batch = queue.pop_many(POP_BATCH)
             if not batch:
                 drained.wait(PAUSE)
                 continue
-            if fatal.is_set():
+            if post.done.value >= share and line is not None:
                 line.send(len(batch))
                 line.recv()
             try:

@@ -30,7 +30,7 @@ from tablequeue.spark.reports.page import cell
 WRITERS, READERS = 3, 4
 # Seconds; short, because the killed reader's messages come back only when it has passed.
 LEASE = 5
-# The share of all messages that is delivered when the reader is killed.
+# The share of all messages that is delivered, about, when the reader is killed.
 KILL_AT = 1 / 3
 
 # The tables of the terminal, and those of their columns that fit into 80 characters.
@@ -150,7 +150,8 @@ def demo(run: Run) -> dict[str, Any]:
 def move(run: Run, queue: tablequeue.Queue) -> None:
     """Start the crew, kill a reader on the way, and wait until every message is finished."""
     context = mp.get_context("spawn")
-    drained, fatal, never = context.Event(), context.Event(), context.Event()
+    killed, drained = context.Event(), context.Event()
+    share = int(run.total * KILL_AT / READERS)
     ours, theirs = context.Pipe()
     for role, count in (("writer", WRITERS), ("reader", READERS)):
         for i in range(count):
@@ -161,7 +162,7 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
                 process = context.Process(target=crew.write, args=(post, i, WRITERS, run.total), name=name)
             else:
                 process = context.Process(
-                    target=crew.read, args=(post, drained, never if i else fatal, theirs), name=name
+                    target=crew.read, args=(post, share, None if i else theirs, killed, drained), name=name
                 )
             run.processes.append(process)
     victim = run.processes[WRITERS]
@@ -181,16 +182,15 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
         while True:
             bars.update(pushing, completed=run.done("writer"))
             bars.update(delivering, completed=run.done("reader"))
-            if not fatal.is_set() and run.done("reader") >= run.total * KILL_AT:
-                fatal.set()
             if not run.held and ours.poll():
                 run.held = ours.recv()
                 victim.kill()
+                killed.set()
                 bars.console.print(
                     f"{victim.name} is killed (SIGKILL) with {run.held} messages in hand; "
                     f"they come back when its lease of {LEASE} s ends."
                 )
-            check(run, victim)
+            check(run)
             if run.done("writer") == run.total and is_drained(queue):
                 break
             time.sleep(0.1)
@@ -204,8 +204,9 @@ def is_drained(queue: tablequeue.Queue) -> bool:
     return not any(queue.peek(1, state=state) for state in ("ready", "scheduled", "in_progress"))
 
 
-def check(run: Run, victim: BaseProcess) -> None:
-    """Stop if a member of the crew has failed; the victim may be dead."""
+def check(run: Run) -> None:
+    """Stop if a member of the crew has failed, other than the reader that was killed."""
+    victim = run.processes[WRITERS] if run.held else None
     for process in run.processes:
         if process.exitcode and process is not victim:
             for other in run.processes:
