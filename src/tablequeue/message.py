@@ -66,8 +66,8 @@ class Claim:
     The verbs act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
     """
 
-    # Slots and times kept as the driver gave them: a claim is made for every message on the hot path, and
-    # converting its three times eagerly cost 8 % of a SQLite pop of 100.
+    # Slots, and times kept as the driver gave them: a claim is made for every message on the hot path, where
+    # converting its three times would take 2 µs of the 15 that a message takes by hundreds on SQLite.
     __slots__ = ("_queue", "_times", "attempts", "headers_json", "id", "payload", "token")
 
     def __init__(

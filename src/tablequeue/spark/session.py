@@ -28,7 +28,7 @@ def local_session(name: str, folder: Path, cores: int = 2) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
-        # A short job is mostly start-up: the quick compiler and the simple collector took a third off it.
+        # A short job is mostly start-up: the quick compiler and the simple collector shorten it.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
