@@ -10,9 +10,9 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from tablequeue.definition import Definition
-from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines import ENGINES, driver_missing, engine_class
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
+from tablequeue.errors import BadInput, BadUrl
 from tablequeue.operations import maintain
 from tablequeue.operations.desk import Desk
 from tablequeue.queue import Queue
@@ -114,7 +114,7 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
     except sa.exc.NoSuchModuleError:
         raise BadUrl(f"There is no database driver {parsed.drivername!r}.", "Correct the URL before the ://.") from None
     except ImportError as error:
-        raise _missing(kind, error) from None
+        raise driver_missing(kind, error) from None
     except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
         words = str(error).rstrip(".")
         raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
@@ -127,19 +127,10 @@ def _check_kind(kind: str) -> None:
 
 
 def _load(kind: str, driver: str) -> Any:
-    try:
-        engine_type = engine_class(kind)
-    except ImportError as error:
-        raise _missing(kind, error) from None
+    engine_type = engine_class(kind)
     if driver not in engine_type.drivers:
         raise BadUrl(
             f"tablequeue does not speak {kind} through the driver {driver}.",
             f"Write {kind}+{engine_type.drivers[0]}:// in the URL.",
         )
     return engine_type
-
-
-def _missing(kind: str, error: ImportError) -> TablequeueError:
-    extra = ENGINES[kind].extra if kind in ENGINES else None
-    remedy = f"Install it: pip install 'tablequeue[{extra}]'." if extra else "Install the driver that the URL names."
-    return DriverMissing(f"The Python driver for {kind} is not installed ({error}).", remedy)

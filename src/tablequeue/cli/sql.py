@@ -11,7 +11,7 @@ from tablequeue.cli.common import Command, Settings, definition_of, definition_o
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.base import Engine, operations_of
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
 
@@ -90,13 +90,7 @@ _PARAMETERS = """\
 
 
 def _engine(dialect: str, schema: str | None) -> Engine:
-    try:
-        kind = engine_class(dialect)
-    except ImportError as error:
-        raise DriverMissing(
-            f"The Python driver for {dialect} is not installed ({error}).",
-            f"Install it: pip install 'tablequeue[{ENGINES[dialect].extra}]'.",
-        ) from None
+    kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
     return kind(sa.URL.create(f"{dialect}+{kind.drivers[0]}").get_dialect()(), schema)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from tablequeue.engines.base import Engine
+from tablequeue.errors import DriverMissing
 
 
 class Entry(NamedTuple):
@@ -21,5 +22,15 @@ ENGINES = {
 
 
 def engine_class(name: str) -> type[Engine]:
+    """The engine of that dialect; `DriverMissing` if its Python driver is not installed."""
     module, _, attribute = ENGINES[name].path.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise driver_missing(name, error) from None
+
+
+def driver_missing(name: str, error: ImportError) -> DriverMissing:
+    extra = ENGINES[name].extra
+    remedy = f"Install it: pip install 'tablequeue[{extra}]'." if extra else "Install the driver that the URL names."
+    return DriverMissing(f"The Python driver for {name} is not installed ({error}).", remedy)
