@@ -47,6 +47,10 @@ class Kind:
     """Whether two transactions can write at the same time."""
     explain: str
     """What before a statement shows its plan."""
+    sorts: str
+    """What a plan says, in lower case, where no index serves the order."""
+    analyze: str
+    """What before a table gathers its statistics."""
     dict_rows: Callable[..., Any]
     """A row factory of the driver whose rows are no tuples."""
 
@@ -61,8 +65,26 @@ class Kind:
 
 # To test another engine, add a line.
 KINDS = (
-    Kind("sqlite", lambda request: _sqlite_url(request), 64, False, "explain query plan ", _dict_of),
-    Kind("postgresql", lambda request: request.getfixturevalue("postgresql_url"), 16, True, "explain ", _dict_row),
+    Kind(
+        "sqlite",
+        lambda request: _sqlite_url(request),
+        64,
+        False,
+        "explain query plan ",
+        "temp b-tree",
+        "analyze ",
+        _dict_of,
+    ),
+    Kind(
+        "postgresql",
+        lambda request: request.getfixturevalue("postgresql_url"),
+        16,
+        True,
+        "explain ",
+        "sort",
+        "analyze ",
+        _dict_row,
+    ),
 )
 
 
@@ -107,6 +129,13 @@ class Place:
         with self.sa_engine().begin() as connection:
             result = connection.exec_driver_sql(statement, params)
             return list(result) if result.returns_rows else []
+
+    def run_script(self, script: str) -> None:
+        """Run statements, each ending with a semicolon at the end of a line, in one transaction."""
+        with self.sa_engine().begin() as connection:
+            for statement in script.split(";\n"):
+                if statement.strip() and statement not in ("BEGIN TRANSACTION", "COMMIT"):
+                    connection.exec_driver_sql(statement)
 
     def table(self, queue: str) -> str:
         """The name of a queue's table."""

@@ -13,6 +13,23 @@ from tablequeue import Claim, LeaseLost, Message, Queue
 START = datetime(2040, 1, 1, tzinfo=UTC)
 
 
+# The orders of a definition, each with a physical design of its own.
+DESIGNS: dict[str, dict[str, Any]] = {
+    "fifo": {},
+    "heap": {"order": "heap"},
+    "lifo": {"order": "lifo"},
+    "due": {"order": "due"},
+    "priority": {"order": "priority"},
+    "strict": {"strict": True},
+    "groups": {"groups": True},
+}
+
+
+def design_group(queue: Queue, group: str) -> dict[str, Any]:
+    """The option of push that names the group, if the queue has groups."""
+    return {"group": group} if queue.definition.groups else {}
+
+
 def at(seconds: float) -> datetime:
     """A moment on the clock of the tests, passed as `now=`; the database's own clock is far before it."""
     return START + timedelta(seconds=seconds)

@@ -21,6 +21,7 @@ from tablequeue import Backoff, Database, Queue, connect
 from tablequeue.cli import main
 from tablequeue.engines import ENGINES
 from tablequeue.engines.base import operations_of
+from tablequeue.operations.maintain import SCHEMA_VERSION
 
 Run = Callable[..., Result]
 
@@ -303,7 +304,7 @@ def test_sql_create_is_what_a_dba_runs(run: Run) -> None:
 def test_sql_create_makes_a_queue(run: Run, url: str, tmp_path: Path) -> None:
     text = run("sql", "create", "emails", "--dialect", "sqlite", "--lease", 7).stdout
     [definition] = [line.split("'")[1] for line in text.splitlines() if line.startswith("--   :definition")]
-    values = {"name": "emails", "definition": definition, "schema_version": 1, "now": None}
+    values = {"name": "emails", "definition": definition, "schema_version": SCHEMA_VERSION, "now": None}
     connection = sqlite3.connect(tmp_path / "work.db")
     with connection:
         for statement in text.split(";\n"):

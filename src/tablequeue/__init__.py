@@ -4,7 +4,7 @@ from tablequeue import errors
 from tablequeue.database import Database, connect
 from tablequeue.definition import Backoff, Definition
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
-from tablequeue.message import AttemptError, Claim, Message
+from tablequeue.message import AttemptError, Claim, Message, NewMessage
 from tablequeue.operations.inspect import Stats
 from tablequeue.queue import Queue
 
@@ -17,6 +17,7 @@ __all__ = [
     "Empty",
     "LeaseLost",
     "Message",
+    "NewMessage",
     "Queue",
     "Stats",
     "TablequeueError",

@@ -83,6 +83,15 @@ class Database:
         """The names of all queues, sorted."""
         return maintain.names(self._runner, self._runner.engine)
 
+    def upgrade(self) -> dict[str, int]:
+        """Bring the tables of all queues to the schema version of this tablequeue.
+
+        Returns the version that each queue had. Safe to do twice, and at the same moment from many processes; each
+        queue is upgraded in one transaction that waits for the others of that queue, and a crash leaves it as it was.
+        """
+        engine = self._runner.engine
+        return {name: maintain.upgrade(self._runner, engine, name) for name in self.queues()}
+
     def close(self) -> None:
         """Close the connections that are not in use. The database can still be used: it opens new ones."""
         self._runner.close()

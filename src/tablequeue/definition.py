@@ -8,15 +8,19 @@ import math
 import random
 import re
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Self
 
 from tablequeue.errors import BadDefinition, BadName
 
-ORDERS = ("fifo", "heap")
+ORDERS = ("fifo", "heap", "lifo", "due", "priority")
 PAYLOADS = ("json", "text", "bytes")
 HISTORIES = ("keep", "none")
+DELIVERIES = ("at_least_once", "at_most_once")
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
+LONGEST = 3.2e9
+"""The longest duration, 100 years in seconds: what every engine can add to its clock."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 # tq_queues is the catalogue.
@@ -62,25 +66,37 @@ class Backoff:
 class Definition:
     """The definition of a queue; it is stored in the catalogue and does not change.
 
-    order         `fifo`: lowest id first, passing over messages in progress; `heap`: any order.
+    order         `fifo`: lowest id first, passing over messages in progress; `lifo`: highest id first; `due`: the
+                  one that has been due longest first; `priority`: highest number first, then lowest id; `heap`: any.
+    strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
+                  a retry nor while its delay runs.
+    groups        fifo only: strict within each group that `push` names; groups run side by side.
     payload       `json`, `text` or `bytes`: the type of the column.
     lease         seconds a popped message stays with its consumer unless extended.
     max_attempts  how often a message may be claimed before it becomes a dead letter.
     backoff       how long a failed message waits.
-    history       `keep`: a finished message moves to the history; `none`: it is deleted.
+    history       `keep`: a finished message moves to the history; a number of seconds (or timedelta): it is deleted
+                  from there when that long has passed; `none`: it is deleted at once.
+    delivery      `at_least_once`: a message whose consumer dies comes back when its lease ends; `at_most_once`: it
+                  never does, and is found by `lost`.
     """
 
     order: str = "fifo"
+    strict: bool = False
+    groups: bool = False
     payload: str = "json"
     lease: float = 60.0
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
-    history: str = "keep"
+    history: str | float | timedelta = "keep"
+    delivery: str = "at_least_once"
 
     def __post_init__(self) -> None:
         _one_of("order", self.order, ORDERS)
         _one_of("payload", self.payload, PAYLOADS)
-        _one_of("history", self.history, HISTORIES)
+        _one_of("delivery", self.delivery, DELIVERIES)
+        self._check_grouping()
+        self._check_history()
         _positive("lease", self.lease)
         attempts = self.max_attempts
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
@@ -95,6 +111,52 @@ class Definition:
                 raise BadDefinition(f"{name} is {value!r}.", "Give a number that is not negative.")
         if self.backoff.jitter > 1:
             raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a share from 0 to 1.")
+
+    def _check_grouping(self) -> None:
+        for name in ("strict", "groups"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadDefinition(f"{name} is {getattr(self, name)!r}.", "Give True or False.")
+        if self.strict and self.groups:
+            raise BadDefinition("Both strict and groups are given.", "Give groups alone: each group is strict.")
+        if self.grouped and self.order != "fifo":
+            raise BadDefinition(f"strict and groups do not go with order={self.order!r}.", "Use order='fifo'.")
+        if self.grouped and self.delivery == "at_most_once":
+            raise BadDefinition(
+                "strict and groups do not go with at_most_once, which does not know when a message is finished.",
+                "Use at_least_once with max_attempts=1.",
+            )
+
+    def _check_history(self) -> None:
+        if isinstance(self.history, timedelta):
+            object.__setattr__(self, "history", self.history.total_seconds())
+        if isinstance(self.history, str):
+            if self.history not in HISTORIES:
+                raise BadDefinition(
+                    f"history is {self.history!r}.", f"Give one of: {', '.join(HISTORIES)}, or a number of seconds."
+                )
+        else:
+            retention: Any = self.history
+            _positive("history", retention)
+            if retention > LONGEST:
+                raise BadDefinition(f"history is {self.history!r}.", "Give at most 100 years, or 'keep'.")
+        if not self.keeps_history and self.delivery == "at_most_once":
+            raise BadDefinition(
+                "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
+            )
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a message may hold up others: strict is one group."""
+        return self.strict or self.groups
+
+    @property
+    def keeps_history(self) -> bool:
+        return self.history != "none"
+
+    @property
+    def retention(self) -> float | None:
+        """Seconds that a finished message stays in the history; None: it is not deleted from there."""
+        return self.history if isinstance(self.history, (int, float)) else None
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)

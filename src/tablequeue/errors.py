@@ -58,6 +58,14 @@ class BadPayload(BadInput):
     """The queue's payload type cannot hold this payload exactly; nothing was pushed."""
 
 
+class DuplicateKey(BadInput):
+    """A live message has this deduplication key already; nothing was pushed. `keys` are those concerned."""
+
+    def __init__(self, cause: str, remedy: str, keys: Sequence[str] = ()) -> None:
+        super().__init__(cause, remedy)
+        self.keys = tuple(keys)
+
+
 class Empty(TablequeueError):
     """No message was ready in the time given."""
 
@@ -95,6 +103,10 @@ class NoRights(TablequeueError):
 
 class SchemaTooNew(TablequeueError):
     """The queue was made by a newer tablequeue."""
+
+
+class SchemaTooOld(TablequeueError):
+    """The queue was made by an older tablequeue and has not been upgraded."""
 
 
 class DatabaseError(TablequeueError):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from tablequeue.queue import Queue
 
-STATES = ("ready", "scheduled", "in_progress", "dead")
+STATES = ("ready", "scheduled", "in_progress", "dead", "blocked")
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A payload with options of its own, for `push_many`; an option that is None is the call's."""
+
+    payload: Any
+    delay: float | timedelta | None = None
+    due: datetime | None = None
+    priority: int | None = None
+    group: str | None = None
+    key: str | None = None
+    headers: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +40,12 @@ class AttemptError:
 class Message:
     """A message as peek, dead and history show it. Times are aware and in UTC.
 
-    state           ready, scheduled, in_progress, dead or finished.
+    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished.
     attempts        how often it was claimed so far.
     producer        the name of the writer that pushed it; `consumer` the last reader that popped it.
     due_at          when a scheduled message becomes ready.
     lease_until     when the lease of a message in progress ends.
+    key             its deduplication key.
     """
 
     id: int
@@ -39,6 +53,9 @@ class Message:
     headers: dict[str, Any]
     state: str
     attempts: int
+    priority: int
+    group: str | None
+    key: str | None
     producer: str | None
     consumer: str | None
     pushed_at: datetime
@@ -66,40 +83,62 @@ class Claim:
     The verbs act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
     """
 
-    # Slots, and times kept as the driver gave them: a claim is made for every message on the hot path, where
-    # converting its three times would take 2 µs of the 15 that a message takes by hundreds on SQLite.
-    __slots__ = ("_queue", "_times", "attempts", "headers_json", "id", "payload", "token")
+    # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
+    # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
+    __slots__ = ("_queue", "_row", "id", "payload", "token")
 
-    def __init__(
-        self, queue: Queue, id: int, payload: Any, headers_json: str | None, attempts: int, times: Any, token: str
-    ) -> None:
+    def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self.id = id
+        self._row = row  # CLAIMED of engines/base.py
+        self.id: int = row[0]
         self.payload = payload
-        self.headers_json = headers_json
-        self.attempts = attempts
-        self._times = times
         self.token = token
+
+    @classmethod
+    def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
+        """A claim known by its token alone, as on a command line: good for finishing it."""
+        return cls(queue, (id, None, None, attempts), None, token)
 
     def __repr__(self) -> str:
         return f"<Claim {self.id} on {self._queue.name}, attempt {self.attempts}>"
 
     @property
     def headers(self) -> dict[str, Any]:
-        return self._queue.load_headers(self.headers_json)
+        return self._queue.load_headers(self._row[2])
+
+    @property
+    def attempts(self) -> int:
+        """How often the message was claimed, this claim included."""
+        return self._row[3]
 
     @property
     def pushed_at(self) -> datetime:
-        return self._queue.load_time(self._times[0])
+        return self._queue.load_time(self._row[4])
 
     @property
     def popped_at(self) -> datetime:
-        return self._queue.load_time(self._times[1])
+        return self._queue.load_time(self._row[5])
 
     @property
-    def lease_until(self) -> datetime:
-        """When the lease ended that `pop` gave; `extend` returns the new end."""
-        return self._queue.load_time(self._times[2])
+    def lease_until(self) -> datetime | None:
+        """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
+        return None if self._row[6] is None else self._queue.load_time(self._row[6])
+
+    @property
+    def priority(self) -> int:
+        return self._row[7]
+
+    @property
+    def group(self) -> str | None:
+        return self._row[8] or None
+
+    @property
+    def key(self) -> str | None:
+        return self._row[9]
+
+    @property
+    def due_at(self) -> datetime | None:
+        return None if self._row[10] is None else self._queue.load_time(self._row[10])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
         self._queue.complete(self, connection=connection, now=now)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Literal, overload
 
 from tablequeue.definition import Definition
-from tablequeue.errors import Empty
+from tablequeue.errors import BadInput, Empty
 from tablequeue.message import Claim, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push
 from tablequeue.operations.desk import Desk, seconds
 from tablequeue.operations.inspect import Stats
-from tablequeue.operations.push import Delay
+from tablequeue.operations.maintain import Which
+from tablequeue.operations.push import Delay, Options
+
+OnConflict = Literal["raise", "skip", "return"]
 
 # Waiting for a message: the pauses between two looks, from the first to the longest, in seconds.
 SHORTEST_PAUSE = 0.01
@@ -46,38 +49,114 @@ class Queue:
 
     # -- producing -------------------------------------------------------------------------------------------------
 
+    @overload
     def push(
         self,
         payload: Any,
         *,
         delay: Delay | None = None,
         due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> int:
+    ) -> int: ...
+    @overload
+    def push(
+        self,
+        payload: Any,
+        *,
+        delay: Delay | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        on_conflict: OnConflict,
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> int | None: ...
+    def push(
+        self,
+        payload: Any,
+        *,
+        delay: Delay | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        on_conflict: OnConflict = "raise",
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> int | None:
         """Push one message and return its id. When this has returned, the message survives every client's death.
 
-        It is ready at once, or after `delay` seconds, or at `due` (an aware datetime). `headers` is a dict of JSON
-        values kept beside the payload. `BadPayload` if the queue's payload type cannot hold the payload exactly.
-        """
-        return push.push(self._desk, payload, delay, due, headers, now, connection)
+        delay, due   it is ready at once, or after `delay` seconds, or at `due` (an aware datetime).
+        priority     in a queue that goes by priority: the highest number first; 0 if not given.
+        group        in a queue with groups: its group.
+        key          a deduplication key, unique among the messages of the queue that are not finished. If it is
+                     taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
+                     (return None), or `return` the id of the message that has it.
+        headers      a dict of JSON values kept beside the payload.
 
+        `BadPayload` if the queue's payload type cannot hold the payload exactly.
+        """
+        options = Options(delay, due, priority, group, headers)
+        return push.push(self._desk, payload, options, key, on_conflict, now, connection)
+
+    @overload
     def push_many(
         self,
         payloads: Iterable[Any],
         *,
         delay: Delay | None = None,
         due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> list[int]:
+    ) -> list[int]: ...
+    @overload
+    def push_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        delay: Delay | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        on_conflict: OnConflict,
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[int | None]: ...
+    def push_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        delay: Delay | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        group: str | None = None,
+        on_conflict: OnConflict = "raise",
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> Any:
         """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
 
-        The options hold for every message. The input is encoded in memory first; push a stream in pieces.
+        The options hold for every message; a `NewMessage` among the payloads has options of its own, a `key` too.
+        With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier one of
+        the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        return push.push_many(self._desk, payloads, delay, due, headers, now, connection)
+        options = Options(delay, due, priority, group, headers)
+        return push.push_many(self._desk, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
@@ -85,6 +164,7 @@ class Queue:
         """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready.
 
         Nobody else gets the message while the lease holds. If this process dies, it comes back when the lease ends.
+        In a queue that delivers at most once it is nobody's again, and `lost` finds it.
         """
         token, rows = claim.claim(self._desk, 1, lease, now, connection)
         return self._claims(token, rows)[0] if rows else None
@@ -94,6 +174,19 @@ class Queue:
     ) -> list[Claim]:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready."""
         return self._claims(*claim.claim(self._desk, n, lease, now, connection))
+
+    def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:
+        """Remove the next message in the transaction of `connection`, or None if none is ready.
+
+        It is finished when that transaction commits, exactly once with all that is done in it, and back where it was
+        after a rollback. Until then nobody else gets it.
+        """
+        rows = claim.take(self._desk, 1, now, connection)
+        return self._claims("", rows)[0] if rows else None
+
+    def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[Claim]:
+        """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
+        return self._claims("", claim.take(self._desk, n, now, connection))
 
     def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
         """The message is done: it moves to the history. `LeaseLost`, and no change, if the claim is not held."""
@@ -118,7 +211,8 @@ class Queue:
         """The attempt failed: keep the error (of an exception, its traceback) and try again later.
 
         The message is ready again after `retry_in` seconds, or the queue's backoff; after its last attempt it is a
-        dead letter. Returns the new state: `scheduled`, `ready` or `dead`. `LeaseLost` if the claim is not held.
+        dead letter. Returns the new state: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
+        `LeaseLost` if the claim is not held.
         """
         return finish.fail(self._desk, message, error, retry_in, now, connection)
 
@@ -143,7 +237,8 @@ class Queue:
         """Pop one message for a `with` block: completed when the block ends, failed when it raises.
 
         Waits up to `wait` seconds for a message, then raises `Empty`. An exception fails the message with its
-        traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead.
+        traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead (where
+        delivery is at most once they fail it too).
         """
         message = next(self.consume(wait=wait, lease=lease), None)
         if message is None:
@@ -153,8 +248,8 @@ class Queue:
         except Exception as error:
             message.fail(error)
             raise
-        except BaseException:
-            message.release()
+        except BaseException as interrupt:
+            self._let_go((message,), interrupt)
             raise
         message.complete()
 
@@ -165,6 +260,7 @@ class Queue:
         releases those not yet handed over when the iteration is closed.
         """
         limit = None if wait is None else seconds(wait, "wait")
+        self._check_prefetch(prefetch)
         idle_since, pause = monotonic(), SHORTEST_PAUSE
         while True:
             batch = self.pop_many(prefetch, lease=lease)
@@ -180,9 +276,12 @@ class Queue:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def peek(self, limit: int = 10, *, state: str = "ready") -> list[Message]:
-        """The first messages in a state (ready, scheduled, in_progress, dead), by id, claiming none."""
-        return inspect.peek(self._desk, limit, state)
+    def peek(self, limit: int = 10, *, state: str = "ready", after: int = 0) -> list[Message]:
+        """The first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
+
+        By id, whatever the order of the queue; claiming none.
+        """
+        return inspect.peek(self._desk, limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """The live message of that id, whatever its state; None if it was finished or never pushed."""
@@ -192,8 +291,17 @@ class Queue:
         """How many messages are in each state, and the age of the first ready one. Exact."""
         return inspect.stats(self._desk, now)
 
+    def lost(
+        self, limit: int = 100, *, older_than: float | timedelta | None = None, now: datetime | None = None
+    ) -> list[Message]:
+        """The first messages delivered at most once that nobody has completed, by id, with the errors of `fail`.
+
+        Those popped `older_than` seconds ago or longer (the queue's lease if not given): the others may yet be done.
+        """
+        return inspect.lost(self._desk, limit, older_than, now)
+
     def history(self, limit: int = 100) -> list[Message]:
-        """The last `limit` finished messages, highest id first. `BadInput` if the queue keeps none."""
+        """The last `limit` messages that left the queue, highest id first. `BadInput` if the queue keeps none."""
         return inspect.history(self._desk, limit)
 
     def history_bounds(self) -> tuple[int, int] | None:
@@ -210,24 +318,31 @@ class Queue:
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    def dead(self, limit: int = 100) -> list[Message]:
-        """The first dead letters, by id, each with every error."""
-        return inspect.peek(self._desk, limit, "dead")
+    def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
+        """The first dead letters with ids above `after`, by id, each with every error."""
+        return inspect.peek(self._desk, limit, "dead", after)
 
-    def redrive(self, ids: Sequence[int] | None = None) -> int:
-        """Dead letters become ready with all attempts before them: those of `ids`, or all. Returns how many."""
-        return maintain.redrive(self._desk, ids)
+    def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
+        """Dead letters become ready with all attempts before them; their errors stay. Returns how many.
 
-    def purge_dead(self, ids: Sequence[int] | None = None) -> int:
-        """Delete dead letters: those of `ids`, or all. Returns how many."""
-        return maintain.purge_dead(self._desk, ids)
+        which   their ids, or a function of a `Message` that is true for them; all if not given.
+        """
+        return maintain.redrive(self._desk, which, now)
+
+    def purge_dead(self, which: Which = None) -> int:
+        """Delete dead letters, chosen as in `redrive`. Returns how many."""
+        return maintain.purge_dead(self._desk, which)
+
+    def purge_history(self, older_than: float | timedelta, *, now: datetime | None = None) -> int:
+        """Delete what was finished, or lost, `older_than` seconds ago or longer, a thousand at a time; how many."""
+        return maintain.purge_history(self._desk, older_than, now)
 
     def purge(self) -> int:
-        """Delete every ready and scheduled message, a thousand at a time; return how many.
+        """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self._desk, ("ready", "scheduled"))
+        return maintain.purge(self._desk, ("blocked", "ready", "scheduled"))
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, whoever uses it."""
@@ -241,7 +356,21 @@ class Queue:
 
     def _claims(self, token: str, rows: Sequence[Sequence[Any]]) -> list[Claim]:
         load = self._desk.codec.load
-        return [Claim(self, row[0], load(row[1]), row[2], row[3], row[4:], token) for row in rows]
+        return [Claim(self, row, load(row[1]), token) for row in rows]
+
+    def _check_prefetch(self, prefetch: int) -> None:
+        if prefetch != 1 and self.definition.delivery == "at_most_once":
+            raise BadInput(
+                "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+            )
+
+    def _let_go(self, messages: Sequence[Claim], why: BaseException) -> None:
+        """Of messages that nobody works on: give them back; fail them where delivery is at most once."""
+        if self.definition.delivery == "at_most_once":
+            for message in messages:
+                message.fail(why)
+        else:
+            self.release_many(messages)
 
     def _hand_over(self, batch: list[Claim]) -> Iterator[Claim]:
         handed = 0

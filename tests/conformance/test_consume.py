@@ -100,7 +100,7 @@ def test_receive_on_an_empty_queue(queue: Queue) -> None:
 
 
 def test_receive_tells_that_the_lease_was_lost(place: Place, queue: Queue) -> None:
-    queue.push("x", now=at(0))
+    queue.push("x")
     other = place.open().queue("work")
     with pytest.raises(LeaseLost), queue.receive() as message:
         assert ids_of([claimed(other, now=at(0))]) == [message.id]

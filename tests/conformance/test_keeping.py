@@ -8,7 +8,7 @@ import pytest
 
 from tablequeue import Backoff, Database, Definition, Queue
 from tablequeue.definition import HISTORIES, ORDERS, PAYLOADS
-from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound, SchemaTooNew
+from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
 from tests.support import at, claimed, counts, ids_of, refuses
 
@@ -169,15 +169,6 @@ def test_a_table_of_somebody_else_is_not_taken(db: Database, place: Place) -> No
     assert list(place.execute(f"select precious from {place.table('work')}")[0]) == [1]  # noqa: S608
 
 
-def test_a_queue_of_a_newer_tablequeue(db: Database, place: Place) -> None:
-    db.create_queue("work").push(1)
-    place.execute(f"update {place.table('queues')} set schema_version = 99")  # noqa: S608
-    for call in (db.queue, db.create_queue):
-        error = refuses(SchemaTooNew, call, "work")
-        assert "99" in error.cause
-        assert "upgrade" in error.remedy
-
-
 def test_drop(place: Place, queue: Queue) -> None:
     queue.push("x")
     claim = claimed(queue)
@@ -214,10 +205,10 @@ def test_purge_leaves_what_is_not_waiting(queue: Queue) -> None:
 
 def bury(queue: Queue, number: int) -> list[int]:
     """Dead letters, each with an error for every attempt."""
-    ids = queue.push_many(map(str, range(number)), now=at(0))
+    ids = queue.push_many(map(str, range(number)))
     for _ in range(queue.definition.max_attempts):
-        for claim in queue.pop_many(number, now=at(0)):
-            claim.fail(f"attempt {claim.attempts}", retry_in=0, now=at(0))
+        for claim in queue.pop_many(number):
+            claim.fail(f"attempt {claim.attempts}", retry_in=0)
     return ids
 
 

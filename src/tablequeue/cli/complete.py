@@ -20,7 +20,7 @@ def complete(settings: Settings, queue: str, id: int, token: str) -> None:
     with no change, if that claim is not held any more.
     """
     with settings.queue(queue) as source:
-        source.complete(Claim(source, id, None, None, 0, (), token))
+        source.complete(Claim.of(source, id, token))
     if settings.json:
         print_json({"id": id, "state": "finished"})
     else:

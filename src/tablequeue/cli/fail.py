@@ -25,7 +25,7 @@ def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_
         # The backoff depends on the attempts. If the message is gone, `fail` itself says so.
         message = source.find(id)
         attempts = message.attempts if message else 0
-        state = source.fail(Claim(source, id, None, None, attempts, (), token), error, retry_in=retry_in)
+        state = source.fail(Claim.of(source, id, token, attempts), error, retry_in=retry_in)
     if settings.json:
         print_json({"id": id, "state": state})
     else:

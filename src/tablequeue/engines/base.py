@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition, check_name
+from tablequeue.engines.awaited import Awaited
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
 
@@ -28,9 +29,21 @@ Operation = Callable[[Cursor, "Table", Params], Any]
 
 # The columns of a stored message, in the order that peek, dead and history select them.
 COLUMNS = (
-    "id payload headers state attempts producer consumer pushed_at due_at first_popped_at popped_at lease_until "
-    "finished_at errors"
+    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
+    "popped_at lease_until finished_at errors"
 ).split()
+
+# The columns of a claimed row, in the order that claim and take return them.
+CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+
+# Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
+RANKS: Mapping[str, Callable[[Row], Any] | None] = {
+    "heap": None,
+    "fifo": None,
+    "lifo": lambda row: -row[0],
+    "due": lambda row: (row[10], row[0]),
+    "priority": lambda row: (-row[7], row[0]),
+}
 
 
 @cache
@@ -46,9 +59,17 @@ def operations_of(engine: str) -> tuple[str, ...]:
 
 
 def statements_in(text: str) -> list[str]:
-    """The statements of a file: comments gone, split where a semicolon ends a line."""
+    """The statements of a file: comments gone, split at a semicolon before a line that is not indented.
+
+    So the lines of a trigger's or a function's body are indented, to the last.
+    """
     bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
-    return [statement for part in re.split(r";[ \t]*(?:\n|$)", bare) if (statement := part.strip())]
+    return [statement for part in re.split(r";\s*(?:\n(?=\S)|\Z)", bare) if (statement := part.strip())]
+
+
+def ready_states(definition: Definition) -> str:
+    """What the index of a claim holds. A due queue has the scheduled messages in it: no sweep need come first."""
+    return "state in ('ready', 'scheduled')" if definition.order == "due" else "state = 'ready'"
 
 
 class Table:
@@ -58,8 +79,10 @@ class Table:
         self.engine = engine
         self.name = name
         self.definition = definition
-        # When the next sweep is due, on this process's monotonic clock; see operations/claim.py.
+        # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
+        # clock; see operations/claim.py.
         self.next_sweep = 0.0
+        self.next_purge = 0.0
         self._compiled: dict[tuple[str, str], list[str]] = {}
 
     def statements(self, operation: str, state: str = "ready") -> list[str]:
@@ -109,8 +132,10 @@ class Engine(ABC):
 
     name: ClassVar[str]
     """The folder of the engine, and its SQLAlchemy dialect."""
+    ready_index: ClassVar[Mapping[str, str]]
+    """The columns of the index that serves a claim, for each order of a definition, as in `ORDER BY`."""
     order_by: ClassVar[Mapping[str, str]]
-    """The `ORDER BY` of a claim, for each order of a definition."""
+    """The `ORDER BY` of a claim, for each order."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
     clock: ClassVar[str]
@@ -119,7 +144,14 @@ class Engine(ABC):
     """The operations that need no transaction around them: reads, and single statements that are one by themselves."""
     drivers: ClassVar[tuple[str, ...]]
     """The SQLAlchemy drivers it works through, the preferred one first."""
+    async_drivers: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """SQLAlchemy's async drivers that `join_async` knows, the preferred one first.
+
+    Each with those options of its URLs that `drivers[0]` calls otherwise; "" for what it does not have.
+    """
     has_schemas: ClassVar[bool] = True
+    arranges: ClassVar[bool] = True
+    """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
@@ -144,10 +176,25 @@ class Engine(ABC):
             "history": f"{prefix}tq_{name}_history",
             "table": f"tq_{name}",  # without the schema: the stem of index names
             "payload_type": self.payload_types[definition.payload],
+            "turns": f"{prefix}tq_{name}_turns",
+            "turn": f"{prefix}tq_{name}_turn",
             "order_by": self.order_by[definition.order],
+            "ready_index": self.ready_index[definition.order],
+            "claimable": self.claimable(definition),
+            "indexed": ready_states(definition),
+            # In a grouped queue a message is blocked until its turn comes.
+            "pushed_ready": "blocked" if definition.grouped else "ready",
+            "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
+            "redriven_due": "due_at" if definition.order == "due" else "null",
+            "front": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
             "now": self.clock,
         }
+
+    def claimable(self, definition: Definition) -> str:
+        """The predicate of a claim."""
+        states = ready_states(definition)
+        return f"{states} and due_at <= {self.clock}" if definition.order == "due" else states
 
     @abstractmethod
     def compile(self, text: str) -> str:
@@ -165,6 +212,10 @@ class Engine(ABC):
     @abstractmethod
     def join(self, dbapi: Any) -> Cursor:
         """A cursor that yields tuples, inside the transaction of a caller's raw connection."""
+
+    def join_async(self, adapted: Any) -> Cursor:
+        """The same of SQLAlchemy's adapted connection, whose driver is one of `async_drivers`."""
+        return self.join(Awaited(adapted, adapted.driver_connection))
 
     @abstractmethod
     def translate(self, error: Exception) -> TablequeueError | None:
@@ -204,9 +255,18 @@ class Engine(ABC):
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make the tables of a queue and enter it in the catalogue."""
         self._run(cursor, table, "create", params)
-        if table.definition.history == "keep":
+        if table.definition.grouped:
+            self._run(cursor, table, "create_groups", params)
+        if table.definition.keeps_history:
             self._run(cursor, table, "create_history", params)
         self._run(cursor, table, "register", params)
+
+    def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Bring the tables of a queue from one schema version to the next, `params["schema_version"]`."""
+        self._run(cursor, table, f"upgrade_{params['schema_version']}", params)
+        if table.definition.keeps_history:
+            self._run(cursor, table, f"upgrade_{params['schema_version']}_history", params)
+        self._run(cursor, table, "set_version", params)
 
     @abstractmethod
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -214,43 +274,58 @@ class Engine(ABC):
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "drop", params)
-        if table.definition.history == "keep":
+        if table.definition.grouped and self.arranges:
+            self._run(cursor, table, "drop_groups", params)
+        if table.definition.keeps_history:
             self._run(cursor, table, "drop_history", params)
         self._run(cursor, table, "unregister", params)
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def push(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        """The id of the new message; None if a live one has its key."""
         cursor.execute(table.statement("push"), params)
-        return cursor.fetchone()[0]
+        row = cursor.fetchone()
+        return row and row[0]
 
     @abstractmethod
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Push all of `params["payloads"]`; the ids, aligned with them."""
+        """Push all of `params["payloads"]` with the same options; the ids, aligned with them."""
+
+    @abstractmethod
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        """Push each of `params["rows"]`, parameters of their own; the ids, aligned, None where the key is taken."""
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        """Which of `params["keys"]` live messages have, with their ids."""
+        return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Claim up to `n` ready messages.
+        """Claim up to `n` messages, in the order of the queue. Rows of CLAIMED."""
+        return self._claimed(cursor, table, "claim", params)
 
-        Rows of (id, payload, headers, attempts, pushed_at, popped_at, lease_until).
-        """
-        cursor.execute(table.statement("claim"), params)
-        rows = cursor.fetchall()
-        if len(rows) > 1:
-            rows.sort()  # RETURNING promises no order on any engine
-        return rows
+    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Remove up to `n` messages to the history: finished, or under a `token` to be finished. Rows of CLAIMED."""
+        return self._claimed(cursor, table, _by_history("take", table), params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Up to `n` each of the messages that are due, or whose lease expired, become ready (or dead)."""
         return len(self._rows(cursor, table, "sweep", params))
 
+    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """In up to `n` groups whose turn came free, the first blocked message becomes ready; in how many."""
+        return len(self._rows(cursor, table, "arrange", params))
+
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Finish those of `ids` that `token` holds; which they were."""
-        rows = self._rows(cursor, table, f"complete_{table.definition.history}", params)
-        return [row[0] for row in rows]
+        once = table.definition.delivery == "at_most_once"
+        operation = "complete_once" if once else _by_history("complete", table)
+        return [row[0] for row in self._rows(cursor, table, operation, params)]
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         """Schedule the message `id` again, or bury it; its new state, or None if `token` does not hold it."""
-        row = self._fetch(cursor, table, "fail", params, cursor.fetchone)
+        operation = "fail_once" if table.definition.delivery == "at_most_once" else "fail"
+        row = self._fetch(cursor, table, operation, params, cursor.fetchone)
         return row and row[0]
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -279,10 +354,15 @@ class Engine(ABC):
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, "redrive_ids", params))
 
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` messages that left the queue `age` seconds ago or longer; how many."""
+        cursor.execute(table.statement("purge_history"), params)
+        return cursor.rowcount
+
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """The first `n` messages in `params["state"]`, as COLUMNS."""
+        """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
         cursor.execute(table.statement("peek", params["state"]), params)
         return cursor.fetchall()
 
@@ -290,10 +370,10 @@ class Engine(ABC):
         return self._fetch(cursor, table, "find", params, cursor.fetchone)
 
     def stats(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        """ready, scheduled, in_progress, dead, oldest ready's age in seconds (or None), finished (or None)."""
+        """Counts of the STATES in turn, the oldest ready one's age in seconds (or None), finished (or None)."""
         row = self._fetch(cursor, table, "stats", params, cursor.fetchone)
         finished = None
-        if table.definition.history == "keep":
+        if table.definition.keeps_history:
             finished = self._fetch(cursor, table, "stats_history", params, cursor.fetchone)[0]
         return (*row, finished)
 
@@ -301,11 +381,21 @@ class Engine(ABC):
         """The last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
         return self._rows(cursor, table, "history", params)
 
+    def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """The first `n` messages claimed `age` seconds ago or longer and never finished (at most once), as COLUMNS."""
+        return self._rows(cursor, table, "lost", params)
+
     def history_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
         """Lowest and highest id in the history, or two Nones."""
         return self._fetch(cursor, table, "history_bounds", params, cursor.fetchone)
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        rows = self._rows(cursor, table, operation, params)
+        if len(rows) > 1:
+            rows.sort(key=RANKS[table.definition.order])  # type: ignore[arg-type]  # None: as tuples
+        return rows
 
     def _run(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
         """Run a file's statements in turn; the cursor is left at the last one."""
@@ -319,6 +409,10 @@ class Engine(ABC):
     def _fetch(self, cursor: Cursor, table: Table, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
         self._run(cursor, table, operation, params)
         return fetch()
+
+
+def _by_history(operation: str, table: Table) -> str:
+    return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
 
 
 def compile_text(text: str, dialect: Dialect) -> str:

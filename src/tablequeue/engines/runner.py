@@ -10,6 +10,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -130,14 +131,18 @@ class Runner:
         self, connection: Any, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params
     ) -> T:
         try:
-            return operation(self.engine.join(self._raw(connection)), table, params)
+            return operation(self._join(connection), table, params)
+        except sa.exc.MissingGreenlet:
+            raise BadInput(
+                "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
+            ) from None
         except Exception as error:
             refusal = self.engine.translate(error)
             if refusal is None:
                 raise
             raise refusal from error
 
-    def _raw(self, connection: Any) -> Any:
+    def _join(self, connection: Any) -> Cursor:
         if isinstance(connection, Session):
             connection = connection.connection()
         if isinstance(connection, sa.Connection):
@@ -149,9 +154,22 @@ class Runner:
             if not connection.in_transaction():
                 # As its own execute() does: without a transaction that it knows of, its commit() does nothing.
                 connection.begin()
-            return connection.connection.dbapi_connection
+            raw = connection.connection.dbapi_connection
+            if not connection.dialect.is_async:
+                return self.engine.join(raw)
+            if connection.dialect.driver in self.engine.async_drivers:
+                return self.engine.join_async(raw)
+            raise BadInput(
+                f"tablequeue does not speak through the async driver {connection.dialect.driver}.",
+                f"Use {' or '.join(self.engine.async_drivers)}.",
+            )
+        if hasattr(connection, "run_sync") or iscoroutinefunction(getattr(connection, "close", None)):
+            raise BadInput(
+                f"connection is a {type(connection).__name__}, an async one.",
+                "Use the verbs of tablequeue.aio, with a SQLAlchemy AsyncConnection or AsyncSession.",
+            )
         if hasattr(connection, "cursor"):
-            return connection
+            return self.engine.join(connection)
         raise BadInput(
             f"connection is a {type(connection).__name__}.",
             "Pass a SQLAlchemy Connection or Session, or a DB-API connection.",

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.engines.base import Row
+from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, Params, count, seconds
 
 # A busy queue is swept once a second by each process, which is how late an expired lease is seen at the most; an
@@ -18,31 +19,31 @@ SWEEP_EVERY = 1.0
 SWEEP_SHARE = 50
 # Messages that one sweep makes ready: enough to keep up, few enough to hold no lock for long.
 SWEEP_SIZE = 1000
+# A history with a retention is looked at once a minute by each process; while there is much to delete, at every sweep.
+PURGE_EVERY = 60.0
 
 
 def claim(desk: Desk, n: int, lease: float | None, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
-    """A new token, and the rows claimed under it: (id, payload, headers, attempts, pushed, popped, lease end)."""
-    table, run = desk.table, desk.runner.run
+    """A new token, and the rows claimed under it, as CLAIMED."""
+    definition = desk.table.definition
     token = secrets.token_hex(16)
-    params: Params = {
-        "n": n if n == 1 else count(n, "n"),
-        "token": token,
-        "consumer": desk.who,
-        "lease": table.definition.lease if lease is None else seconds(lease, "lease"),
-        "now": None if now is None else desk.time(now),
-    }
-    started = monotonic()
-    swept = now is not None or started >= table.next_sweep
-    if swept:
-        sweep(desk, now, connection)
-    rows = run(desk.engine.claim, table, params, connection)
-    if swept:
-        finished = monotonic()
-        table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
-    elif len(rows) < n and sweep(desk, now, connection):
-        params["n"] = n - len(rows)
-        rows = [*rows, *run(desk.engine.claim, table, params, connection)]
-    return token, rows
+    params = _params(desk, n, token, now)
+    if definition.delivery == "at_most_once":
+        if lease is not None:
+            raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
+        return token, _swept(desk, desk.engine.take, params, n, now, connection)
+    params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
+    return token, _swept(desk, desk.engine.claim, params, n, now, connection)
+
+
+def take(desk: Desk, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
+    """Rows removed in the caller's transaction, as CLAIMED."""
+    if connection is None:
+        raise BadInput(
+            "take() needs the connection whose transaction the message goes with.",
+            "Give a connection, or use pop() and complete().",
+        )
+    return _swept(desk, desk.engine.take, _params(desk, n, None, now), n, now, connection)
 
 
 def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
@@ -52,4 +53,52 @@ def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
         "max_attempts": desk.table.definition.max_attempts,
         "now": desk.time(now),
     }
-    return desk.runner.run(desk.engine.sweep, desk.table, params, connection)
+    moved = desk.runner.run(desk.engine.sweep, desk.table, params, connection)
+    if desk.table.definition.grouped:
+        moved += arrange(desk, now)
+    return moved
+
+
+def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
+    """In groups whose turn came free, the next message becomes ready; in how many.
+
+    Never inside a caller's transaction, where it would keep the others waiting: what is pushed or finished there is
+    arranged by the next claim that finds too little.
+    """
+    if not desk.engine.arranges or connection is not None:
+        return 0
+    return desk.runner.run(desk.engine.arrange, desk.table, {"n": SWEEP_SIZE, "now": desk.time(now)})
+
+
+def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Params:
+    return {
+        "n": n if n == 1 else count(n, "n"),
+        "token": token,
+        "consumer": desk.who,
+        "now": None if now is None else desk.time(now),
+    }
+
+
+def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
+    """Claim; sweep before when it is time for it, or after when too little was ready."""
+    table, run = desk.table, desk.runner.run
+    started = monotonic()
+    due = now is not None or started >= table.next_sweep
+    if due:
+        sweep(desk, now, connection)
+    rows = run(remove, table, params, connection)
+    if due:
+        if table.definition.retention is not None and started >= table.next_purge:
+            _purge_history(desk, now)
+        finished = monotonic()
+        table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
+    elif len(rows) < n and sweep(desk, now, connection):
+        params["n"] = n - len(rows)
+        rows = [*rows, *run(remove, table, params, connection)]
+    return rows
+
+
+def _purge_history(desk: Desk, now: datetime | None) -> None:
+    params = {"age": desk.table.definition.retention, "n": SWEEP_SIZE, "now": desk.time(now)}
+    deleted = desk.runner.run(desk.engine.purge_history, desk.table, params)
+    desk.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

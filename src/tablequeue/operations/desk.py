@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tablequeue.definition import LARGEST
+from tablequeue.definition import LARGEST, LONGEST
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput
@@ -49,8 +49,7 @@ class Desk:
 def seconds(duration: float | timedelta, what: str) -> float:
     """A duration in seconds, not negative."""
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    # 100 years: every engine can add that to its clock.
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 3.2e9:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= LONGEST:
         raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
     return value
 

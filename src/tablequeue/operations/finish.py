@@ -11,16 +11,22 @@ from typing import Any
 
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim
+from tablequeue.operations.claim import arrange
 from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
-    _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
+    try:
+        _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
+    finally:
+        if desk.table.definition.grouped:
+            arrange(desk, now, connection)
 
 
 def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | None, connection: Any) -> None:
+    _need_lease(desk, "given back")
     params = {"delay": seconds(delay, "delay"), "now": desk.time(now)}
     _finish(desk, desk.engine.release, claims, params, "released", connection)
 
@@ -40,10 +46,13 @@ def fail(
     state = desk.runner.run(desk.engine.fail, desk.table, params, connection)
     if state is None:
         raise _lost([claim.id], 1, "failed")
+    if state == "dead" and definition.grouped:
+        arrange(desk, now, connection)
     return state
 
 
 def extend(desk: Desk, claim: Claim, lease: float | None, now: datetime | None, connection: Any) -> datetime:
+    _need_lease(desk, "extended")
     lease = desk.table.definition.lease if lease is None else seconds(lease, "seconds")
     params = {**_held(claim), "lease": lease, "now": desk.time(now)}
     until = desk.runner.run(desk.engine.extend, desk.table, params, connection)
@@ -75,6 +84,14 @@ def _finish(
             lost.extend(set(ids).difference(finished))
     if lost:
         raise _lost(sorted(lost), total, done)
+
+
+def _need_lease(desk: Desk, done: str) -> None:
+    if desk.table.definition.delivery == "at_most_once":
+        raise BadInput(
+            f"A message delivered at most once has no lease and cannot be {done}.",
+            "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",
+        )
 
 
 def _held(claim: Claim) -> Params:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tablequeue.engines.base import COLUMNS, Row
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES, Message, load_errors
-from tablequeue.operations.desk import Desk, count, whole_ids
+from tablequeue.operations.desk import Desk, count, seconds, whole_ids
 
 _LARGEST = (1 << 63) - 1
 
@@ -20,6 +20,7 @@ _LARGEST = (1 << 63) - 1
 class Stats:
     """Exact counts at one moment. `finished` is None where the queue keeps no history.
 
+    blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     """
 
@@ -28,14 +29,15 @@ class Stats:
     scheduled: int
     in_progress: int
     dead: int
+    blocked: int
     oldest_age: float | None
     finished: int | None
 
 
-def peek(desk: Desk, limit: int, state: str) -> list[Message]:
+def peek(desk: Desk, limit: int, state: str, after: int = 0) -> list[Message]:
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
-    params = {"n": count(limit, "limit"), "state": state}
+    params = {"n": count(limit, "limit"), "state": state, "after": whole_ids([after])[0]}
     return [_message(desk, row) for row in desk.runner.run(desk.engine.peek, desk.table, params)]
 
 
@@ -46,24 +48,35 @@ def find(desk: Desk, id: int) -> Message | None:
 
 def stats(desk: Desk, now: datetime | None) -> Stats:
     row = desk.runner.run(desk.engine.stats, desk.table, {"now": desk.time(now)})
-    ready, scheduled, in_progress, dead, oldest_age, finished = row
-    return Stats(desk.table.name, ready, scheduled, in_progress, dead, oldest_age, finished)
+    return Stats(desk.table.name, *row)
 
 
 def history(desk: Desk, limit: int) -> list[Message]:
     return [_message(desk, row) for row in history_rows(desk, 0, _LARGEST, count(limit, "limit"))]
 
 
+def lost(desk: Desk, limit: int, older_than: float | timedelta | None, now: datetime | None) -> list[Message]:
+    definition = desk.table.definition
+    if definition.delivery != "at_most_once":
+        raise BadInput(
+            f"The queue {desk.table.name!r} delivers at least once: a message is never lost there.",
+            "Look at peek(state='in_progress') and dead().",
+        )
+    age = definition.lease if older_than is None else seconds(older_than, "older_than")
+    params = {"n": count(limit, "limit"), "age": age, "now": desk.time(now)}
+    return [_message(desk, row) for row in desk.runner.run(desk.engine.lost, desk.table, params)]
+
+
 def history_bounds(desk: Desk) -> tuple[int, int] | None:
     """Lowest and highest id in the history; None if it is empty."""
-    _need_history(desk)
+    need_history(desk)
     low, high = desk.runner.run(desk.engine.history_bounds, desk.table, {})
     return None if low is None else (low, high)
 
 
 def history_rows(desk: Desk, low: int, high: int, limit: int) -> list[Row]:
     """Raw rows of COLUMNS with ids from `low` to `high`, highest first: for bulk readers that make no objects."""
-    _need_history(desk)
+    need_history(desk)
     return desk.runner.run(desk.engine.history, desk.table, {"low": low, "high": high, "n": limit})
 
 
@@ -74,8 +87,8 @@ def history_batches(desk: Desk, low: int, high: int, size: int) -> Iterator[list
         high = rows[-1][0] - 1
 
 
-def _need_history(desk: Desk) -> None:
-    if desk.table.definition.history == "none":
+def need_history(desk: Desk) -> None:
+    if not desk.table.definition.keeps_history:
         raise BadInput(
             f"The queue {desk.table.name!r} keeps no history.", "Create a queue with history='keep' to have one."
         )
@@ -88,6 +101,7 @@ def _message(desk: Desk, row: Row) -> Message:
         if name.endswith(("_at", "_until")) and values[name] is not None:
             values[name] = load_time(values[name])
     values["payload"] = desk.codec.load(values["payload"])
+    values["group"] = values["group"] or None
     values["headers"] = load_json(values["headers"]) or {}
     values["errors"] = load_errors(load_json(values["errors"]) or [], load_time)
     return Message(**values)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew
-from tablequeue.operations.desk import Desk, whole_ids
+from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
+from tablequeue.message import Message
+from tablequeue.operations.claim import arrange
+from tablequeue.operations.desk import Desk, seconds, whole_ids
+from tablequeue.operations.inspect import need_history, peek
 
-SCHEMA_VERSION = 1
+Which = Sequence[int] | Callable[[Message], bool] | None
+"""Dead letters: by their ids, by a predicate, or all."""
+
+SCHEMA_VERSION = 2
 
 # Rows deleted or changed in one transaction: bounded, so that consumers get their turn in between.
 BATCH = 1000
@@ -68,6 +75,23 @@ def drop(desk: Desk) -> None:
     desk.runner.run(desk.engine.drop, desk.table, {"name": desk.table.name})
 
 
+def upgrade(runner: Runner, engine: Engine, name: str) -> int:
+    """Bring the tables of a queue to SCHEMA_VERSION; return the version that they had."""
+
+    def upgrade(cursor: object, table: Table, params: Params) -> int:
+        # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
+        engine.install(cursor, table, params)
+        row = engine.lookup(cursor, table, params)
+        if row is None:
+            raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
+        found = _definition(name, row[0], row[1], oldest=1)
+        for version in range(row[1] + 1, SCHEMA_VERSION + 1):
+            engine.upgrade(cursor, engine.table(name, found), {**params, "schema_version": version})
+        return row[1]
+
+    return runner.run(upgrade, engine.table(name, Definition()), {"name": name, "now": None})
+
+
 def purge(desk: Desk, states: Sequence[str]) -> int:
     """Delete every message in `states`, in bounded batches; how many."""
     total = 0
@@ -79,19 +103,42 @@ def purge(desk: Desk, states: Sequence[str]) -> int:
     return total
 
 
-def purge_dead(desk: Desk, ids: Sequence[int] | None) -> int:
-    """Delete the dead letters of these ids, or all; how many."""
-    if ids is None:
+def purge_dead(desk: Desk, which: Which) -> int:
+    """Delete dead letters; how many."""
+    if which is None:
         return purge(desk, ["dead"])
-    params: Params = {"state": "dead", "ids": desk.engine.dump_ids(whole_ids(ids))}
-    return desk.runner.run(desk.engine.purge_ids, desk.table, params)
+
+    def delete(ids: Sequence[int]) -> int:
+        params: Params = {"state": "dead", "ids": desk.engine.dump_ids(ids)}
+        return desk.runner.run(desk.engine.purge_ids, desk.table, params)
+
+    return _each_dead(desk, which, delete)
 
 
-def redrive(desk: Desk, ids: Sequence[int] | None) -> int:
-    """The dead letters of these ids, or all that are there now, become ready; how many."""
-    if ids is not None:
-        params: Params = {"ids": desk.engine.dump_ids(whole_ids(ids))}
-        return len(desk.runner.run(desk.engine.redrive_ids, desk.table, params))
+def purge_history(desk: Desk, older_than: float | timedelta, now: datetime | None) -> int:
+    """Delete what left the queue that long ago, in bounded batches; how many."""
+    need_history(desk)
+    params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": desk.time(now)}
+    total, deleted = 0, BATCH
+    while deleted:
+        deleted = desk.runner.run(desk.engine.purge_history, desk.table, params)
+        total += deleted
+    return total
+
+
+def redrive(desk: Desk, which: Which, now: datetime | None) -> int:
+    """Dead letters become ready with all attempts before them; how many."""
+
+    def revive(ids: Sequence[int]) -> int:
+        return len(desk.runner.run(desk.engine.redrive_ids, desk.table, {"ids": desk.engine.dump_ids(ids)}))
+
+    total = _each_dead(desk, which, revive) if which is not None else _redrive_all(desk)
+    if total and desk.table.definition.grouped:
+        arrange(desk, now)
+    return total
+
+
+def _redrive_all(desk: Desk) -> int:
     total, after = 0, 0
     while batch := desk.runner.run(desk.engine.redrive, desk.table, {"after": after, "n": BATCH}):
         # Onwards only: a letter that dies again meanwhile is not redriven for ever.
@@ -99,14 +146,31 @@ def redrive(desk: Desk, ids: Sequence[int] | None) -> int:
     return total
 
 
+def _each_dead(desk: Desk, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]) -> int:
+    """Do something to the dead letters of these ids, or to those for which the predicate holds; to how many."""
+    if not callable(which):
+        return do(whole_ids(which))
+    total, after = 0, 0
+    while batch := peek(desk, BATCH, "dead", after):
+        if ids := [message.id for message in batch if which(message)]:
+            total += do(ids)
+        after = batch[-1].id
+    return total
+
+
 def _installed(runner: Runner, engine: Engine) -> bool:
     return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
 
 
-def _definition(name: str, text: str, version: int) -> Definition:
+def _definition(name: str, text: str, version: int, oldest: int = SCHEMA_VERSION) -> Definition:
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {SCHEMA_VERSION}.",
             "Install a newer tablequeue: pip install --upgrade tablequeue.",
+        )
+    if version < oldest:
+        raise SchemaTooOld(
+            f"The queue {name!r} has schema version {version}; this tablequeue works with version {SCHEMA_VERSION}.",
+            "Run `tablequeue upgrade`, or Database.upgrade().",
         )
     return Definition.from_json(text)

@@ -4,67 +4,216 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from tablequeue.errors import BadInput, BadPayload
+from tablequeue.definition import LARGEST
+from tablequeue.engines.base import Cursor, Table
+from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.message import NewMessage
+from tablequeue.operations.claim import arrange
 from tablequeue.operations.desk import Desk, Params, seconds
 from tablequeue.payload import dump_headers
 
 Delay = float | timedelta
 
+ON_CONFLICT = ("raise", "skip", "return")
+# Characters of a group or a key: what an index holds on every engine.
+LONGEST_KEY = 255
+
+
+class Options(NamedTuple):
+    """What `push` and `push_many` take beside the payloads."""
+
+    delay: Delay | None
+    due: datetime | None
+    priority: int | None
+    group: str | None
+    headers: Mapping[str, Any] | None
+
 
 def push(
     desk: Desk,
     payload: Any,
-    delay: Delay | None,
-    due: datetime | None,
-    headers: Mapping[str, Any] | None,
+    options: Options,
+    key: str | None,
+    on_conflict: str,
     now: datetime | None,
     connection: Any,
-) -> int:
-    params = _params(desk, delay, due, headers, now)
-    params["payload"] = desk.codec.dump(payload)
-    return desk.runner.run(desk.engine.push, desk.table, params, connection)
+) -> int | None:
+    _check_on_conflict(on_conflict)
+    params = _call(desk, now) | _row(desk, payload, options, key)
+    while True:
+        id = desk.runner.run(desk.engine.push, desk.table, params, connection)
+        if id is not None:
+            if desk.table.definition.grouped:
+                arrange(desk, now, connection)
+            return id
+        assert key is not None, "only a key can be taken"
+        if on_conflict == "skip":
+            return None
+        if on_conflict == "raise":
+            raise _duplicate([key])
+        there = desk.runner.run(desk.engine.find_keys, desk.table, {"keys": [key]}, connection)
+        if key in there:
+            return there[key]
+        # It was finished between the two statements: push again.
 
 
 def push_many(
     desk: Desk,
-    payloads: Iterable[Any],
-    delay: Delay | None,
-    due: datetime | None,
-    headers: Mapping[str, Any] | None,
+    messages: Iterable[Any],
+    options: Options,
+    on_conflict: str,
     now: datetime | None,
     connection: Any,
-) -> list[int]:
-    params = _params(desk, delay, due, headers, now)
+) -> list[int | None]:
+    _check_on_conflict(on_conflict)
+    params = _call(desk, now) | _options(desk, options)
     # Encoded whole before the database is touched: a bad payload refuses the call, and the database is not held
     # while the caller's iterable thinks.
     dump = desk.codec.dump
-    rows: list[str | bytes] = []
+    payloads: list[str | bytes] = []
+    rows: list[Params] = []
     try:
-        for payload in payloads:
-            rows.append(dump(payload))
-    except BadPayload as error:
-        raise BadPayload(f"Payload number {len(rows) + 1}: {error.cause}", error.remedy) from None
-    if not rows:
+        for message in messages:
+            if type(message) is NewMessage:
+                if payloads:
+                    rows = [params | {"payload": payload} for payload in payloads]
+                    payloads = []
+                rows.append(params | _row(desk, message.payload, _merged(message, options), message.key))
+            elif rows:
+                rows.append(params | {"payload": dump(message)})
+            else:
+                payloads.append(dump(message))
+    except BadInput as error:
+        words = f"Payload number {len(rows or payloads) + 1}: {error.cause}"
+        raise type(error)(words, error.remedy) from None
+    if rows:
+        ids = _push_each(desk, params, rows, on_conflict, connection)
+    elif payloads:
+        _check_group(desk, options.group)
+        ids = [*desk.runner.run(desk.engine.push_many, desk.table, params | {"payloads": payloads}, connection)]
+    else:
         return []
-    params["payloads"] = rows
-    return desk.runner.run(desk.engine.push_many, desk.table, params, connection)
+    if desk.table.definition.grouped:
+        arrange(desk, now, connection)
+    return ids
 
 
-def _params(
-    desk: Desk,
-    delay: Delay | None,
-    due: datetime | None,
-    headers: Mapping[str, Any] | None,
-    now: datetime | None,
-) -> Params:
+def _push_each(desk: Desk, params: Params, rows: list[Params], on_conflict: str, connection: Any) -> list[int | None]:
+    """Rows with options of their own, in one transaction."""
+
+    def push_keyed(cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        if on_conflict == "raise":
+            # The caller's transaction must be able to go on without any of them.
+            cursor.execute("savepoint tablequeue_push")
+        ids = desk.engine.push_each(cursor, table, params | {"rows": rows})
+        while None in ids and on_conflict != "skip":
+            refused = [place for place, id in enumerate(ids) if id is None]
+            keys = [rows[place]["key"] for place in refused]
+            if on_conflict == "raise":
+                cursor.execute("rollback to savepoint tablequeue_push")
+                raise _duplicate(keys)
+            there = desk.engine.find_keys(cursor, table, {"keys": keys})
+            gone = [place for place in refused if rows[place]["key"] not in there]
+            again = desk.engine.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
+            for place in refused:
+                ids[place] = there.get(rows[place]["key"])
+            for place, id in zip(gone, again, strict=True):
+                ids[place] = id
+        if on_conflict == "raise":
+            cursor.execute("release savepoint tablequeue_push")
+        return ids
+
+    return desk.runner.run(push_keyed, desk.table, params, connection)
+
+
+def _call(desk: Desk, now: datetime | None) -> Params:
+    return {"producer": desk.who, "now": None if now is None else desk.time(now)}
+
+
+def _row(desk: Desk, payload: Any, options: Options, key: str | None) -> Params:
+    _check_group(desk, options.group)
+    return {
+        **_options(desk, options),
+        "payload": desk.codec.dump(payload),
+        "key": None if key is None else _name(key, "key"),
+    }
+
+
+def _options(desk: Desk, options: Options) -> Params:
+    delay, due, priority, group, headers = options
+    definition = desk.table.definition
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
+    if priority is not None:
+        _check_priority(desk, priority)
+    if definition.order == "due" and delay is None and due is None:
+        delay = 0
     return {
         "headers": None if headers is None else dump_headers(headers),
-        "producer": desk.who,
         "delay": None if delay is None else seconds(delay, "delay"),
         "due": None if due is None else desk.time(due, "due"),
-        "now": None if now is None else desk.time(now),
+        "priority": 0 if priority is None else priority,
+        "group": "" if definition.strict else None if group is None else _name(group, "group"),
+        "key": None,
     }
+
+
+def _merged(message: NewMessage, options: Options) -> Options:
+    timed = message.delay is not None or message.due is not None
+    return Options(
+        delay=message.delay if timed else options.delay,
+        due=message.due if timed else options.due,
+        priority=options.priority if message.priority is None else message.priority,
+        group=options.group if message.group is None else message.group,
+        headers=options.headers if message.headers is None else message.headers,
+    )
+
+
+def _check_priority(desk: Desk, priority: int) -> None:
+    if desk.table.definition.order != "priority":
+        raise BadInput(
+            f"The queue {desk.table.name!r} does not go by priority.",
+            "Leave priority out, or create a queue with order='priority'.",
+        )
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > LARGEST:
+        raise BadInput(f"priority is {priority!r}.", f"Give a whole number from {-LARGEST} to {LARGEST}.")
+
+
+def _check_group(desk: Desk, group: str | None) -> None:
+    if desk.table.definition.groups:
+        if group is None:
+            raise BadInput(f"The queue {desk.table.name!r} has groups, and none is given.", "Give group=.")
+    elif group is not None:
+        raise BadInput(
+            f"The queue {desk.table.name!r} has no groups.",
+            "Leave group out, or create a queue with groups=True.",
+        )
+
+
+def _check_on_conflict(on_conflict: str) -> None:
+    if on_conflict not in ON_CONFLICT:
+        raise BadInput(f"on_conflict is {on_conflict!r}.", f"Give one of: {', '.join(ON_CONFLICT)}.")
+
+
+def _name(name: str, what: str) -> str:
+    """A group or a key: text that every engine stores and compares exactly."""
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_KEY:
+        raise BadInput(f"{what} is {name!r}.", f"Give a string of 1 to {LONGEST_KEY} characters.")
+    try:
+        if "\0" not in name:
+            name.encode()
+            return name
+    except UnicodeEncodeError:
+        pass
+    raise BadInput(f"{what} is {name!r}, which no database text can hold.", "Leave NULs and lone surrogates out.")
+
+
+def _duplicate(keys: list[str]) -> DuplicateKey:
+    first = ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
+    return DuplicateKey(
+        f"Live messages have {'this key' if len(keys) == 1 else 'these keys'} already: {first}; nothing was pushed.",
+        "Push with another key, or with on_conflict='skip' or 'return'.",
+        keys,
+    )

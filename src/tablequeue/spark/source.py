@@ -23,6 +23,9 @@ TYPES: Mapping[str, str] = {
     "payload": "",  # the queue's
     "headers": "string",
     "attempts": "int",
+    "priority": "int",
+    "group": "string",
+    "key": "string",
     "producer": "string",
     "consumer": "string",
     "pushed_at": _TIME,
@@ -45,8 +48,8 @@ _ARROW = {
 class TableQueueSource(DataSource):
     """`spark.read.format("tablequeue").option("url", …).option("queue", …).load()`: the history of a queue.
 
-    Columns: id, payload (string, or binary for a bytes queue), headers and errors (JSON text), attempts, producer,
-    consumer, and the times pushed_at, due_at, first_popped_at, popped_at, finished_at.
+    Columns: id, payload (string, or binary for a bytes queue), headers and errors (JSON text), attempts, priority,
+    group, key, producer, consumer, and the times pushed_at, due_at, first_popped_at, popped_at, finished_at.
     """
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Table, compile_text
+from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.errors import TablequeueError
 
 # Rows from which a bulk push is a COPY instead of one INSERT of an array. Measured with 100-byte JSON,
@@ -40,24 +41,56 @@ class PostgresTable(Table):
             self.low_water = min(self.low_water, min(ids) - 1)
 
 
+def keeps_low_water(definition: Definition) -> bool:
+    """Where messages become ready mostly in the order of their ids. The fronts of groups do not."""
+    return definition.order in ("heap", "fifo") and not definition.grouped
+
+
+# The arrays of push_each, and the parameter of a row that each is made of.
+_ARRAYS = {
+    "payloads": "payload",
+    "headers": "headers",
+    "priorities": "priority",
+    "groups": "group",
+    "keys": "key",
+    "dues": "due",
+    "delays": "delay",
+}
+
+
 class PostgreSQL(Engine):
     name = "postgresql"
     drivers = ("psycopg",)
+    async_drivers: ClassVar = {
+        "psycopg": {},
+        "asyncpg": {"ssl": "sslmode", "prepared_statement_cache_size": "", "prepared_statement_name_func": ""},
+    }
     # A heap promises no order; by id is what the index gives for nothing.
-    order_by: ClassVar = {"fifo": "id", "heap": "id"}
+    ready_index: ClassVar = {
+        "heap": "id",
+        "fifo": "id",
+        "lifo": "id",
+        "due": "due_at, id",
+        "priority": "priority desc, id",
+    }
+    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
     # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
     alone = frozenset(
-        "push push_many claim sweep complete fail release extend purge purge_ids redrive redrive_ids "
-        "has_catalogue lookup names peek find history history_bounds stats".split()
+        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
+        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats".split()
     )
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
         array_type = "bytea" if definition.payload == "bytes" else "text"
         return {**super().words(name, definition, state), "array_type": array_type}
+
+    def claimable(self, definition: Definition) -> str:
+        mark = " and id > :low_water" if keeps_low_water(definition) else ""
+        return super().claimable(definition) + mark
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
@@ -82,6 +115,11 @@ class PostgreSQL(Engine):
         cursor.adapters.register_loader("json", TextLoader)
         return cursor
 
+    def join_async(self, adapted: Any) -> Cursor:
+        if adapted.dbapi.driver.__name__ == "asyncpg":
+            return AsyncpgCursor(adapted)
+        return super().join_async(adapted)
+
     def translate(self, error: Exception) -> TablequeueError | None:
         if not isinstance(error, psycopg.Error):
             return None
@@ -97,7 +135,11 @@ class PostgreSQL(Engine):
         return errors.DatabaseError(f"PostgreSQL refused the statement: {words}.", "Check the data and the server log.")
 
     def is_transient(self, error: Exception) -> bool:
-        return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
+        if not isinstance(error, psycopg.Error):
+            return False
+        if error.sqlstate == "23505":  # two that arranged the same group at once
+            return (error.diag.constraint_name or "").endswith("_front")
+        return error.sqlstate in ("40001", "40P01")
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -122,27 +164,44 @@ class PostgreSQL(Engine):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
-        if len(payloads) < COPY_FROM:
+        if len(payloads) < COPY_FROM or not hasattr(cursor, "copy"):
             cursor.execute(table.statement("push_many"), params)
             return sorted(row[0] for row in cursor.fetchall())
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
         ids, pushed_at, due_at, state = cursor.fetchone()
-        rest = "".join(f"\t{_copy_text(value)}" for value in (params["headers"], params["producer"], pushed_at, due_at))
-        # Our own text, not copy.write_row(): the five columns that all rows share are escaped once.
+        shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
+        rest = "".join(f"\t{_copy_text(value)}" for value in shared)
+        # Our own text, not copy.write_row(): the columns that all rows share are escaped once.
         with cursor.copy(table.statement("push_copy")) as copy:
             for chunk in _copy_lines(ids, payloads, f"{rest}\t{state}\n"):
                 copy.write(chunk)
         return ids
 
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        rows = params["rows"]
+        arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
+        cursor.execute(table.statement("push_each"), {**params, **arrays})
+        return [row[0] for row in cursor.fetchall()]
+
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._above_low_water(super().claim, cursor, table, params)
+
+    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._above_low_water(super().take, cursor, table, params)
+
+    def _above_low_water(
+        self, remove: Callable[[Cursor, Table, Params], list[Row]], cursor: Cursor, table: Table, params: Params
+    ) -> list[Row]:
         assert isinstance(table, PostgresTable)
+        if not keeps_low_water(table.definition):
+            return remove(cursor, table, params)
         if params["now"] is not None:
             table.low_water = 0
         params["low_water"] = table.low_water
-        rows = super().claim(cursor, table, params)
+        rows = remove(cursor, table, params)
         if not rows and table.low_water:
             params["low_water"] = 0
-            rows = super().claim(cursor, table, params)
+            rows = remove(cursor, table, params)
         if cursor.connection.autocommit:  # a caller's transaction may yet be rolled back
             table.low_water = rows[-1][0] if rows else 0
         return rows

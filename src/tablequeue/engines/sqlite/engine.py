@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -70,7 +71,16 @@ class SQLiteHeld(Held):
 class SQLite(Engine):
     name = "sqlite"
     drivers = ("pysqlite",)
-    order_by: ClassVar = {"fifo": "id", "heap": "id"}  # a heap promises no order; by id costs nothing
+    async_drivers: ClassVar = {"aiosqlite": {}}
+    # A heap promises no order; by id costs nothing.
+    ready_index: ClassVar = {
+        "heap": "id",
+        "fifo": "id",
+        "lifo": "id",
+        "due": "due_at, id",
+        "priority": "priority desc, id",
+    }
+    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
     payload_types: ClassVar = {
         "json": "text not null check (json_valid(payload))",
         "text": "text not null",
@@ -79,8 +89,9 @@ class SQLite(Engine):
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
     clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
-    alone = frozenset("has_catalogue lookup names peek find history history_bounds stats".split())
+    alone = frozenset("has_catalogue lookup names find_keys peek find history history_bounds lost stats".split())
     has_schemas = False
+    arranges = False
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
@@ -165,6 +176,12 @@ class SQLite(Engine):
         cursor.executemany(table.statement("push_many"), ({**common, "payload": payload} for payload in payloads))
         (last,) = cursor.execute("select last_insert_rowid()").fetchone()
         return list(range(last - len(payloads) + 1, last + 1))
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
 
 
 _WRITABLE = "Make the file and its folder writable for this user, or name another database."

@@ -1,7 +1,7 @@
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only, for SKIP LOCKED passes
 -- over those that another one is claiming.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: {table}_ready, from :low_water on: dead entries before it are not walked again (see engine.py).
+-- Index: {table}_ready; in order of ids from :low_water on: dead entries before it are not walked again (engine.py).
 -- id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update {queue}
@@ -14,9 +14,10 @@ set state = 'in_progress',
     lease_until = {now} + cast(:lease as float8) * interval '1 second'
 where id = any(array(
     select id from {queue}
-    where state = 'ready' and id > :low_water
+    where {claimable}
     order by {order_by}
     limit :n
     for update skip locked
 ))
-returning id, payload, headers, attempts, pushed_at, popped_at, lease_until;
+returning
+    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;

@@ -6,11 +6,11 @@ with finished as (
     returning *
 )
 insert into {history} (
-    id, payload, headers, attempts, pushed_at, due_at, first_popped_at, popped_at, finished_at, producer, consumer,
-    errors
+    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+    consumer, headers, errors, payload
 )
 select
-    id, payload, headers, attempts, pushed_at, due_at, first_popped_at, popped_at, {now}, producer, consumer,
-    errors
+    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, {now}, group_key, dedup_key, producer,
+    consumer, headers, errors, payload
 from finished
 returning id;

@@ -1,13 +1,17 @@
--- Push one message: ready at once, or scheduled if it is due later.
+-- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Locks: none that another reader or writer waits for. A crash before the commit leaves nothing.
-insert into {queue} (payload, headers, producer, pushed_at, due_at, state)
+insert into {queue} (
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+)
 values (
-    cast(:payload as {payload_type}), cast(:headers as json), cast(:producer as text), {now},
+    cast(:payload as {payload_type}), cast(:headers as json), cast(:producer as text),
+    cast(:priority as integer), cast(:group as text), cast(:key as text), {now},
     coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second'),
     case
         when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
-            then 'scheduled'
-        else 'ready'
+            then '{pushed_scheduled}'
+        else '{pushed_ready}'
     end
 )
+on conflict (dedup_key) where dedup_key is not null do nothing
 returning id;

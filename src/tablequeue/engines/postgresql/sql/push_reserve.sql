@@ -4,7 +4,7 @@ select
     (select array_agg(nextval(pg_get_serial_sequence('{queue}', 'id'))) from generate_series(1, :n)),
     cast(pushed_at as text),
     cast(due_at as text),
-    case when due_at > pushed_at then 'scheduled' else 'ready' end
+    case when due_at > pushed_at then '{pushed_scheduled}' else '{pushed_ready}' end
 from (
     select
         {now} as pushed_at,

@@ -5,6 +5,7 @@ select
     (select count(*) from {queue} where state = 'scheduled'),
     (select count(*) from {queue} where state = 'in_progress'),
     (select count(*) from {queue} where state = 'dead'),
+    (select count(*) from {queue} where state = 'blocked'),
     (
         select cast(extract(epoch from {now} - pushed_at) as float8)
         from {queue} where state = 'ready' order by id limit 1

@@ -1,2 +1,2 @@
--- How many messages are in the history. Reads the whole of its smallest index. Locks: none.
-select count(*) from {history};
+-- How many finished messages are in the history. Reads the whole of {table}_finished. Locks: none.
+select count(finished_at) from {history};

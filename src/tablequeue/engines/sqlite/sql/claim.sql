@@ -10,5 +10,6 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease * 1000000 as integer)
-where id in (select id from {queue} where state = 'ready' order by {order_by} limit :n)
-returning id, payload, headers, attempts, pushed_at, popped_at, lease_until;
+where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+returning
+    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;

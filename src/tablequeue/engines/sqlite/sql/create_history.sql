@@ -1,15 +1,22 @@
--- The finished messages of a queue. A row without finished_at was claimed and never acknowledged.
+-- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
+-- its token is the fence of the acknowledgement.
+-- The index is for retention, for lost messages, and for statistics over a time.
 create table {history} (
     id integer primary key,
     attempts integer not null,
+    priority integer not null default 0,
+    token text,
     pushed_at integer not null,
     due_at integer,
     first_popped_at integer,
     popped_at integer,
     finished_at integer,
+    group_key text,
+    dedup_key text,
     producer text,
     consumer text,
     headers text,
     errors text,
     payload {payload_type}
 ) strict;
+create index {table}_finished on {history} (finished_at);

@@ -1,12 +1,15 @@
--- Push one message: ready at once, or scheduled if it is due later.
+-- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
-insert into {queue} (payload, headers, producer, pushed_at, due_at, state)
+insert into {queue} (
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+)
 values (
-    :payload, :headers, :producer, {now},
+    :payload, :headers, :producer, :priority, :group, :key, {now},
     coalesce(:due, {now} + cast(:delay * 1000000 as integer)),
     case
-        when coalesce(:due, {now} + cast(:delay * 1000000 as integer)) > {now} then 'scheduled'
-        else 'ready'
+        when coalesce(:due, {now} + cast(:delay * 1000000 as integer)) > {now} then '{pushed_scheduled}'
+        else '{pushed_ready}'
     end
 )
+on conflict (dedup_key) where dedup_key is not null do nothing
 returning id;

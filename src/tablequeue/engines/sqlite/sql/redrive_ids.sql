@@ -1,6 +1,6 @@
 -- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
 -- Index: the primary key. A crash leaves all or nothing.
 update {queue}
-set state = 'ready', attempts = 0, due_at = null
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
 where id in (select value from json_each(:ids)) and state = 'dead'
 returning id;

@@ -1,0 +1,46 @@
+"""An async driver's objects, called like synchronous ones: what the operations need to run on an async connection."""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any
+
+
+class Awaited:
+    """A connection, cursor or COPY of an async driver, whose methods return when the result is there.
+
+    Only inside SQLAlchemy's `run_sync`, where waiting gives the event loop its turn. SQLAlchemy's own adapted cursors
+    do the same for what SQLAlchemy uses, but know no row factories, loaders and COPY.
+    """
+
+    def __init__(self, adapted: Any, inner: Any) -> None:
+        # Past __setattr__, which is for the driver's attributes.
+        self.__dict__.update(_adapted=adapted, _inner=inner)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **options: Any) -> Any:
+            return self._wait(value(*args, **options))
+
+        return call
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
+
+    def __enter__(self) -> Any:
+        return self._wait(self._inner.__aenter__())
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._wait(self._inner.__aexit__(*error))
+
+    def _wait(self, value: Any) -> Any:
+        if isawaitable(value):
+            pending = value  # a name of its own: the lambda must not see the result
+            value = self._adapted.run_async(lambda _: pending)
+        if value is self._inner:
+            return self
+        # What can be entered is a cursor or a COPY; all else is data.
+        return Awaited(self._adapted, value) if hasattr(value, "__aenter__") else value

@@ -1,0 +1,70 @@
+"""asyncpg under SQLAlchemy, with the face of a psycopg cursor: parameters, rows and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from sqlalchemy.exc import EmulatedDBAPIException
+
+_JSON_TYPES = (114, 3802)  # the type ids of json and jsonb
+
+
+class AsyncpgCursor:
+    """Runs on SQLAlchemy's adapted cursor, which begins the caller's transaction where asyncpg itself would not."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor()
+
+    @property
+    def rowcount(self) -> int:
+        return self._cursor.rowcount
+
+    def execute(self, statement: str, params: Mapping[str, Any] = {}) -> AsyncpgCursor:
+        text, names = _numbered(statement)
+        try:
+            self._cursor.execute(text, [params[name] for name in names])
+        except EmulatedDBAPIException as error:
+            raise self._translated(error) from error
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        row = self._cursor.fetchone()
+        return None if row is None else self._plain(row)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return [self._plain(row) for row in self._cursor.fetchall()]
+
+    def _plain(self, row: Any) -> tuple[Any, ...]:
+        # SQLAlchemy has set asyncpg to read JSON, which the codec does on every engine: back to text. A number that
+        # json.loads and json.dumps change (1e999) has been changed by then, as the codec would have done.
+        return tuple(
+            json.dumps(value) if column[1] in _JSON_TYPES else value
+            for value, column in zip(row, self._cursor.description, strict=True)
+        )
+
+    def _translated(self, error: Any) -> psycopg.Error:
+        words = str(error.orig or error)
+        if error.sqlstate:
+            try:
+                return psycopg.errors.lookup(error.sqlstate)(words)
+            except KeyError:
+                return psycopg.DatabaseError(words)
+        # Without a code it is asyncpg's own: of a connection that is gone, or of a value it cannot send.
+        return (psycopg.OperationalError if self.connection.driver_connection.is_closed() else psycopg.DataError)(words)
+
+
+@lru_cache(maxsize=1000)
+def _numbered(statement: str) -> tuple[str, list[str]]:
+    """A statement with psycopg's `%(name)s` in asyncpg's `$1`, and the names in that order."""
+    names: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return "%" if match[1] is None else f"${names.setdefault(match[1], len(names) + 1)}"
+
+    return re.sub(r"%\((\w+)\)s|%%", number, statement), list(names)

@@ -1,0 +1,23 @@
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none.
+-- Indexes: {table}_front, {table}_blocked. Locks: the notes (passing over those another one has), the new fronts.
+-- Two that arrange the same group at once: the unique index lets one of them through, the other one tries again.
+-- A crash leaves all or nothing: what was not arranged is still noted.
+with turn as (
+    delete from {turns}
+    where id = any(array(select id from {turns} order by id limit :n for update skip locked))
+    returning group_key
+), vacant as (
+    select distinct group_key from turn
+    where not exists (select 1 from {queue} as message where message.group_key = turn.group_key and {front})
+)
+update {queue}
+set state = case when due_at > {now} then 'scheduled' else 'ready' end
+where id = any(array(
+    select (
+        select id from {queue} as message
+        where message.group_key = vacant.group_key and state = 'blocked'
+        order by id limit 1
+    )
+    from vacant
+)) and state = 'blocked'
+returning id;

@@ -1,0 +1,14 @@
+-- Remove up to :n ready messages, for this queue keeps no history.
+-- Index: {table}_ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too.
+delete from {queue}
+where id = any(array(
+    select id from {queue}
+    where {claimable}
+    order by {order_by}
+    limit :n
+    for update skip locked
+))
+returning
+    id, payload, headers, attempts + 1, pushed_at, {now}, cast(null as timestamptz), priority, group_key, dedup_key,
+    due_at;

@@ -1,0 +1,40 @@
+"""What the async tests share: a test is a coroutine, and whatever hangs fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from tablequeue.aio import AsyncClaim, AsyncQueue
+
+# Seconds after which something that waits for an event fails its test.
+PATIENCE = 60
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **fixtures), 4 * PATIENCE))
+
+    return run
+
+
+async def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The error that the call raises, which must be of that kind and carry a cause and a remedy."""
+    with pytest.raises(kind) as caught:
+        await call(*args, **options)
+    error: Any = caught.value
+    assert error.cause.strip()
+    assert error.remedy.strip()
+    return error
+
+
+async def claimed(queue: AsyncQueue, **options: Any) -> AsyncClaim:
+    """The next message, which must be there."""
+    claim = await queue.pop(**options)
+    assert claim is not None, "a message must be ready"
+    return claim
