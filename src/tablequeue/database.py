@@ -32,7 +32,7 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, except
     the database file of SQLite.
     """
-    if name is not None and (not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
     sa_engine = url if isinstance(url, sa.Engine) else _engine_of(url)
     kind = sa_engine.dialect.name

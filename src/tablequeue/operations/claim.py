@@ -72,7 +72,7 @@ def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
 
 def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Params:
     return {
-        "n": n if n == 1 else count(n, "n"),
+        "n": count(n, "n"),
         "token": token,
         "consumer": desk.who,
         "now": None if now is None else desk.time(now),

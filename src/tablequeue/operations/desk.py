@@ -13,6 +13,9 @@ from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput
 from tablequeue.payload import CODECS, Codec
 
+# A lease of 100 years from then still ends in a year that Python can write.
+LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
+
 
 @dataclass(slots=True)
 class Desk:
@@ -39,10 +42,14 @@ class Desk:
                 "Give an aware datetime, such as datetime.now(UTC).",
             )
         try:
-            return self.engine.dump_time(time.astimezone(UTC))
+            utc = time.astimezone(UTC)
+            if what == "now" and utc > LAST_NOW:
+                raise OverflowError
+            return self.engine.dump_time(utc)
         except OverflowError:
+            last = LAST_NOW.year if what == "now" else 9999
             raise BadInput(
-                f"{what} is {time!r}, which in UTC is outside the years 1 to 9999.", "Give a time between them."
+                f"{what} is {time!r}, which in UTC is outside the years 1 to {last}.", "Give a time between them."
             ) from None
 
 

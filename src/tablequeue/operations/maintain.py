@@ -128,6 +128,7 @@ def purge_history(desk: Desk, older_than: float | timedelta, now: datetime | Non
 
 def redrive(desk: Desk, which: Which, now: datetime | None) -> int:
     """Dead letters become ready with all attempts before them; how many."""
+    desk.time(now)  # refused before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
         return len(desk.runner.run(desk.engine.redrive_ids, desk.table, {"ids": desk.engine.dump_ids(ids)}))
