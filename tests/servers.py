@@ -1,4 +1,4 @@
-"""Where the tests keep their queues: one line for each engine in KINDS, and a private PostgreSQL server."""
+"""Where the tests keep their queues: one line for each engine in KINDS, and private servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Kind:
     """What before a table gathers its statistics."""
     dict_rows: Callable[..., Any]
     """A row factory of the driver whose rows are no tuples."""
+    server: Callable[[], AbstractContextManager[Server] | None] = lambda: None
+    """A server of one's own, to be killed; None if there is no server, or it is not installed."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -84,6 +86,7 @@ KINDS = (
         "sort",
         "analyze ",
         _dict_row,
+        server=lambda: postgresql_server(programs) if (programs := postgresql_bin()) else None,
     ),
 )
 
@@ -158,9 +161,30 @@ def postgresql_bin() -> Path | None:
     return max(installed, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
 
 
+@dataclass(frozen=True)
+class Server:
+    """A database server of our own in a temporary folder."""
+
+    url: str
+    start: Callable[[], None]
+    """Start it again after `kill`, on the same data and the same port; it answers when this returns."""
+    kill: Callable[[], None]
+    """End it at once, as a crash of all of its processes does; it recovers from its log when it starts again.
+
+    That is not the crash of a machine: what the server wrote and had not synced survives.
+    """
+
+
 @contextmanager
 def private_postgresql(programs: Path) -> Iterator[str]:
     """A PostgreSQL server of our own in a temporary folder; yields its URL."""
+    with postgresql_server(programs) as server:
+        yield server.url
+
+
+@contextmanager
+def postgresql_server(programs: Path) -> Iterator[Server]:
+    """A PostgreSQL server of our own, to be killed and started again."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
     if os.getuid() == 0:
@@ -170,15 +194,24 @@ def private_postgresql(programs: Path) -> Iterator[str]:
         as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     data, port = folder / "data", free_port()
     control = [str(programs / "pg_ctl"), "-w", "-D", str(data)]
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
+    # Connections: the largest crowd of test_concurrency.py, and some.
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=450"
+
+    def start() -> None:
+        subprocess.run([*control, "-l", str(folder / "log"), "-o", options, "start"], **as_user)
+
+    def kill() -> None:
+        subprocess.run([*control, "-m", "immediate", "stop"], **as_user)
+
     try:
         initdb = [str(programs / "initdb"), "-D", str(data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(initdb, **as_user)
-        subprocess.run([*control, "-l", str(folder / "log"), "-o", options, "start"], **as_user)
+        start()
         try:
-            yield f"postgresql+psycopg://tester@127.0.0.1:{port}/postgres"
+            yield Server(f"postgresql+psycopg://tester@127.0.0.1:{port}/postgres", start, kill)
         finally:
-            subprocess.run([*control, "-m", "immediate", "stop"], **as_user)
+            if (data / "postmaster.pid").exists():
+                kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
