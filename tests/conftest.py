@@ -12,6 +12,10 @@ from tablequeue import Database
 from tests.servers import KINDS, Kind, Place, postgresql_bin, private_postgresql
 
 
+# What the largest crowd of test_concurrency.py needs, and some.
+CONNECTIONS = 450
+
+
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
     """The server that TABLEQUEUE_TEST_POSTGRESQL_URL names, or else a private one."""
@@ -23,7 +27,7 @@ def postgresql_url() -> Iterator[str]:
     if programs is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("PostgreSQL is not installed, and TABLEQUEUE_TEST_POSTGRESQL_URL names no server.")
-    with private_postgresql(programs) as url:
+    with private_postgresql(programs, CONNECTIONS) as url:
         yield url
 
 

@@ -86,7 +86,7 @@ KINDS = (
         "sort",
         "analyze ",
         _dict_row,
-        server=lambda: postgresql_server(programs) if (programs := postgresql_bin()) else None,
+        server=lambda: _postgresql_server(),
     ),
 )
 
@@ -94,6 +94,11 @@ KINDS = (
 def _sqlite_url(request: pytest.FixtureRequest) -> str:
     folder: Path = request.getfixturevalue("tmp_path")
     return f"sqlite:///{folder / 'queues.db'}"
+
+
+def _postgresql_server() -> AbstractContextManager[Server] | None:
+    programs = postgresql_bin()
+    return postgresql_server(programs) if programs else None
 
 
 @dataclass
@@ -176,14 +181,14 @@ class Server:
 
 
 @contextmanager
-def private_postgresql(programs: Path) -> Iterator[str]:
+def private_postgresql(programs: Path, connections: int = 100) -> Iterator[str]:
     """A PostgreSQL server of our own in a temporary folder; yields its URL."""
-    with postgresql_server(programs) as server:
+    with postgresql_server(programs, connections) as server:
         yield server.url
 
 
 @contextmanager
-def postgresql_server(programs: Path) -> Iterator[Server]:
+def postgresql_server(programs: Path, connections: int = 100) -> Iterator[Server]:
     """A PostgreSQL server of our own, to be killed and started again."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
@@ -194,8 +199,7 @@ def postgresql_server(programs: Path) -> Iterator[Server]:
         as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     data, port = folder / "data", free_port()
     control = [str(programs / "pg_ctl"), "-w", "-D", str(data)]
-    # Connections: the largest crowd of test_concurrency.py, and some.
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=450"
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections={connections}"
 
     def start() -> None:
         subprocess.run([*control, "-l", str(folder / "log"), "-o", options, "start"], **as_user)
