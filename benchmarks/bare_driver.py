@@ -61,7 +61,8 @@ class Bare:
         self._complete = table.statements("complete_keep")
         self._transaction = transaction
         self._low_water = 0
-        self._common = {"headers": None, "producer": "bare", "delay": None, "due": None, "now": None}
+        self._common: dict[str, Any] = {"headers": None, "producer": "bare", "delay": None, "due": None, "now": None}
+        self._common |= {"priority": 0, "group": None, "key": None}
 
     def push(self) -> None:
         with self._committed() as cursor:

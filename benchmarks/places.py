@@ -28,5 +28,8 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
+PLACES = {"sqlite": sqlite_url, "postgresql": postgresql_url}
+
+
 def machine() -> str:
     return f"{os.cpu_count()} cores, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
