@@ -11,7 +11,6 @@ import pytest
 from tablequeue import Database
 from tests.servers import KINDS, Kind, Place, postgresql_bin, private_postgresql
 
-
 # What the largest crowd of test_concurrency.py needs, and some.
 CONNECTIONS = 450
 
