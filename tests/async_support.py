@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tablequeue.aio import AsyncClaim, AsyncQueue
 
@@ -38,3 +39,9 @@ async def claimed(queue: AsyncQueue, **options: Any) -> AsyncClaim:
     claim = await queue.pop(**options)
     assert claim is not None, "a message must be ready"
     return claim
+
+
+def lock(connection: sa.Connection, table: str) -> None:
+    """Let every writer of the table wait for the end of the connection's transaction."""
+    sqlite = connection.dialect.name == "sqlite"
+    connection.exec_driver_sql("begin immediate" if sqlite else f"lock table {table} in exclusive mode")

@@ -1,4 +1,4 @@
-"""`connection=` of the async verbs: the caller's AsyncConnection or AsyncSession, by every async driver of the engine."""
+"""`connection=` of the async verbs: the caller's AsyncConnection or AsyncSession, through every async driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tablequeue.aio import AsyncClaim, AsyncQueue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, QueueNotFound
 from tablequeue.threads import Threads
 from tests import support
-from tests.async_support import claimed, in_loop, refuses
+from tests.async_support import claimed, in_loop, lock, refuses
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, counts, found, ids_of, snapshot
 
@@ -107,16 +107,16 @@ async def test_a_push_that_nobody_commits_never_was(queue: Queue, work: AsyncQue
 async def test_the_callers_own_rows_go_with_the_message(
     queue: Queue, work: AsyncQueue, caller: Caller, place: Place
 ) -> None:
-    business = place.table(queue.name).replace("tq_", "business_")
-    place.execute(f"create table {business} (n integer)")
+    business = sa.table("business", sa.column("n"), schema=place.schema)
+    place.execute(f"create table {place.table('x').replace('tq_x', 'business')} (n integer)")
     async with caller() as connection:
-        await connection.execute(sa.text(f"insert into {business} values (1)"))
+        await connection.execute(sa.insert(business).values(n=1))
         await work.push("x", connection=connection)
         await connection.rollback()
         await work.push("y", connection=connection)
-        await connection.execute(sa.text(f"insert into {business} values (2)"))
+        await connection.execute(sa.insert(business).values(n=2))
         await connection.commit()
-    assert place.execute(f"select n from {business}") == [(2,)]
+        assert list(await connection.execute(sa.select(business))) == [(2,)]
     assert [message.payload for message in queue.peek()] == ["y"]
 
 
@@ -308,7 +308,7 @@ async def test_waiting_for_a_lock_does_not_hold_up_the_loop(
     queue: Queue, work: AsyncQueue, caller: Caller, place: Place
 ) -> None:
     with place.sa_engine().connect() as other:
-        place.lock(other, queue.name)
+        lock(other, place.table(queue.name))
         async with caller() as connection:
             pushing = asyncio.create_task(work.push("x", connection=connection))
             for _ in range(100):
@@ -324,18 +324,14 @@ async def test_waiting_for_a_lock_does_not_hold_up_the_loop(
 
 
 @in_loop
-async def test_an_async_connection_is_not_for_a_sync_verb(queue: Queue, caller: Caller) -> None:
+async def test_an_async_connection_is_not_for_a_sync_verb(queue: Queue, work: AsyncQueue, caller: Caller) -> None:
     async with caller() as connection:
-        refusal = support.refuses(BadInput, queue.push, "x", connection=connection)
-        assert "tablequeue.aio" in refusal.remedy
-        sync = getattr(connection, "sync_session", None) or connection.sync_connection
-        refusal = support.refuses(BadInput, queue.push, "x", connection=sync)
-        assert "tablequeue.aio" in refusal.remedy
-        if isinstance(sync, sa.Connection):
-            raw = (await connection.get_raw_connection()).driver_connection
-            refusal = support.refuses(BadInput, queue.push, "x", connection=raw)
+        await connection.execute(sa.text("select 1"))
+        within = await connection.run_sync(lambda sync: sync if isinstance(sync, sa.Connection) else sync.connection())
+        for wrong in (connection, within, within.connection.driver_connection):
+            refusal = support.refuses(BadInput, queue.push, "x", connection=wrong)
             assert "tablequeue.aio" in refusal.remedy
-            await refuses(BadInput, AsyncQueue(queue, Threads(1)).push, "x", connection=raw)
+        await refuses(BadInput, work.push, "x", connection=within.connection.driver_connection)
     assert counts(queue) == {}
 
 

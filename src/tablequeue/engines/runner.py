@@ -161,7 +161,7 @@ class Runner:
                 return self.engine.join_async(raw)
             raise BadInput(
                 f"tablequeue does not speak through the async driver {connection.dialect.driver}.",
-                f"Use {' or '.join(self.engine.async_drivers)}.",
+                f"Use {' or '.join(self.engine.async_drivers) or 'a synchronous connection and tablequeue.Queue'}.",
             )
         if hasattr(connection, "run_sync") or iscoroutinefunction(getattr(connection, "close", None)):
             raise BadInput(

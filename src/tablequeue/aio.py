@@ -1,0 +1,400 @@
+"""The same verbs for asyncio: `AsyncDatabase`, `AsyncQueue`, `AsyncClaim`. One implementation underneath.
+
+Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
+up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import cached_property, partial, wraps
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import sqlalchemy as sa
+
+from tablequeue import database
+from tablequeue.database import Database
+from tablequeue.definition import Definition
+from tablequeue.engines import ENGINES, engine_class
+from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
+from tablequeue.message import Claim
+from tablequeue.operations.desk import seconds
+from tablequeue.queue import LONGEST_PAUSE, SHORTEST_PAUSE, Queue
+from tablequeue.threads import Threads
+
+if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+# Calls of one AsyncDatabase that are in the database at the same moment; the others wait for their turn. Of 1,000
+# pushes at once to PostgreSQL, which flushes commits together, 900 a second with 1 thread (two cores), 1,700 with 8,
+# 2,700 with 16, 3,500 with 32; SQLite has one writer, and 4 to 32 threads are the same to it.
+THREADS = 16
+
+
+async def connect(
+    url: str | sa.URL | AsyncEngine, *, schema: str | None = None, name: str | None = None, threads: int = THREADS
+) -> AsyncDatabase:
+    """A database, reached and checked: `tablequeue.connect` for asyncio.
+
+    url      a SQLAlchemy URL, of a synchronous or an async driver, or an AsyncEngine, of which the URL is used.
+    threads  how many calls may be in the database at once, each on a connection of its own.
+    """
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise BadInput(f"threads is {threads!r}.", "Give a whole number from 1 on.")
+    given: Any = url if hasattr(url, "sync_engine") else None
+    own_url = _own_url(given.url if given else url)
+    own = await asyncio.to_thread(database.connect, own_url, schema=schema, name=name)
+    return AsyncDatabase(own, Threads(threads), given)
+
+
+class AsyncDatabase:
+    """`Database` for asyncio. Made by `connect`; `async with` closes it."""
+
+    def __init__(self, own: Database, threads: Threads, given: AsyncEngine | None) -> None:
+        self._database = own
+        self._threads = threads
+        self._given = given
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._database)[1:]}"
+
+    @cached_property
+    def engine(self) -> AsyncEngine:
+        """An AsyncEngine for your own transactions: the one given to `connect`, or one made at the first use."""
+        if self._given is not None:
+            return self._given
+        url = self._database.engine.url
+        kind = url.get_backend_name()
+        driver = next(iter(engine_class(kind).async_drivers))
+        try:
+            from sqlalchemy.ext.asyncio import create_async_engine
+
+            return create_async_engine(url.set(drivername=f"{kind}+{driver}"))
+        except ImportError as error:
+            raise DriverMissing(
+                f"An AsyncEngine for {kind} needs greenlet and {driver} ({str(error).rstrip('.')}).",
+                f"Install them: pip install 'sqlalchemy[asyncio]' {driver}.",
+            ) from None
+
+    async def create_queue(self, name: str, **definition: Any) -> AsyncQueue:
+        """Make a queue, or find that it is there with the same definition; see `Database.create_queue`."""
+        return self._queue(await self._threads.run(partial(self._database.create_queue, name, **definition)))
+
+    async def queue(self, name: str) -> AsyncQueue:
+        """An existing queue; `QueueNotFound` suggests the nearest name."""
+        return self._queue(await self._threads.run(partial(self._database.queue, name)))
+
+    async def queues(self) -> list[str]:
+        """The names of all queues, sorted."""
+        return await self._threads.run(self._database.queues)
+
+    async def upgrade(self) -> dict[str, int]:
+        """Bring the tables of all queues to the schema version of this tablequeue; see `Database.upgrade`."""
+        return await self._threads.run(self._database.upgrade)
+
+    async def close(self) -> None:
+        """Let the calls end that have begun, and close the connections. The database can still be used."""
+        await asyncio.to_thread(self._threads.close)
+        await asyncio.to_thread(self._database.close)
+        if self._given is None and "engine" in self.__dict__:
+            await self.engine.dispose()
+
+    def _queue(self, queue: Queue) -> AsyncQueue:
+        return AsyncQueue(queue, self._threads)
+
+
+def _same(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
+    """The verb of `Queue` as one of `AsyncQueue`: its parameters, types and words, so that the two cannot differ."""
+
+    @wraps(verb)
+    async def twin(self: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> T:
+        return await self._call(self._threads.run, partial(verb, self._queue), *args, **options)
+
+    return twin
+
+
+def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
+    """The verb of `Claim` as one of `AsyncClaim`."""
+
+    @wraps(verb)
+    async def twin(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
+        return await self.queue._call(self.queue._threads.run_to_end, partial(verb, self.claim), *args, **options)
+
+    return twin
+
+
+class AsyncClaim:
+    """A popped message, with the attributes of `Claim` and its four verbs."""
+
+    __slots__ = ("claim", "queue")
+
+    id: int
+    payload: Any
+    headers: dict[str, Any]
+    attempts: int
+    token: str
+    pushed_at: datetime
+    popped_at: datetime
+    lease_until: datetime | None
+    due_at: datetime | None
+    priority: int
+    group: str | None
+    key: str | None
+
+    def __init__(self, queue: AsyncQueue, claim: Claim) -> None:
+        self.queue = queue
+        self.claim = claim
+
+    def __getattr__(self, name: str) -> Any:
+        if name in AsyncClaim.__annotations__:
+            return getattr(self.claim, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.claim)[1:]}"
+
+    complete = _finish(Claim.complete)
+    fail = _finish(Claim.fail)
+    release = _finish(Claim.release)
+    extend = _finish(Claim.extend)
+
+
+class AsyncQueue:
+    """`Queue` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
+
+    `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
+    never commits it.
+
+    A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect; what
+    a pop claims is given back, and `complete`, `fail`, `release` are done even if they had to wait for a thread.
+    """
+
+    def __init__(self, queue: Queue, threads: Threads) -> None:
+        self._queue = queue
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._queue)[1:]}"
+
+    @property
+    def name(self) -> str:
+        return self._queue.name
+
+    @property
+    def definition(self) -> Definition:
+        return self._queue.definition
+
+    # -- producing -------------------------------------------------------------------------------------------------
+
+    push = _same(Queue.push)
+    push_many = _same(Queue.push_many)  # the payloads are read in the thread
+
+    # -- consuming -------------------------------------------------------------------------------------------------
+
+    async def pop(
+        self, *, lease: float | None = None, connection: Any = None, now: datetime | None = None
+    ) -> AsyncClaim | None:
+        """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready."""
+        claims = await self.pop_many(1, lease=lease, connection=connection, now=now)
+        return claims[0] if claims else None
+
+    async def pop_many(
+        self, n: int, *, lease: float | None = None, connection: Any = None, now: datetime | None = None
+    ) -> list[AsyncClaim]:
+        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready."""
+        run = partial(self._threads.run_or_undo, undo=self._put_back)
+        claims = await self._call(run, self._queue.pop_many, n, lease=lease, connection=connection, now=now)
+        return [AsyncClaim(self, claim) for claim in claims]
+
+    async def take(self, connection: Any, *, now: datetime | None = None) -> AsyncClaim | None:
+        """Remove the next message in the transaction of `connection`, or None if none is ready; see `Queue.take`."""
+        claims = await self.take_many(1, connection, now=now)
+        return claims[0] if claims else None
+
+    async def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[AsyncClaim]:
+        """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
+        claims = await self._within(connection, self._queue.take_many, n, now=now)
+        return [AsyncClaim(self, claim) for claim in claims]
+
+    async def complete(self, message: AsyncClaim, *, connection: Any = None, now: datetime | None = None) -> None:
+        """The message is done: it moves to the history. `LeaseLost`, and no change, if the claim is not held."""
+        await message.complete(connection=connection, now=now)
+
+    async def complete_many(
+        self, messages: Iterable[AsyncClaim], *, connection: Any = None, now: datetime | None = None
+    ) -> None:
+        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those not held any more."""
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        await self._call(run, self._queue.complete_many, claims, connection=connection, now=now)
+
+    async def fail(
+        self,
+        message: AsyncClaim,
+        error: str | BaseException = "",
+        *,
+        retry_in: float | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> str:
+        """The attempt failed: keep the error and try again later; see `Queue.fail`. Returns the new state."""
+        return await message.fail(error, retry_in=retry_in, connection=connection, now=now)
+
+    async def release(
+        self, message: AsyncClaim, *, delay: float = 0, connection: Any = None, now: datetime | None = None
+    ) -> None:
+        """Give the message back unworked, ready after `delay` seconds; the attempt does not count."""
+        await message.release(delay=delay, connection=connection, now=now)
+
+    async def release_many(
+        self, messages: Iterable[AsyncClaim], *, delay: float = 0, connection: Any = None, now: datetime | None = None
+    ) -> None:
+        """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        await self._call(run, self._queue.release_many, claims, delay=delay, connection=connection, now=now)
+
+    async def extend(
+        self, message: AsyncClaim, seconds: float | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime:
+        """Hold the message for `seconds` from now (the queue's lease if not given); return when that ends."""
+        return await message.extend(seconds, connection=connection, now=now)
+
+    @asynccontextmanager
+    async def receive(self, *, wait: float = 0, lease: float | None = None) -> AsyncIterator[AsyncClaim]:
+        """Pop one message for an `async with` block: completed when the block ends, failed when it raises.
+
+        Waits up to `wait` seconds for a message, then raises `Empty`. An exception fails the message with its
+        traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it (where
+        delivery is at most once it fails it too).
+        """
+        batch = await self._next(1, lease, wait)
+        if not batch:
+            raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
+        (message,) = batch
+        try:
+            yield message
+        except Exception as error:
+            await message.fail(error)
+            raise
+        except BaseException as interrupt:
+            await self._threads.run_to_end(partial(self._queue._let_go, (message.claim,), interrupt))
+            raise
+        await message.complete()
+
+    async def consume(
+        self, *, wait: float | None = None, lease: float | None = None, prefetch: int = 1
+    ) -> AsyncIterator[AsyncClaim]:
+        """Iterate over messages as they become ready; finishing each is yours (`complete`, `fail`, `release`).
+
+        Ends after `wait` seconds without a message; None waits for ever. Claims `prefetch` messages at a time, and
+        releases those not yet handed over when the iteration is closed: at once in `contextlib.aclosing`, else when
+        the event loop comes to it.
+        """
+        self._queue._check_prefetch(prefetch)
+        while batch := await self._next(prefetch, lease, wait):
+            handed = 0
+            try:
+                for message in batch:
+                    handed += 1
+                    yield message
+            finally:
+                if handed < len(batch):
+                    await self.release_many(batch[handed:])
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    peek = _same(Queue.peek)
+    find = _same(Queue.find)
+    stats = _same(Queue.stats)
+    lost = _same(Queue.lost)
+    history = _same(Queue.history)
+    history_bounds = _same(Queue.history_bounds)
+
+    async def history_batches(self, low: int, high: int, size: int) -> AsyncIterator[list[Sequence[Any]]]:
+        """Finished messages with ids from `low` to `high`, highest first, for bulk readers; see the namesake."""
+        batches = self._queue.history_batches(low, high, size)
+        while (batch := await self._threads.run(partial(next, batches, None))) is not None:
+            yield batch
+
+    # -- keeping ---------------------------------------------------------------------------------------------------
+
+    dead = _same(Queue.dead)
+    redrive = _same(Queue.redrive)  # a function that chooses is called in the thread
+    purge_dead = _same(Queue.purge_dead)
+    purge_history = _same(Queue.purge_history)
+    purge = _same(Queue.purge)
+    drop = _same(Queue.drop)
+
+    # -- private ---------------------------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        run: Callable[[Callable[[], T]], Coroutine[Any, Any, T]],
+        verb: Callable[..., T],
+        *args: Any,
+        connection: Any = None,
+        **options: Any,
+    ) -> T:
+        """The verb in a thread, by `run`; or in the caller's transaction."""
+        if connection is None:
+            return await run(partial(verb, *args, **options))
+        return await self._within(connection, verb, *args, **options)
+
+    @staticmethod
+    async def _within(connection: Any, verb: Callable[..., T], *args: Any, **options: Any) -> T:
+        if not hasattr(connection, "run_sync"):
+            raise BadInput(
+                f"connection is a {type(connection).__name__}.", "Pass a SQLAlchemy AsyncConnection or AsyncSession."
+            )
+        return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
+
+    async def _next(self, n: int, lease: float | None, wait: float | None) -> list[AsyncClaim]:
+        """Up to `n` messages as soon as there are any; none after `wait` seconds."""
+        limit = None if wait is None else seconds(wait, "wait")
+        idle_since, pause = monotonic(), SHORTEST_PAUSE
+        while not (batch := await self.pop_many(n, lease=lease)):
+            left = pause if limit is None else limit - (monotonic() - idle_since)
+            if left <= 0:
+                break
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return batch
+
+    def _put_back(self, popped: Future[list[Claim]]) -> None:
+        try:
+            self._queue._let_go(popped.result(), asyncio.CancelledError())
+        except TablequeueError:
+            # Nobody is there to be told: the pop failed, or the release did and the lease will end by itself.
+            return
+
+
+def _own_url(url: Any) -> Any:
+    """The URL for the synchronous driver, where it names an async one; what is wrong with it is told by `connect`."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        return url
+    kind, _, driver = parsed.drivername.partition("+")
+    if kind not in ENGINES or driver not in engine_class(kind).async_drivers:
+        return url
+    engine_type = engine_class(kind)
+    renamed = engine_type.async_drivers[driver]
+    query = {renamed.get(name, name): value for name, value in parsed.query.items()}
+    query.pop("", None)
+    return parsed.set(drivername=f"{kind}+{engine_type.drivers[0]}", query=query)
+
+
+__all__ = ["AsyncClaim", "AsyncDatabase", "AsyncQueue", "connect"]
