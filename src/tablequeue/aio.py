@@ -44,7 +44,8 @@ async def connect(
 ) -> AsyncDatabase:
     """A database, reached and checked: `tablequeue.connect` for asyncio.
 
-    url      a SQLAlchemy URL, of a synchronous or an async driver, or an AsyncEngine, of which the URL is used.
+    url      a SQLAlchemy URL, of a synchronous or an async driver, or an AsyncEngine, of which the URL is used: calls
+             without connection= go through the engine's synchronous driver, as sqlite3 or psycopg.
     threads  how many calls may be in the database at once, each on a connection of its own.
     """
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
