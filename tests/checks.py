@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tablequeue import Claim, Queue
+from tablequeue import Claim, NewMessage, Queue
 from tests.support import at, check_fenced, claimed, ids_of
 
 
@@ -45,85 +45,169 @@ def check_poison_is_counted_at_claim(queue: Queue) -> None:
     assert [error.attempt for error in letter.errors] == list(range(1, attempts + 1))
 
 
+def check_a_failed_head_holds_the_others(queue: Queue) -> None:
+    """In a strict queue nothing overtakes a message that waits for its retry, not even one that is pushed then."""
+    head = queue.push("a", now=at(0))
+    claimed(queue, now=at(0)).fail("no", retry_in=10, now=at(0))
+    other = queue.push("b", now=at(1))
+    assert queue.pop(now=at(9)) is None, "nothing overtakes"
+    claim = claimed(queue, now=at(10))
+    assert claim.id == head
+    claim.complete(now=at(10))
+    assert claimed(queue, now=at(10)).id == other
+
+
 @dataclass
 class Expected:
-    """What the reference comparator knows of one message."""
+    """What the reference comparator knows of one message; it is ready when nobody has it and `due` has come."""
 
-    state: str = "ready"
+    id: int
+    priority: int
+    group: str | None
+    due: float
     attempts: int = 0
-    until: float = 0
     claim: Any = None
+    until: float = 0
+
+    def is_ready(self, time: float) -> bool:
+        return self.claim is None and self.due <= time
+
+
+def fronts(live: Iterable[Expected], time: float) -> list[Expected]:
+    """Of each group its first message, if that is ready: whatever keeps it from being so holds up the others."""
+    first: dict[str | None, Expected] = {}
+    for message in sorted(live, key=by_id):
+        first.setdefault(message.group, message)
+    return ready(first.values(), time)
+
+
+def ready(live: Iterable[Expected], time: float) -> list[Expected]:
+    return [message for message in live if message.is_ready(time)]
+
+
+def by_id(message: Expected) -> int:
+    return message.id
+
+
+# What each design promises: which of the live messages may go, and in which order; None: in any.
+Rule = tuple[Callable[[Iterable[Expected], float], list[Expected]], Callable[[Expected], Any] | None]
+RULES: dict[str, Rule] = {
+    "fifo": (ready, by_id),
+    "heap": (ready, None),
+    "lifo": (ready, lambda message: -message.id),
+    "due": (ready, lambda message: (message.due, message.id)),
+    "priority": (ready, lambda message: (-message.priority, message.id)),
+    "strict": (fronts, by_id),
+    "groups": (fronts, by_id),
+}
+
+
+class Life:
+    """A random life of a queue, each step beside the plainest model of what its order promises."""
+
+    def __init__(self, queue: Queue, seed: int) -> None:
+        definition = queue.definition
+        self.queue = queue
+        self.chance = random.Random(seed)
+        self.time = 0
+        self.live: dict[int, Expected] = {}
+        self.dead: set[int] = set()
+        design = "strict" if definition.strict else "groups" if definition.groups else definition.order
+        self.eligible, self.rank = RULES[design]
+
+    def push(self) -> None:
+        priority = self.chance.randint(-1, 1) if self.queue.definition.order == "priority" else None
+        group = self.chance.choice("abc") if self.queue.definition.groups else None
+        options: dict[str, Any] = {"delay": self.chance.choice([None, 0, 3, 7]), "priority": priority, "group": group}
+        number = self.chance.randint(1, 4)
+        one_by_one = self.chance.choice([True, False])
+        # With options of the call, and with options of each message: different statements push them.
+        batch = [NewMessage("x", **options)] * number if one_by_one else ["x"] * number
+        ids = self.queue.push_many(batch, **({} if one_by_one else options), now=at(self.time))
+        due = self.time + (options["delay"] or 0)
+        self.live.update({id: Expected(id, priority or 0, group, due) for id in ids})
+
+    def pop(self, n: int, lease: int = 12) -> list[Expected]:
+        self._expire()
+        may_go = self.eligible(self.live.values(), self.time)
+        claims = self.queue.pop_many(n, lease=lease, now=at(self.time))
+        popped = ids_of(claims)
+        if self.rank is None:
+            assert len(set(popped)) == len(popped) == min(n, len(may_go)), "as many as were asked for"
+            assert set(popped) <= {message.id for message in may_go}, "only those that are ready"
+        else:
+            assert popped == [message.id for message in sorted(may_go, key=self.rank)[:n]], "in order"
+        for claim in claims:
+            message = self.live[claim.id]
+            message.claim, message.until = claim, self.time + lease
+            message.attempts += 1
+            told = (claim.attempts, claim.priority, claim.group)
+            assert told == (message.attempts, message.priority, message.group)
+        return [self.live[id] for id in popped]
+
+    def finish(self, verb: str) -> None:
+        held = [message for message in self.live.values() if message.claim is not None]
+        if held:
+            message = self.chance.choice(sorted(held, key=by_id))
+            getattr(self, f"_{verb}")(message)
+
+    def drain(self) -> None:
+        """Whatever is left comes in order too, until only dead letters are left."""
+        while self.live:
+            self.time += 20
+            for message in self.pop(5):
+                self._complete(message)
+        assert set(ids_of(self.queue.dead(1000))) == self.dead
+
+    def _complete(self, message: Expected) -> None:
+        self.queue.complete(message.claim, now=at(self.time))
+        del self.live[message.id]
+
+    def _extend(self, message: Expected) -> None:
+        self.queue.extend(message.claim, 30, now=at(self.time))
+        message.until = self.time + 30
+
+    def _release(self, message: Expected) -> None:
+        delay = self.chance.choice([0, 0, 4])
+        self.queue.release(message.claim, delay=delay, now=at(self.time))
+        message.claim = None
+        message.attempts -= 1
+        if delay:
+            message.due = self.time + delay
+
+    def _fail(self, message: Expected) -> None:
+        wait = self.chance.choice([0, 9])
+        state = self.queue.fail(message.claim, "no", retry_in=wait, now=at(self.time))
+        message.claim = None
+        if message.attempts >= self.queue.definition.max_attempts:
+            self._bury(message)
+            assert state == "dead"
+        else:
+            message.due = self.time + wait
+            assert state == ("scheduled" if wait else "ready")
+
+    def _expire(self) -> None:
+        for message in list(self.live.values()):
+            if message.claim is not None and message.until <= self.time:
+                message.claim = None
+                if message.attempts >= self.queue.definition.max_attempts:
+                    self._bury(message)
+
+    def _bury(self, message: Expected) -> None:
+        del self.live[message.id]
+        self.dead.add(message.id)
 
 
 def check_order(queue: Queue, seed: int, steps: int = 80) -> None:
-    """A random life of a queue, beside the plainest model of what its order promises.
-
-    `fifo` gives exactly the lowest ids that are ready; `heap` any that are, and as many as were asked for.
-    """
-    chance = random.Random(seed)
-    model: dict[int, Expected] = {}
-    time = 0
+    """Messages come in the order of the definition, whatever happens to them in between."""
+    life = Life(queue, seed)
     for _ in range(steps):
-        time += chance.choice([0, 0, 1, 5])
-        step = chance.choice(["push", "pop", "pop", "finish", "finish"])
+        life.time += life.chance.choice([0, 0, 1, 5])
+        step = life.chance.choice(["push", "pop", "pop", "complete", "fail", "fail", "release", "extend"])
         if step == "push":
-            delay = chance.choice([0, 0, 7])
-            ids = queue.push_many(["x"] * chance.randint(1, 6), delay=delay, now=at(time))
-            state = "scheduled" if delay else "ready"
-            model.update({id: Expected(state, until=time + delay) for id in ids})
+            life.push()
         elif step == "pop":
-            _check_pop(queue, model, chance.choice([1, 1, 2, 5]), time)
+            life.pop(life.chance.choice([1, 1, 2, 5]))
         else:
-            _finish_one(queue, model, chance, time)
-    while any(message.state != "dead" for message in model.values()):
-        time += 20
-        for id in _check_pop(queue, model, 5, time):
-            queue.complete(model.pop(id).claim, now=at(time))
-    assert ids_of(queue.dead(1000)) == sorted(model)
-
-
-def _check_pop(queue: Queue, model: dict[int, Expected], n: int, time: int) -> list[int]:
-    for message in model.values():
-        if message.state == "scheduled" and message.until <= time:
-            message.state = "ready"
-        elif message.state == "in_progress" and message.until <= time:
-            message.state = "dead" if message.attempts >= queue.definition.max_attempts else "ready"
-    ready = sorted(id for id, message in model.items() if message.state == "ready")
-    claims = queue.pop_many(n, lease=12, now=at(time))
-    popped = ids_of(claims)
-    if queue.definition.order == "fifo":
-        assert popped == ready[:n], "fifo: the lowest ids first"
-    else:
-        assert len(set(popped)) == len(popped) == min(n, len(ready)), "as many as were asked for"
-        assert set(popped) <= set(ready), "only ready messages"
-    for claim in claims:
-        message = model[claim.id]
-        message.state, message.until, message.claim = "in_progress", time + 12, claim
-        message.attempts += 1
-        assert claim.attempts == message.attempts
-    return popped
-
-
-def _finish_one(queue: Queue, model: dict[int, Expected], chance: random.Random, time: int) -> None:
-    held = sorted(id for id, message in model.items() if message.state == "in_progress")
-    if not held:
-        return
-    id = chance.choice(held)
-    message = model[id]
-    verb = chance.choice(["complete", "fail", "fail later", "release", "extend"])
-    if verb == "complete":
-        queue.complete(message.claim, now=at(time))
-        del model[id]
-    elif verb == "extend":
-        queue.extend(message.claim, 30, now=at(time))
-        message.until = time + 30
-    elif verb == "release":
-        queue.release(message.claim, now=at(time))
-        message.state, message.attempts = "ready", message.attempts - 1
-    else:
-        wait = 9 if verb == "fail later" else 0
-        state = queue.fail(message.claim, "no", retry_in=wait, now=at(time))
-        spent = message.attempts >= queue.definition.max_attempts
-        message.state = "dead" if spent else "scheduled" if wait else "ready"
-        message.until = time + wait
-        assert state == message.state
+            life.finish(step)
+    life.drain()

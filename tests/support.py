@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, LeaseLost, Message, Queue
+from tablequeue.message import STATES
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 
 
-# The orders of a definition, each with a physical design of its own.
+# What a definition can be as to its order, each with a physical design of its own.
 DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "heap": {"order": "heap"},
@@ -23,6 +24,20 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "strict": {"strict": True},
     "groups": {"groups": True},
 }
+
+
+# What a design allows that a test may need: the tests of the conformance suite name theirs with `needs`.
+CAPABILITIES: dict[str, frozenset[str]] = {
+    # Several messages pushed the same way can be in progress at once.
+    "many_in_progress": frozenset(DESIGNS) - {"strict", "groups"},
+    # A push need not name a group.
+    "plain_push": frozenset(DESIGNS) - {"groups"},
+}
+
+
+def designs_with(needed: Iterable[str]) -> list[str]:
+    """The designs that have all of these capabilities."""
+    return [design for design in DESIGNS if all(design in CAPABILITIES[name] for name in needed)]
 
 
 def design_group(queue: Queue, group: str) -> dict[str, Any]:
@@ -55,15 +70,14 @@ def ids_of(messages: Iterable[Claim | Message]) -> list[int]:
 def counts(queue: Queue, **options: Any) -> dict[str, int]:
     """How many messages are in each state, without the zeros."""
     stats = queue.stats(**options)
-    states = {name: getattr(stats, name) for name in ("ready", "scheduled", "in_progress", "dead", "finished")}
+    states = {name: getattr(stats, name) for name in (*STATES, "finished")}
     return {name: count for name, count in states.items() if count}
 
 
 def snapshot(queue: Queue) -> list[Message]:
     """Every message of the queue, finished ones too, as it is stored."""
-    states = ("ready", "scheduled", "in_progress", "dead")
-    live = [message for state in states for message in queue.peek(10_000, state=state)]
-    return live + (queue.history(10_000) if queue.definition.history == "keep" else [])
+    live = [message for state in STATES for message in queue.peek(10_000, state=state)]
+    return live + (queue.history(10_000) if queue.definition.keeps_history else [])
 
 
 # Every verb that acts under a claim.

@@ -1,20 +1,53 @@
-"""The one suite that every engine must pass: engines times orders."""
+"""The one suite that every engine must pass: engines times designs, as many as a test's needs allow."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tablequeue import Backoff, Database, Queue
-from tablequeue.definition import ORDERS
+from tests.callers import CALLERS, Caller
+from tests.servers import Kind, Place
+from tests.support import DESIGNS, designs_with
 
 
-@pytest.fixture(params=ORDERS)
-def order(request: pytest.FixtureRequest) -> str:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*capabilities): run with the designs of support.py that have them all.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test runs with every design that has what it needs; with the others it makes no sense and is not collected."""
+    fit: list[pytest.Item] = []
+    unfit: list[pytest.Item] = []
+    for item in items:
+        needed = [name for marker in item.iter_markers("needs") for name in marker.args]
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        (fit if params.get("design") in (None, *designs_with(needed)) else unfit).append(item)
+    items[:] = fit
+    config.hook.pytest_deselected(items=unfit)
+
+
+@pytest.fixture(params=DESIGNS)
+def design(request: pytest.FixtureRequest) -> str:
     one: str = request.param
     return one
 
 
 @pytest.fixture
-def queue(db: Database, order: str) -> Queue:
-    """A queue of text, with three attempts and a backoff of 10, 20, 40 seconds to the letter."""
-    return db.create_queue("work", order=order, payload="text", max_attempts=3, backoff=Backoff(base=10, jitter=0))
+def options(design: str) -> dict[str, Any]:
+    """Text, three attempts and a backoff of 10, 20, 40 seconds to the letter."""
+    return DESIGNS[design] | {"payload": "text", "max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
+
+
+@pytest.fixture
+def queue(db: Database, options: dict[str, Any]) -> Queue:
+    """The queue "work" of the design, with `options`."""
+    return db.create_queue("work", **options)
+
+
+@pytest.fixture(params=CALLERS.values(), ids=tuple(CALLERS))
+def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Iterator[Caller]:
+    """A transaction of the caller's, in each form that `connection=` takes."""
+    yield from request.param(place, kind)

@@ -12,6 +12,8 @@ from tablequeue.errors import BadInput, LeaseLost
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
+pytestmark = pytest.mark.needs("plain_push")
+
 
 def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     assert queue.pop() is None
@@ -40,6 +42,7 @@ def test_the_lease_of_the_queue_is_the_default(queue: Queue) -> None:
     assert claimed(queue, now=at(0)).lease_until == at(queue.definition.lease)
 
 
+@pytest.mark.needs("many_in_progress")
 def test_a_message_is_claimed_once(queue: Queue) -> None:
     queue.push_many("abc")
     first, rest = queue.pop_many(1), queue.pop_many(10)
@@ -117,6 +120,7 @@ def test_consume_ends_when_nothing_is_left(queue: Queue) -> None:
     assert counts(queue) == {"finished": 5}
 
 
+@pytest.mark.needs("many_in_progress")
 def test_consume_releases_what_was_prefetched(queue: Queue) -> None:
     queue.push_many("abcde")
     messages = queue.consume(wait=0, prefetch=4)
@@ -138,6 +142,7 @@ def test_consume_sees_what_is_pushed_meanwhile(queue: Queue) -> None:
     assert counts(queue) == {"finished": 5}
 
 
+@pytest.mark.needs("many_in_progress")
 def test_peek_claims_nothing_and_goes_by_id(queue: Queue) -> None:
     ids = queue.push_many(map(str, range(20)))
     assert ids_of(queue.peek()) == ids[:10]
@@ -146,6 +151,7 @@ def test_peek_claims_nothing_and_goes_by_id(queue: Queue) -> None:
     assert {message.attempts for message in queue.peek(20)} == {0}
 
 
+@pytest.mark.needs("many_in_progress")
 def test_each_state_can_be_seen(queue: Queue) -> None:
     scheduled = queue.push("scheduled", delay=60)
     dead = queue.push("dead")
@@ -161,6 +167,7 @@ def test_each_state_can_be_seen(queue: Queue) -> None:
     assert counts(queue) == {"ready": 1, "scheduled": 1, "in_progress": 1, "dead": 1}
 
 
+@pytest.mark.needs("many_in_progress")
 def test_the_oldest_age(queue: Queue) -> None:
     queue.push("scheduled", now=at(-100), delay=500)
     queue.push("first", now=at(0))
@@ -183,6 +190,7 @@ def test_the_history_says_what_became_of_a_message(queue: Queue) -> None:
     assert queue.find(id) is None
 
 
+@pytest.mark.needs("many_in_progress")
 def test_the_history_shows_the_highest_ids_first(queue: Queue) -> None:
     ids = queue.push_many(map(str, range(10)))
     queue.complete_many(queue.pop_many(10))

@@ -11,6 +11,8 @@ from tablequeue.errors import BadInput
 from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses, snapshot
 
+pytestmark = pytest.mark.needs("plain_push")
+
 
 def test_complete(queue: Queue) -> None:
     queue.push("x")
@@ -20,6 +22,7 @@ def test_complete(queue: Queue) -> None:
     check_fenced(queue, claim)
 
 
+@pytest.mark.needs("many_in_progress")
 def test_complete_many_leaves_the_lost_alone_and_finishes_the_others(queue: Queue) -> None:
     ids = queue.push_many("abcdef")
     batch = queue.pop_many(6)
@@ -33,6 +36,7 @@ def test_complete_many_leaves_the_lost_alone_and_finishes_the_others(queue: Queu
     assert ids_of(queue.peek()) == [ids[4]]
 
 
+@pytest.mark.needs("many_in_progress")
 def test_complete_many_of_several_batches(queue: Queue) -> None:
     queue.push_many(map(str, range(30)))
     claims = queue.pop_many(10) + queue.pop_many(1) + queue.pop_many(19)
@@ -49,10 +53,11 @@ def test_complete_many_of_nothing_and_of_one_twice(queue: Queue) -> None:
     assert counts(queue) == {"finished": 1}
 
 
+@pytest.mark.needs("many_in_progress")
 @pytest.mark.parametrize("size", [1, 1500])
-def test_a_queue_without_history(db: Database, order: str, size: int) -> None:
-    queue = db.create_queue("work", order=order, history="none")
-    queue.push_many(range(size))
+def test_a_queue_without_history(db: Database, options: dict[str, Any], size: int) -> None:
+    queue = db.create_queue("work", **options | {"history": "none"})
+    queue.push_many(map(str, range(size)))
     batch = queue.pop_many(size)
     queue.complete_many(batch)
     assert queue.stats().finished is None
@@ -131,6 +136,7 @@ def test_a_released_attempt_does_not_count(queue: Queue) -> None:
     assert claimed(queue, now=at(30)).attempts == 1
 
 
+@pytest.mark.needs("many_in_progress")
 def test_release_many(queue: Queue) -> None:
     ids = queue.push_many("abc")
     batch = queue.pop_many(3)

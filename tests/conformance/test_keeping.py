@@ -12,6 +12,8 @@ from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, Qu
 from tests.servers import Place
 from tests.support import at, claimed, counts, ids_of, refuses
 
+pytestmark = pytest.mark.needs("plain_push")
+
 DEFINITIONS = [
     Definition(order=order, payload=payload, history=history)
     for order in ORDERS
@@ -42,10 +44,9 @@ def test_every_option_is_kept(place: Place) -> None:
     assert place.open().queue("work").definition == made.definition == Definition(**options)
 
 
-def test_creating_twice_is_a_no_op(place: Place, order: str) -> None:
-    first = place.open().create_queue("work", order=order, lease=5)
-    first.push(1)
-    again = place.open().create_queue("work", order=order, lease=5)
+def test_creating_twice_is_a_no_op(place: Place, queue: Queue, options: dict[str, Any]) -> None:
+    queue.push("x")
+    again = place.open().create_queue("work", **options)
     assert counts(again) == {"ready": 1}
 
 
@@ -212,6 +213,7 @@ def bury(queue: Queue, number: int) -> list[int]:
     return ids
 
 
+@pytest.mark.needs("many_in_progress")
 def test_redrive_gives_all_attempts_back_and_keeps_the_errors(queue: Queue) -> None:
     first, second, third = bury(queue, 3)
     assert ids_of(queue.dead()) == [first, second, third]
@@ -248,6 +250,7 @@ def test_redrive_of_many(db: Database) -> None:
     assert counts(queue) == {"ready": 2100}
 
 
+@pytest.mark.needs("many_in_progress")
 def test_purge_dead(queue: Queue) -> None:
     first, second, third = bury(queue, 3)
     queue.push("ready")

@@ -10,6 +10,8 @@ from tests.checks import check_fence_after_reclaim, check_poison_is_counted_at_c
 from tests.servers import Place
 from tests.support import FINISHING, at, check_fenced, claimed, counts, found, ids_of, refuses
 
+pytestmark = pytest.mark.needs("plain_push")
+
 
 def test_a_message_stays_with_its_consumer_until_the_lease_ends(queue: Queue) -> None:
     id = queue.push("x", now=at(0))
@@ -52,6 +54,7 @@ def test_a_finished_claim_is_a_lost_one(queue: Queue, verb: str) -> None:
     check_fenced(queue, claim)
 
 
+@pytest.mark.needs("many_in_progress")
 def test_the_fence_of_a_batch(place: Place, queue: Queue) -> None:
     ids = queue.push_many("abcd", now=at(0))
     batch = queue.pop_many(4, lease=10, now=at(0))
@@ -79,6 +82,7 @@ def test_poison(queue: Queue) -> None:
     check_poison_is_counted_at_claim(queue)
 
 
+@pytest.mark.needs("many_in_progress")
 def test_poison_of_a_whole_batch(queue: Queue) -> None:
     ids = queue.push_many(map(str, range(50)), now=at(0))
     for attempt in range(queue.definition.max_attempts):

@@ -12,6 +12,8 @@ from tablequeue.errors import BadInput, BadPayload
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
 
+pytestmark = pytest.mark.needs("plain_push")
+
 # 1000 is where PostgreSQL turns from an INSERT of an array to COPY.
 SIZES = (0, 1, 2, 999, 1000, 2500)
 
@@ -58,6 +60,7 @@ JSONS: list[Any] = [
 VALUES: dict[str, list[Any]] = {"json": JSONS, "text": TEXTS, "bytes": BYTES}
 
 
+@pytest.mark.needs("many_in_progress")
 @pytest.mark.parametrize("size", SIZES)
 def test_ids_are_aligned_with_the_input(queue: Queue, size: int) -> None:
     ids = queue.push_many(f"payload {number}" for number in range(size))
@@ -88,6 +91,7 @@ def test_one_by_one_too(db: Database, payload: str) -> None:
     assert [message.payload for message in reversed(queue.history(100))] == VALUES[payload]
 
 
+@pytest.mark.needs("many_in_progress")
 @pytest.mark.parametrize("size", [3, 1200])
 def test_every_option_holds_for_every_message(queue: Queue, size: int) -> None:
     headers = {"trace": 'a"\\b\n\t', "n": [1, None]}
@@ -101,9 +105,8 @@ def test_every_option_holds_for_every_message(queue: Queue, size: int) -> None:
     assert all(claim.headers == headers for claim in claims)
 
 
-def test_a_message_says_who_pushed_it_and_when(place: Place, order: str) -> None:
-    queue = place.open("ada's laptop").create_queue("work", order=order)
-    id = queue.push({}, now=at(1.234567))
+def test_a_message_says_who_pushed_it_and_when(place: Place, queue: Queue) -> None:
+    id = place.open("ada's laptop").queue("work").push("x", now=at(1.234567))
     message = found(queue, id)
     assert (message.producer, message.pushed_at, message.state) == ("ada's laptop", at(1.234567), "ready")
     assert (message.attempts, message.consumer, message.headers, message.errors) == (0, None, {}, ())
@@ -120,6 +123,7 @@ def test_ids_are_never_used_twice(queue: Queue) -> None:
     assert last > first + 1
 
 
+@pytest.mark.needs("many_in_progress")
 def test_delay_and_due(queue: Queue) -> None:
     in_ten = queue.push("delay", delay=10, now=at(0))
     as_timedelta = queue.push("timedelta", delay=timedelta(seconds=11), now=at(0))

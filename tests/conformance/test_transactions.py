@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
 
 from tablequeue import LeaseLost, Queue
 from tablequeue.errors import BadInput, BadPayload
+from tests.callers import Caller
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, found, ids_of, refuses, snapshot
 
 
-@dataclass
-class Caller:
-    """A caller's connection, as `connection=` takes it, and how the caller ends its transaction."""
-
-    connection: Any
-    commit: Callable[[], None]
-    rollback: Callable[[], None]
-
-
-def _connection(place: Place, kind: Kind) -> Iterator[Caller]:
-    with place.sa_engine().connect() as connection:
-        yield Caller(connection, connection.commit, connection.rollback)
-
-
-def _session(place: Place, kind: Kind) -> Iterator[Caller]:
-    with Session(place.sa_engine()) as session:
-        yield Caller(session, session.commit, session.rollback)
-
-
-def _dbapi(place: Place, kind: Kind) -> Iterator[Caller]:
-    proxy = place.sa_engine().raw_connection()
-    raw: Any = proxy.dbapi_connection
-    yield Caller(raw, raw.commit, raw.rollback)
-    proxy.close()
-
-
-def _dbapi_dicts(place: Place, kind: Kind) -> Iterator[Caller]:
-    for caller in _dbapi(place, kind):
-        caller.connection.row_factory = kind.dict_rows
-        yield caller
-
-
-CALLERS = {"connection": _connection, "session": _session, "dbapi": _dbapi, "dbapi with dict rows": _dbapi_dicts}
-
-
-@pytest.fixture(params=CALLERS.values(), ids=tuple(CALLERS))
-def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Iterator[Caller]:
-    yield from request.param(place, kind)
-
-
 @pytest.fixture
-def order() -> str:
-    """Transactions do not depend on the order."""
+def design() -> str:
+    """The verbs inside a transaction do not depend on the order; test_take.py and test_groups.py have those that do."""
     return "fifo"
 
 

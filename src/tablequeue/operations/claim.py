@@ -8,7 +8,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from tablequeue.engines.base import Row
+from tablequeue.engines.base import RANKS, Row
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, Params, count, seconds
 
@@ -86,15 +86,17 @@ def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None
     due = now is not None or started >= table.next_sweep
     if due:
         sweep(desk, now, connection)
+        # Before the claim: if it fails, nothing has been claimed. Not beside a caller's transaction, which may have
+        # locked the database that it would wait for.
+        if table.definition.retention is not None and connection is None and started >= table.next_purge:
+            _purge_history(desk, now)
     rows = run(remove, table, params, connection)
     if due:
-        if table.definition.retention is not None and started >= table.next_purge:
-            _purge_history(desk, now)
         finished = monotonic()
         table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
     elif len(rows) < n and sweep(desk, now, connection):
         params["n"] = n - len(rows)
-        rows = [*rows, *run(remove, table, params, connection)]
+        rows = sorted([*rows, *run(remove, table, params, connection)], key=RANKS[table.definition.order])
     return rows
 
 
