@@ -57,6 +57,16 @@ def check_a_failed_head_holds_the_others(queue: Queue) -> None:
     assert claimed(queue, now=at(10)).id == other
 
 
+def check_one_in_progress_per_group(queue: Queue) -> None:
+    """While a message of a group is in progress the others of that group are not to be had, those of others are."""
+    first, second, other = (queue.push("x", group=group) for group in "aab")
+    claim = claimed(queue)
+    assert claim.id == first
+    assert ids_of(queue.pop_many(10)) == [other], "one in progress per group"
+    claim.complete()
+    assert ids_of(queue.pop_many(10)) == [second]
+
+
 @dataclass
 class Expected:
     """What the reference comparator knows of one message; it is ready when nobody has it and `due` has come."""

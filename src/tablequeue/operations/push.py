@@ -89,6 +89,8 @@ def push_many(
         words = f"Payload number {len(rows or payloads) + 1}: {error.cause}"
         raise type(error)(words, error.remedy) from None
     if rows:
+        if any(row["group"] is None for row in rows):  # of a plain payload among them
+            _check_group(desk, options.group)
         ids = _push_each(desk, params, rows, on_conflict, connection)
     elif payloads:
         _check_group(desk, options.group)
