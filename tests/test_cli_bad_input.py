@@ -161,6 +161,7 @@ def test_an_unknown_queue(path: Path, emails: Queue) -> None:
     assert "'emails'" in remedy
     commands = ["push email 1", "push email", "peek email", "dead list email", "stats email", "queue show email"]
     commands += ["queue drop email --yes", "queue purge email --yes", "dead redrive email", "dead purge email"]
+    commands += ["lost email", "history list email", "history purge email --older-than 1"]
     commands += [f"complete email 1 {'0' * 32}", f"fail email 1 {'0' * 32}"]
     for command in commands:
         assert refusal(run(path, *command.split(), input=""))[1] == remedy
@@ -174,7 +175,21 @@ def test_a_name_that_cannot_be(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", ["--lease 0", "--lease nan", "--max-attempts 0", "--backoff-jitter 2", "--backoff-cap -1"]
+    "options",
+    [
+        "--lease 0",
+        "--lease nan",
+        "--max-attempts 0",
+        "--backoff-jitter 2",
+        "--backoff-cap -1",
+        "--history -1",
+        "--history nan",
+        "--strict --groups",
+        "--strict --order lifo",
+        "--groups --order heap",
+        "--delivery at_most_once --history none",
+        "--delivery at_most_once --strict",
+    ],
 )
 def test_a_definition_that_cannot_be(path: Path, db: Database, options: str) -> None:
     refusal(run(path, "queue", "create", "emails", *options.split()))
@@ -202,6 +217,19 @@ def test_a_definition_that_cannot_be(path: Path, db: Database, options: str) -> 
         "complete emails x token",
         "complete emails 99999999999999999999 token",
         "queue create x --order nonsense",
+        "queue create x --history soon",
+        "queue create x --delivery nonsense",
+        "push emails 1 --on-conflict nonsense",
+        "push emails 1 --priority high",
+        "push emails 1 --key-field id",
+        "push emails --key k",
+        "push emails --on-conflict return",
+        "push emails --key-field id --key k",
+        "push emails --due-field at --delay 1",
+        "push emails --priority-field p --priority 1",
+        "lost emails -n 0",
+        "history purge emails",
+        "dead purge emails --error=",
         "queue create x --max-attempts 99999999999999999999",
         "dead redrive emails --id x",
     ],
@@ -218,6 +246,71 @@ def test_values_that_the_queue_refuses(path: Path, emails: Queue) -> None:
         refusal(run(path, "push", "emails", "1", *options.split()))
     refusal(run(path, "pop", "emails", "--lease", "-1"))
     assert emails.stats().ready == 0
+
+
+def test_options_that_the_queue_does_not_have(path: Path, db: Database, emails: Queue) -> None:
+    groups, texts = db.create_queue("groups", groups=True), db.create_queue("texts", payload="text")
+    once, none = db.create_queue("once", delivery="at_most_once"), db.create_queue("none", history="none")
+    for words in (
+        "push emails 1 --priority 1",
+        "push emails --priority-field p --skip-bad",
+        "push emails 1 --group g",
+        "push emails --group-field g --skip-bad",
+        "push groups 1",
+        "push groups --skip-bad",
+        "push groups --key-field g --skip-bad",
+        "push texts --key-field g --skip-bad",
+        "lost emails",
+        "pop once --lease 1",
+        "history list none",
+        "history purge none --older-than 1",
+        "history purge emails --older-than -1",
+    ):
+        refusal(run(path, *words.split(), input='{"g": 1}\n'))
+    assert {queue.stats().ready for queue in (emails, groups, texts, once, none)} == {0}
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+BAD_FIELDS = {
+    "not there": '{"other": 1}',
+    "null": '{"key": null, "priority": null, "due": null}',
+    "no object": "[1]",
+    "of another type": '{"key": {"a": 1}, "priority": "1", "due": 1}',
+    "true": '{"key": true, "priority": true, "due": true}',
+    "fractions": '{"key": 1.5, "priority": 1.5, "due": 1.5}',
+    "empty": '{"key": "", "priority": "", "due": ""}',
+    "too large": json.dumps({"key": "x" * 256, "priority": 1 << 31, "due": "9999-12-31T23:00:00-05:00"}),
+    "no text of a database": '{"key": "a\\u0000", "priority": "a\\u0000", "due": "a\\u0000"}',
+    "no zone": '{"key": "\\ud800", "priority": [], "due": "2030-01-01T00:00:00"}',
+}
+
+
+@pytest.mark.parametrize("option", ["key", "group", "priority", "due"])
+@pytest.mark.parametrize("bad", BAD_FIELDS.values(), ids=BAD_FIELDS.keys())
+def test_a_bad_field(path: Path, db: Database, option: str, bad: str) -> None:
+    queue = db.create_queue("work", order="priority" if option == "priority" else "fifo", groups=option == "group")
+    field = "key" if option == "group" else option
+    good = '{"key": "k%d", "priority": 1, "due": "2000-01-01T00:00:00Z"}\n'
+    content = good % 1 + bad + "\n" + good % 2
+    words = ["push", "work", f"--{option}-field", field]
+    cause, remedy = refusal(run(path, *words, input=content))
+    assert cause.startswith("error: Line 2: ")
+    assert len(cause) < 200
+    assert "nothing was pushed" in remedy
+    assert queue.stats().ready == 0
+    result = run(path, *words, "--skip-bad", "--json", input=content, code=0)
+    assert json.loads(result.stdout)["pushed"] == 2
+    assert result.stderr == "1 bad line skipped\n"
+
+
+def test_a_key_that_is_taken(path: Path, emails: Queue) -> None:
+    emails.push("there", key="\x1b[2J")
+    assert "\\x1b" in refusal(run(path, "push", "emails", "1", "--key", "\x1b[2J"))[0]
+    cause, remedy = refusal(run(path, "push", "emails", "--key-field", "k", input='{"k": 1}\n{"k": 1}\n'))
+    assert cause.startswith("error: Line 2: ")
+    assert "nothing was pushed" in remedy
+    assert emails.stats().ready == 1
 
 
 # -- payloads ----------------------------------------------------------------------------------------------------------
@@ -246,7 +339,7 @@ def test_a_malformed_line(path: Path, emails: Queue, bad: bytes) -> None:
     assert "nothing was pushed" in remedy
     assert emails.stats().ready == 0
     result = run(path, "push", "emails", "--skip-bad", "--json", input=content, code=0)
-    assert json.loads(result.stdout) == {"pushed": 2, "skipped": 1, "first": 1, "last": 2}
+    assert json.loads(result.stdout) == {"pushed": 2, "skipped": 1, "duplicates": 0, "first": 1, "last": 2}
     assert result.stderr == "1 bad line skipped\n"
 
 

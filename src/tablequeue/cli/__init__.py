@@ -8,16 +8,19 @@ from tablequeue.cli.common import Root, Settings
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
 from tablequeue.cli.fail import fail
+from tablequeue.cli.history import history
+from tablequeue.cli.lost import lost
 from tablequeue.cli.peek import peek
 from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
+from tablequeue.cli.upgrade import upgrade
 
 __all__ = ["main"]
 
-COMMANDS = (queue, push, pop, complete, fail, peek, dead, stats, sql)
+COMMANDS = (queue, push, pop, complete, fail, peek, dead, lost, history, stats, sql, upgrade)
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})

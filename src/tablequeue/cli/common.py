@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -22,8 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tablequeue.database import Database, connect
-from tablequeue.definition import HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
+from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
 from tablequeue.errors import TablequeueError
+from tablequeue.message import Claim, Message
 from tablequeue.queue import Queue
 
 REFUSED, USAGE, EMPTY, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -149,12 +150,31 @@ def _forget_stdout() -> None:
 _DEFAULT = Definition()
 
 
+def _history(ctx: click.Context, param: click.Parameter, value: str) -> str | float:
+    if value in HISTORIES:
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not {', '.join(HISTORIES)} or a number of seconds.") from None
+
+
 def _option(name: str, type: Any, default: Any, help: str) -> Callable[[F], F]:
     return click.option(name, type=type, default=default, show_default=True, help=help)
 
 
 _DEFINITION_OPTIONS = (
-    _option("--order", click.Choice(ORDERS), _DEFAULT.order, "fifo: lowest id first; heap: any order."),
+    _option(
+        "--order",
+        click.Choice(ORDERS),
+        _DEFAULT.order,
+        "fifo: lowest id first; lifo: highest id first; due: the one due longest first; priority: highest number "
+        "first; heap: any order.",
+    ),
+    click.option(
+        "--strict", is_flag=True, help="fifo only: one message in progress at a time, and nothing overtakes it."
+    ),
+    click.option("--groups", is_flag=True, help="fifo only: strict within each group; groups run side by side."),
     _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
     _option("--lease", float, _DEFAULT.lease, "Seconds a popped message stays with its consumer."),
     _option(
@@ -167,7 +187,20 @@ _DEFINITION_OPTIONS = (
     _option("--backoff-factor", float, _DEFAULT.backoff.factor, "How many times longer after each further one."),
     _option("--backoff-cap", float, _DEFAULT.backoff.cap, "Seconds it waits at most."),
     _option("--backoff-jitter", float, _DEFAULT.backoff.jitter, "Share of the wait that chance may take away."),
-    _option("--history", click.Choice(HISTORIES), _DEFAULT.history, "keep: finished messages are kept."),
+    click.option(
+        "--history",
+        callback=_history,
+        default=_DEFAULT.history,
+        show_default=True,
+        metavar=f"[{'|'.join(HISTORIES)}|SECONDS]",
+        help="Finished messages are kept, or not, or for so long.",
+    ),
+    _option(
+        "--delivery",
+        click.Choice(DELIVERIES),
+        _DEFAULT.delivery,
+        "at_least_once: a message whose consumer dies comes back; at_most_once: it never does, see lost.",
+    ),
 )
 
 
@@ -223,30 +256,100 @@ def payload_text(payload: Any, kind: str) -> str:
     return repr(payload) if kind == "bytes" else shown(payload)
 
 
+def set_fields(message: Message | Claim) -> dict[str, str | int]:
+    """Those of the fields that few messages have, by name, for people."""
+    fields = {
+        "group": message.group,
+        "key": message.key,
+        "priority": message.priority or None,
+        "headers": payload_text(message.headers, "json") if message.headers else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def last_error(message: Message) -> str:
+    """The last line of the last error: of a traceback, the exception."""
+    error = message.errors[-1].error.strip() if message.errors else ""
+    return error.splitlines()[-1] if error else ""
+
+
 def time_text(time: datetime | None) -> str:
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}Z"
+
+
+# What is left of a column that is cut, at the least.
+LEAST = 12
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cut: str | None = None) -> None:
     """A table as wide as the terminal, numbers to the right. The column `cut` ends in ... where the room does."""
     rows = list(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    # Text, not str: rich would read [brackets] in a str as markup.
+    cells = [[Text("" if cell is None else shown(str(cell))) for cell in row] for row in rows]
+    width = shutil.get_terminal_size((80, 24)).columns
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, column in enumerate(columns):
         number = all(isinstance(row[place], (int, float, type(None))) for row in rows)
-        table.add_column(
-            column,
-            justify="right" if number else "left",
-            no_wrap=column == cut,
-            overflow="ellipsis" if column == cut else "fold",
-        )
-    for row in rows:
-        # Text, not str: rich would read [brackets] in a str as markup.
-        table.add_row(*(Text("" if cell is None else shown(str(cell))) for cell in row))
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    if cut:
+        # Before rich sees it, for rich would fold the others first. Two characters go between columns, one at each end.
+        place = columns.index(cut)
+        widths = [
+            max(len(column), *(cell.cell_len for cell in column_cells))
+            for column, *column_cells in zip(columns, *cells, strict=True)
+        ]
+        room = max(width - 2 * len(columns) - sum(widths) + widths[place], LEAST)
+        for row in cells:
+            row[place].truncate(room, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*row)
     # Through click and not rich's own console, which answers a broken pipe with exit code 1.
-    width = shutil.get_terminal_size((80, 24)).columns
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(table)
     click.echo("\n".join(line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()))  # type: ignore[attr-defined]
+
+
+# What a table of messages may show; those of SELDOM only where a message has them.
+COLUMNS: Mapping[str, Callable[[Message], Any]] = {
+    "id": lambda message: message.id,
+    "attempts": lambda message: message.attempts,
+    "pushed": lambda message: time_text(message.pushed_at),
+    "due": lambda message: time_text(message.due_at),
+    "popped": lambda message: time_text(message.popped_at),
+    "finished": lambda message: time_text(message.finished_at),
+    "consumer": lambda message: message.consumer,
+    "wait": lambda message: _seconds(message.wait_time),
+    "run": lambda message: _seconds(message.run_time),
+    "last error": last_error,
+    "group": lambda message: message.group,
+    "key": lambda message: message.key,
+    "priority": lambda message: message.priority,
+}
+SELDOM = ("group", "key", "priority")
+
+
+def print_messages(settings: Settings, messages: Sequence[Message], kind: str, *columns: str) -> None:
+    """Messages as JSON, or these columns of them as a table, and their payloads of that kind."""
+    if settings.json:
+        for message in messages:
+            print_json(record_of(message))
+    elif messages:
+        cells = {name: [*map(COLUMNS[name], messages)] for name in (*columns, *SELDOM)}
+        cells = {name: column for name, column in cells.items() if name not in SELDOM or any(column)}
+        cells["payload"] = [payload_text(message.payload, kind) for message in messages]
+        print_table([*cells], zip(*cells.values(), strict=True), cut="payload")
+
+
+def _seconds(time: timedelta | None) -> float | None:
+    return None if time is None else round(time.total_seconds(), 3)
+
+
+def report(settings: Settings, done: str, count: int) -> None:
+    """What was done, to how many messages."""
+    if settings.json:
+        print_json({done: count})
+    else:
+        click.echo(f"{count} {done}")
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:

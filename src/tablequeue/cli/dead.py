@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
 import click
 
 from tablequeue.cli.common import (
     COUNT,
     ID,
+    F,
     Group,
     Settings,
     payload_text,
     print_fields,
-    print_json,
-    print_table,
-    record_of,
+    print_messages,
+    report,
+    set_fields,
     time_text,
 )
 from tablequeue.message import Message
+from tablequeue.operations.maintain import Which
 from tablequeue.queue import Queue
 
-ids_option = click.option("--id", "ids", type=ID, multiple=True, help="Only this one; may be repeated.")
+# Dead letters read at a time, when some of them are looked for.
+CHUNK = 1000
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value == "":
+        # Every error contains it: with a variable of the shell that is not set, all would be purged.
+        raise click.BadParameter("it is empty. Leave it out for all dead letters.")
+    return value
+
+
+_FILTERS = (
+    click.option("--id", "ids", type=ID, multiple=True, help="Only this one; may be repeated."),
+    click.option("--error", metavar="TEXT", callback=_not_empty, help="Only those whose last error contains TEXT."),
+    click.option("--group", callback=_not_empty, help="Only those of this group."),
+    click.option("--key", callback=_not_empty, help="Only the one that has this deduplication key."),
+)
+
+
+def filters(command: F) -> F:
+    """The options that choose dead letters; `_which` makes an argument of them."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
 
 
 @click.group(cls=Group)
@@ -33,63 +62,70 @@ def dead() -> None:
 @dead.command("list")
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Dead letters at most.")
-@ids_option
+@filters
 @click.pass_obj
-def list_(settings: Settings, queue: str, number: int, ids: tuple[int, ...]) -> None:
+def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> None:
     """Show the dead letters of QUEUE with their last errors.
 
     With --id, each is shown in full, with every error.
     """
     with settings.queue(queue) as source:
-        messages = _find(source, ids) if ids else source.dead(number)
+        messages = list(islice(_find(source, **options), number))
         kind = source.definition.payload
-    if settings.json:
-        for message in messages:
-            print_json(record_of(message))
-    elif ids:
+    if options["ids"] and not settings.json:
         for message in messages:
             _print(message, kind)
-    elif messages:
-        rows = [(m.id, m.attempts, _last_error(m), payload_text(m.payload, kind)) for m in messages]
-        print_table(("id", "attempts", "last error", "payload"), rows, cut="payload")
+    else:
+        print_messages(settings, messages, kind, "id", "attempts", "last error")
 
 
 @dead.command()
 @click.argument("queue")
-@ids_option
+@filters
 @click.pass_obj
-def redrive(settings: Settings, queue: str, ids: tuple[int, ...]) -> None:
+def redrive(settings: Settings, /, queue: str, **options: Any) -> None:
     """Make the dead letters of QUEUE ready again, with all attempts before them."""
     with settings.queue(queue) as source:
-        _report(settings, "redriven", source.redrive(ids or None))
+        report(settings, "redriven", source.redrive(_which(**options)))
 
 
 @dead.command()
 @click.argument("queue")
-@ids_option
+@filters
 @click.pass_obj
-def purge(settings: Settings, queue: str, ids: tuple[int, ...]) -> None:
+def purge(settings: Settings, /, queue: str, **options: Any) -> None:
     """Delete the dead letters of QUEUE."""
     with settings.queue(queue) as source:
-        _report(settings, "purged", source.purge_dead(ids or None))
+        report(settings, "purged", source.purge_dead(_which(**options)))
 
 
-def _find(queue: Queue, ids: tuple[int, ...]) -> list[Message]:
-    found = (queue.find(id) for id in ids)
-    return [message for message in found if message and message.state == "dead"]
+def _which(ids: tuple[int, ...], **filters: str | None) -> Which:
+    """What the verbs of a queue take: a predicate only where one is needed, for it reads every dead letter."""
+    if any(value is not None for value in filters.values()):
+        return lambda message: (not ids or message.id in ids) and _matches(message, **filters)
+    return ids or None
 
 
-def _report(settings: Settings, done: str, count: int) -> None:
-    if settings.json:
-        print_json({done: count})
-    else:
-        click.echo(f"{count} {done}")
+def _matches(message: Message, error: str | None, group: str | None, key: str | None) -> bool:
+    last = message.errors[-1].error if message.errors else ""
+    return (
+        (error is None or error in last)
+        and (group is None or message.group == group)
+        and (key is None or message.key == key)
+    )
 
 
-def _last_error(message: Message) -> str:
-    """The last line of the last error: of a traceback, the exception."""
-    error = message.errors[-1].error.strip() if message.errors else ""
-    return error.splitlines()[-1] if error else ""
+def _find(queue: Queue, ids: tuple[int, ...], **filters: str | None) -> Iterator[Message]:
+    """The dead letters of these ids, or all of them, that pass the filters."""
+    letters = (queue.find(id) for id in ids) if ids else _all(queue)
+    return (each for each in letters if each and each.state == "dead" and _matches(each, **filters))
+
+
+def _all(queue: Queue) -> Iterator[Message]:
+    after = 0
+    while batch := queue.dead(CHUNK, after=after):
+        yield from batch
+        after = batch[-1].id
 
 
 def _print(message: Message, kind: str) -> None:
@@ -98,7 +134,7 @@ def _print(message: Message, kind: str) -> None:
             "id": message.id,
             "attempts": message.attempts,
             "pushed": time_text(message.pushed_at),
-            "headers": payload_text(message.headers, "json"),
+            **set_fields(message),
             "payload": payload_text(message.payload, kind),
         }
     )

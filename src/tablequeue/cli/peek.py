@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import (
-    COUNT,
-    EMPTY,
-    Command,
-    Settings,
-    payload_text,
-    print_json,
-    print_table,
-    record_of,
-    time_text,
-)
+from tablequeue.cli.common import COUNT, EMPTY, Command, Settings, print_messages
 from tablequeue.message import STATES
 
 
@@ -32,13 +22,9 @@ def peek(ctx: click.Context, queue: str, number: int, state: str) -> None:
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:
         messages = source.peek(number, state=state)
-        kind = source.definition.payload
+        kind, order = source.definition.payload, source.definition.order
     if not messages:
         click.echo(f"No message is {state.replace('_', ' ')} in {queue!r}.", err=True)
         ctx.exit(EMPTY)
-    if settings.json:
-        for message in messages:
-            print_json(record_of(message))
-        return
-    rows = [(m.id, m.attempts, time_text(m.pushed_at), payload_text(m.payload, kind)) for m in messages]
-    print_table(("id", "attempts", "pushed", "payload"), rows, cut="payload")
+    waits = state == "scheduled" or order == "due"
+    print_messages(settings, messages, kind, "id", "attempts", "due" if waits else "pushed")

@@ -13,8 +13,11 @@ from tablequeue.cli.common import (
     print_fields,
     print_json,
     record_of,
+    set_fields,
     time_text,
 )
+
+FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until".split()
 
 
 @click.command(cls=Command)
@@ -26,7 +29,8 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
     """Claim the next messages of QUEUE and print them.
 
     Nobody else gets them while the lease holds. End each with `complete` or `fail`, giving its id and its token; one
-    that is not ended comes back after the lease. Exit code 3 if no message is ready.
+    that is not ended comes back after the lease; where delivery is at most once it is lost instead. Exit code 3 if no
+    message is ready.
     """
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:
@@ -34,7 +38,7 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
         kind = source.definition.payload
     for place, claim in enumerate(claims):
         if settings.json:
-            print_json(record_of(claim, *"id token payload headers attempts pushed_at lease_until".split()))
+            print_json(record_of(claim, *FIELDS))
             continue
         if place:
             click.echo()
@@ -43,8 +47,8 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
                 "id": claim.id,
                 "token": claim.token,
                 "attempts": claim.attempts,
-                "lease until": time_text(claim.lease_until),
-                **({"headers": payload_text(claim.headers, "json")} if claim.headers else {}),
+                **({"lease until": time_text(claim.lease_until)} if claim.lease_until else {}),
+                **set_fields(claim),
                 "payload": payload_text(claim.payload, kind),
             }
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, BinaryIO
 
 import click
@@ -15,28 +13,22 @@ from rich.console import Console
 from rich.progress import track
 
 from tablequeue.cli.common import Command, Settings, print_json
+from tablequeue.cli.lines import FIELDS, Lines, load, read_lines, time_of
 from tablequeue.database import Database
 from tablequeue.engines import engine_class
-from tablequeue.errors import BadPayload, DatabaseError, TablequeueError
-from tablequeue.payload import CODECS
+from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
+from tablequeue.operations.push import ON_CONFLICT, check_group, check_priority
 from tablequeue.queue import Queue
 
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
 
-_BOM = "\ufeff"
-
 
 def _due(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-        if time.utcoffset() is not None:
-            return time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
+    time = time_of(value)
+    if value is not None and time is None:
+        raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
+    return time
 
 
 def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
@@ -49,14 +41,36 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.command(cls=Command)
 @click.argument("queue")
 @click.argument("payload", required=False)
-@click.option("--file", type=click.File("rb"), help="Push what is in this file; - is the standard input.")
-@click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be pushed, and count them.")
 @click.option("--delay", type=float, help="Seconds until it is ready.")
 @click.option("--due", callback=_due, metavar="TIME", help="When it is ready, as 2030-01-31T12:00:00+00:00.")
+@click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
+@click.option("--group", help="Its group, in a queue that has groups.")
+@click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(ON_CONFLICT),
+    default="raise",
+    show_default=True,
+    help="If a live message has the key: refuse, or push nothing, or print the id of that message.",
+)
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
+@click.option("--file", type=click.File("rb"), help="Push what is in this file; - is the standard input.")
+@click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be pushed, and count them.")
+@click.option("--key-field", metavar="FIELD", help="Of each JSON line, the field that is its key.")
+@click.option("--group-field", metavar="FIELD", help="The field that is its group.")
+@click.option("--priority-field", metavar="FIELD", help="The field that is its priority.")
+@click.option("--due-field", metavar="FIELD", help="The field that says when it is ready.")
 @click.pass_obj
 def push(
-    settings: Settings, /, queue: str, payload: str | None, file: BinaryIO | None, skip_bad: bool, **options: Any
+    settings: Settings,
+    /,
+    queue: str,
+    payload: str | None,
+    file: BinaryIO | None,
+    skip_bad: bool,
+    key: str | None,
+    on_conflict: Any,
+    **options: Any,
 ) -> None:
     """Push one message, or the lines of a file.
 
@@ -69,10 +83,14 @@ def push(
       bytes  the whole file is one message
 
     Blank lines are passed over. Every line is read and checked before the first one is pushed, in one transaction:
-    a bad line is refused with its number, and then nothing is pushed.
+    a bad line, or one whose key is taken, is refused with its number, and then nothing is pushed. With --on-conflict
+    skip, lines whose key is taken are left out and counted.
+
+    The options hold for every line. Fields of its payload may say what is its own: with --key-field id the line
+    {"id": 7, "to": "ada"} has the key 7.
     """
-    if payload is not None and (file or skip_bad):
-        raise click.UsageError("PAYLOAD is one message: leave out --file and --skip-bad, or leave out PAYLOAD.")
+    fields = {option: field for option in FIELDS if (field := options.pop(f"{option}_field")) is not None}
+    _check_usage(payload, file, skip_bad, fields, {**options, "key": key})
     if payload is None and file is None:
         if not sys.stdin or sys.stdin.isatty():
             raise click.UsageError("There is nothing to push. Give PAYLOAD or --file, or pipe something in.")
@@ -80,46 +98,70 @@ def push(
     with settings.database() as database:
         target = database.queue(queue)
         kind = target.definition.payload
+        _check_fields(target, fields)
         if file is None or kind == "bytes":
             # surrogateescape: the very bytes of the command line.
             data = file.read() if file else (payload or "").encode("utf-8", "surrogateescape")
-            _print_one(settings, target.push(_load(data, kind), **options))
+            _print_one(settings, target.push(load(data, kind), key=key, on_conflict=on_conflict, **options))
             return
-        payloads, skipped = _read(file, kind, skip_bad)
-        first, last = _push_all(database, target, payloads, options)
-    _print_many(settings, len(payloads), skipped, first, last)
+        if key is not None or on_conflict == "return":
+            raise click.UsageError("--key and --on-conflict return are for one message. Give --key-field, and skip.")
+        check_group(target, fields.get("group", options["group"]))
+        lines = read_lines(file, target, fields, skip_bad)
+        ids = _push_all(database, target, lines, on_conflict, options)
+    _print_many(settings, ids, lines.skipped)
 
 
-def _read(file: BinaryIO, kind: str, skip_bad: bool) -> tuple[list[Any], int]:
-    """The payloads of all lines, and the number of bad lines that were skipped."""
-    payloads: list[Any] = []
-    skipped = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            payloads.append(_load(line.removesuffix(b"\n").removesuffix(b"\r"), kind, first=number == 1))
-        except BadPayload as error:
-            if not skip_bad:
-                remedy = "Correct the line, or leave out such lines with --skip-bad; nothing was pushed."
-                raise BadPayload(f"Line {number}: {error.cause}", remedy) from None
-            skipped += 1
-    return payloads, skipped
+def _check_usage(
+    payload: str | None, file: BinaryIO | None, skip_bad: bool, fields: Mapping[str, str], options: Mapping[str, Any]
+) -> None:
+    if payload is not None and (file or skip_bad or fields):
+        raise click.UsageError("PAYLOAD is one message: leave out --file, --skip-bad and fields, or leave out PAYLOAD.")
+    for option in fields:
+        for other in ("due", "delay") if option == "due" else (option,):
+            if options[other] is not None:
+                raise click.UsageError(f"Give --{option}-field or --{other}, not both.")
 
 
-def _push_all(database: Database, queue: Queue, payloads: Sequence[Any], options: Any) -> tuple[int | None, int | None]:
-    """Push in one transaction; the first and the last id."""
-    first = last = None
+def _check_fields(queue: Queue, fields: Mapping[str, str]) -> None:
+    """Refuse once, and not every line, what the queue does not have."""
+    kind = queue.definition.payload
+    if fields and kind != "json":
+        raise BadInput(
+            f"The queue {queue.name!r} holds {kind}, which has no fields.",
+            f"Leave --{min(fields)}-field out, or push to a json queue.",
+        )
+    if "priority" in fields:
+        check_priority(queue, 0)
+
+
+def _push_all(
+    database: Database, queue: Queue, lines: Lines, on_conflict: str, options: Mapping[str, Any]
+) -> list[int | None]:
+    """Push in one transaction; the ids, None for each line whose key is taken."""
+    ids: list[int | None] = []
     try:
         with database.engine.begin() as connection:
-            for chunk in _chunks(payloads):
-                ids = queue.push_many(chunk, connection=connection, **options)
-                first, last = first or ids[0], ids[-1]
+            for chunk in _chunks(lines.messages):
+                # skip, whatever is wanted: the answer tells which lines they are.
+                pushed = queue.push_many(chunk, on_conflict="skip", connection=connection, **options)
+                if on_conflict == "raise" and None in pushed:
+                    place = len(ids) + pushed.index(None)
+                    raise _duplicate(lines.numbers[place], lines.messages[place].key)
+                ids += pushed
     except sa.exc.DBAPIError as error:
         raise _refusal(database, error) from error
     finally:
         database.engine.dispose()
-    return first, last
+    return ids
+
+
+def _duplicate(number: int, key: str) -> DuplicateKey:
+    return DuplicateKey(
+        f"Line {number}: a live message, or a line before it, has the key {key!r} already.",
+        "Take the line out, or leave out such lines with --on-conflict skip; nothing was pushed.",
+        [key],
+    )
 
 
 def _chunks(payloads: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -136,77 +178,23 @@ def _refusal(database: Database, error: sa.exc.DBAPIError) -> TablequeueError:
     return refusal or DatabaseError(f"The database refused the transaction: {error.orig}.", "Check the database.")
 
 
-def _print_one(settings: Settings, id: int) -> None:
+def _print_one(settings: Settings, id: int | None) -> None:
     if settings.json:
         print_json({"id": id})
+    elif id is None:
+        click.echo("1 duplicate skipped", err=True)
     else:
         click.echo(id)
 
 
-def _print_many(settings: Settings, pushed: int, skipped: int, first: int | None, last: int | None) -> None:
-    if skipped:
-        click.echo(f"{skipped} bad line{'' if skipped == 1 else 's'} skipped", err=True)
+def _print_many(settings: Settings, ids: Sequence[int | None], skipped: int) -> None:
+    pushed = [id for id in ids if id is not None]
+    duplicates = len(ids) - len(pushed)
+    for count, what in ((skipped, "bad line"), (duplicates, "duplicate")):
+        if count:
+            click.echo(f"{count} {what}{'' if count == 1 else 's'} skipped", err=True)
+    first, last = (pushed[0], pushed[-1]) if pushed else (None, None)
     if settings.json:
-        print_json({"pushed": pushed, "skipped": skipped, "first": first, "last": last})
+        print_json({"pushed": len(pushed), "skipped": skipped, "duplicates": duplicates, "first": first, "last": last})
     else:
-        click.echo(f"{pushed} pushed" + (f", ids {first} to {last}" if pushed else ""))
-
-
-# -- reading a payload -----------------------------------------------------------------------------------------------
-
-
-def _load(data: bytes, kind: str, *, first: bool = False) -> Any:
-    """The payload that these bytes write; `BadPayload` if the queue could not hold it."""
-    payload = _LOADERS[kind](data, first)
-    CODECS[kind].dump(payload)  # as push will, but here the number of the line is known
-    return payload
-
-
-def _text(data: bytes, first: bool) -> str:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise BadPayload(f"It is not UTF-8 at byte {error.start + 1}.", "Write it in UTF-8.") from None
-    return text.removeprefix(_BOM) if first else text  # Windows begins a file with one
-
-
-def _json(data: bytes, first: bool) -> Any:
-    text = _text(data, first)
-    try:
-        return _decode(text)
-    except json.JSONDecodeError as error:
-        cause = f"It is not JSON: {error.msg} at character {error.pos + 1}."
-    except RecursionError:
-        cause = "It is nested too deeply."
-    except ValueError as error:
-        cause = f"It is not JSON: {error}."
-    raise BadPayload(cause, 'Write JSON, such as {"to": "ada"} or "a string" in double quotes.')
-
-
-_LOADERS: dict[str, Callable[[bytes, bool], Any]] = {
-    "json": _json,
-    "text": _text,
-    "bytes": lambda data, first: data,
-}
-
-
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not a number of JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text} is too large a number")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Python would keep the last of two equal keys and silently lose the other's value."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError("a key is there twice")
-    return result
-
-
-_decode = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique).decode
+        click.echo(f"{len(pushed)} pushed" + (f", ids {first} to {last}" if pushed else ""))

@@ -84,12 +84,12 @@ def drop(settings: Settings, name: str, yes: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def purge(settings: Settings, name: str, yes: bool) -> None:
-    """Delete every ready and scheduled message of the queue NAME.
+    """Delete every message of the queue NAME that waits: ready, scheduled or blocked.
 
     Messages in progress, dead letters and the history stay.
     """
     with settings.queue(name) as queue:
-        _confirm(yes, f"Delete every ready and scheduled message of the queue {name!r}?")
+        _confirm(yes, f"Delete every message of the queue {name!r} that waits?")
         purged = queue.purge()
     if settings.json:
         print_json({"queue": name, "purged": purged})

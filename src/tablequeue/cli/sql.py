@@ -15,16 +15,36 @@ from tablequeue.errors import BadInput
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
 
-# Operations of several files or of another name, the files in the order they run, and when each is part of it: always,
-# with a history or without, or in a schema. Every other operation is the file of its name.
+# Operations of several files or of another name: the files in the order they run, and what of the queue must hold for
+# each to be part of it. One that the engine does not have, it does not need. Every other operation is the file of its
+# name.
 FILES = {
-    "create": {"install_schema": "schema", "install": "", "create": "", "create_history": "keep", "register": ""},
-    "drop": {"drop": "", "drop_history": "keep", "unregister": ""},
-    "pop": {"claim": ""},
-    "complete": {"complete_keep": "keep", "complete_none": "none"},
+    "create": {
+        "lock": "",
+        "install_schema": "schema",
+        "install": "",
+        "create": "",
+        "create_due": "due",
+        "create_priority": "priority",
+        "create_groups": "grouped",
+        "create_history": "keep",
+        "register": "",
+    },
+    "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "unregister": ""},
+    "upgrade": {
+        **{
+            f"upgrade_{version}{part}": when
+            for version in range(2, SCHEMA_VERSION + 1)
+            for part, when in {"": "", "_history": "keep"}.items()
+        },
+        "set_version": "",
+    },
+    "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
+    "take": {"take_keep": "keep", "take_none": "none"},
+    "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
+    "fail": {"fail": "at_least_once", "fail_once": "at_most_once"},
     "stats": {"stats": "", "stats_history": "keep"},
 }
-_PART_OF = {file: operation for operation, files in FILES.items() for file in files}
 
 
 @click.command(cls=Command)
@@ -50,43 +70,60 @@ def sql(
     It acts on the queue QUEUE; without OPERATION, the operations are listed. Nothing is run and
     no database is needed. A word after a colon is a parameter.
     """
-    names = operations(dialect)
+    engine = _engine(dialect, schema or settings.schema)
+    names = operations(engine.name)
     if operation is None:
         for name in names:
             click.echo(name)
         return
-    if operation not in {*names, *operations_of(dialect)}:
+    if operation not in {*names, *operations_of(engine.name)}:
         raise click.BadParameter(f"{operation!r} is none of: {', '.join(names)}.", param_hint="OPERATION")
-    text = script(_engine(dialect, schema or settings.schema), operation, queue, definition_of(options), state)
+    text = script(engine, operation, queue, definition_of(options), state)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
         click.echo(text)
 
 
-def operations(dialect: str) -> list[str]:
+def operations(engine: str) -> list[str]:
     """The operations of an engine, by the names of the verbs."""
-    return sorted({_PART_OF.get(file, file) for file in operations_of(dialect)})
+    files = {*operations_of(engine)} - {"set_version"}  # the end of an upgrade, where there is one
+    parts = {part for several in FILES.values() for part in several}
+    return sorted({name for name, several in FILES.items() if files & several.keys()} | files - parts)
 
 
 def script(engine: Engine, operation: str, queue: str, definition: Definition, state: str) -> str:
     """The files of an operation, one after the other."""
     check_name(queue)
-    wanted = {"", definition.history, "schema" if engine.schema else ""}
-    files = [file for file, when in FILES.get(operation, {operation: ""}).items() if when in wanted]
-    texts = [engine.render(file, queue, definition, state).strip() for file in files]
-    if operation == "create":
-        texts.insert(0, _PARAMETERS.format(name=queue, definition=definition.to_json(), version=SCHEMA_VERSION))
+    there, holds = {*operations_of(engine.name)}, _holds(engine, definition)
+    files = FILES.get(operation, {operation: ""}).items()
+    wanted = [file for file, when in files if file in there and {*when.split()} <= holds]
+    texts = [engine.render(file, queue, definition, state).strip() for file in wanted]
+    if operation in _PARAMETERS:
+        values = {
+            "name": f"'{queue}'",
+            "definition": f"'{definition.to_json()}'",
+            "schema_version": SCHEMA_VERSION,
+            "now": "null, for the database's clock",
+        }
+        lines = [f"--   {f':{name}':16} {values[name]}" for name in _PARAMETERS[operation]]
+        texts.insert(0, "\n".join(["-- Run this in one transaction, with these parameters:", *lines]))
     return "\n\n".join(texts)
 
 
 # Nobody can guess these; of the other operations, the parameters are what the caller wants.
-_PARAMETERS = """\
--- Run this in one transaction, with these parameters:
---   :name            '{name}'
---   :definition      '{definition}'
---   :schema_version  {version}
---   :now             null, for the database's clock"""
+_PARAMETERS = {"create": ("name", "definition", "schema_version", "now"), "upgrade": ("name", "schema_version")}
+
+
+def _holds(engine: Engine, definition: Definition) -> set[str]:
+    """What FILES may ask for."""
+    return {
+        definition.order,
+        definition.delivery,
+        "keep" if definition.keeps_history else "none",
+        *(["grouped"] if definition.grouped else []),
+        *(["schema"] if engine.schema else []),
+    }
 
 
 def _engine(dialect: str, schema: str | None) -> Engine:

@@ -10,6 +10,8 @@ from tablequeue.cli.common import Command, Settings, print_json, print_table
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.inspect import Stats
 
+COLUMNS = "queue ready scheduled blocked in_progress dead oldest_age finished".split()
+
 
 @click.command(cls=Command)
 @click.argument("queue", required=False)
@@ -21,28 +23,25 @@ def stats(settings: Settings, queue: str | None) -> None:
     """
     found: list[Stats] = []
     refused: list[TablequeueError] = []
+    grouped = False
     with settings.database() as database:
         for name in [queue] if queue else database.queues():
             try:
-                found.append(database.queue(name).stats())
+                source = database.queue(name)
+                found.append(source.stats())
+                grouped = grouped or source.definition.grouped
             except TablequeueError as error:
                 refused.append(error)  # one bad queue does not hide the others
     if settings.json:
         for each in found:
             print_json(dataclasses.asdict(each))
     elif found:
-        rows = [
-            (
-                each.queue,
-                each.ready,
-                each.scheduled,
-                each.in_progress,
-                each.dead,
-                None if each.oldest_age is None else round(each.oldest_age, 1),
-                each.finished,
-            )
-            for each in found
-        ]
-        print_table(("queue", "ready", "scheduled", "in progress", "dead", "oldest age", "finished"), rows)
+        columns = [column for column in COLUMNS if column != "blocked" or grouped]
+        rows = [[_cell(getattr(each, column)) for column in columns] for each in found]
+        print_table([column.replace("_", " ") for column in columns], rows)
     if refused:
         raise refused[0]
+
+
+def _cell(value: object) -> object:
+    return round(value, 1) if isinstance(value, float) else value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from tablequeue.definition import LARGEST
+from tablequeue.definition import LARGEST, Definition
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
@@ -29,6 +30,15 @@ class Options(NamedTuple):
     priority: int | None
     group: str | None
     headers: Mapping[str, Any] | None
+
+
+class Defined(Protocol):
+    """A queue, or its table."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def definition(self) -> Definition: ...
 
 
 def push(
@@ -90,10 +100,10 @@ def push_many(
         raise type(error)(words, error.remedy) from None
     if rows:
         if any(row["group"] is None for row in rows):  # of a plain payload among them
-            _check_group(desk, options.group)
+            check_group(desk.table, options.group)
         ids = _push_each(desk, params, rows, on_conflict, connection)
     elif payloads:
-        _check_group(desk, options.group)
+        check_group(desk.table, options.group)
         ids = [*desk.runner.run(desk.engine.push_many, desk.table, params | {"payloads": payloads}, connection)]
     else:
         return []
@@ -135,11 +145,11 @@ def _call(desk: Desk, now: datetime | None) -> Params:
 
 
 def _row(desk: Desk, payload: Any, options: Options, key: str | None) -> Params:
-    _check_group(desk, options.group)
+    check_group(desk.table, options.group)
     return {
         **_options(desk, options),
         "payload": desk.codec.dump(payload),
-        "key": None if key is None else _name(key, "key"),
+        "key": None if key is None else check_text(key, "key"),
     }
 
 
@@ -149,7 +159,7 @@ def _options(desk: Desk, options: Options) -> Params:
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
-        _check_priority(desk, priority)
+        check_priority(desk.table, priority)
     if definition.order == "due" and delay is None and due is None:
         delay = 0
     return {
@@ -157,7 +167,7 @@ def _options(desk: Desk, options: Options) -> Params:
         "delay": None if delay is None else seconds(delay, "delay"),
         "due": None if due is None else desk.time(due, "due"),
         "priority": 0 if priority is None else priority,
-        "group": "" if definition.strict else None if group is None else _name(group, "group"),
+        "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,
     }
 
@@ -173,24 +183,23 @@ def _merged(message: NewMessage, options: Options) -> Options:
     )
 
 
-def _check_priority(desk: Desk, priority: int) -> None:
-    if desk.table.definition.order != "priority":
+def check_priority(queue: Defined, priority: int) -> None:
+    if queue.definition.order != "priority":
         raise BadInput(
-            f"The queue {desk.table.name!r} does not go by priority.",
-            "Leave priority out, or create a queue with order='priority'.",
+            f"The queue {queue.name!r} does not go by priority.",
+            "Leave the priority out, or create a queue of the order priority.",
         )
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > LARGEST:
         raise BadInput(f"priority is {priority!r}.", f"Give a whole number from {-LARGEST} to {LARGEST}.")
 
 
-def _check_group(desk: Desk, group: str | None) -> None:
-    if desk.table.definition.groups:
+def check_group(queue: Defined, group: str | None) -> None:
+    if queue.definition.groups:
         if group is None:
-            raise BadInput(f"The queue {desk.table.name!r} has groups, and none is given.", "Give group=.")
+            raise BadInput(f"The queue {queue.name!r} has groups, and none is given.", "Give the message its group.")
     elif group is not None:
         raise BadInput(
-            f"The queue {desk.table.name!r} has no groups.",
-            "Leave group out, or create a queue with groups=True.",
+            f"The queue {queue.name!r} has no groups.", "Leave the group out, or create a queue that has groups."
         )
 
 
@@ -199,23 +208,23 @@ def _check_on_conflict(on_conflict: str) -> None:
         raise BadInput(f"on_conflict is {on_conflict!r}.", f"Give one of: {', '.join(ON_CONFLICT)}.")
 
 
-def _name(name: str, what: str) -> str:
+def check_text(text: str, what: str) -> str:
     """A group or a key: text that every engine stores and compares exactly."""
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_KEY:
-        raise BadInput(f"{what} is {name!r}.", f"Give a string of 1 to {LONGEST_KEY} characters.")
+    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_KEY:
+        raise BadInput(f"{what} is {reprlib.repr(text)}.", f"Give a string of 1 to {LONGEST_KEY} characters.")
     try:
-        if "\0" not in name:
-            name.encode()
-            return name
+        if "\0" not in text:
+            text.encode()
+            return text
     except UnicodeEncodeError:
         pass
-    raise BadInput(f"{what} is {name!r}, which no database text can hold.", "Leave NULs and lone surrogates out.")
+    raise BadInput(f"{what} is {text!r}, which no database text can hold.", "Leave NULs and lone surrogates out.")
 
 
 def _duplicate(keys: list[str]) -> DuplicateKey:
     first = ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
     return DuplicateKey(
         f"Live messages have {'this key' if len(keys) == 1 else 'these keys'} already: {first}; nothing was pushed.",
-        "Push with another key, or with on_conflict='skip' or 'return'.",
+        "Push with another key, or have such conflicts skipped.",
         keys,
     )

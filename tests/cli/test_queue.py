@@ -1,0 +1,118 @@
+"""Commands about whole queues: queue, stats, upgrade."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tablequeue import Database, Definition
+from tablequeue.definition import ORDERS
+from tablequeue.operations.maintain import SCHEMA_VERSION
+from tests.cli.support import Run, lines
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_create_takes_every_option(run: Run, db: Database) -> None:
+    options = "--order heap --payload text --lease 5 --max-attempts 2 --history none --backoff-base 2 "
+    options += "--backoff-factor 3 --backoff-cap 4 --backoff-jitter 0"
+    created = lines(run("queue", "create", "emails", *options.split(), "--json"))[0]
+    shown = lines(run("queue", "show", "emails", "--json"))[0]
+    assert created["definition"] == shown["definition"]
+    definition = db.queue("emails").definition
+    assert (definition.order, definition.payload, definition.lease) == ("heap", "text", 5)
+    assert (definition.max_attempts, definition.history, definition.backoff.cap) == (2, "none", 4)
+    assert shown["stats"]["finished"] is None
+
+
+def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:
+    assert run("queue", "create", "emails").stdout == "emails\n"
+    run("queue", "create", "emails")
+    refused = run("queue", "create", "emails", "--lease", 5, code=1)
+    assert refused.stdout == ""
+    assert "lease" in refused.stderr
+
+
+def test_list_show_stats(run: Run) -> None:
+    assert run("queue", "list").stdout == ""
+    assert run("stats").stdout == ""
+    run("queue", "create", "b")
+    run("queue", "create", "a")
+    run("push", "a", "1")
+    assert run("queue", "list").stdout == "a\nb\n"
+    assert lines(run("queue", "list", "--json")) == [{"queue": "a"}, {"queue": "b"}]
+    assert "max_attempts" in run("queue", "show", "a").stdout
+    assert [each["ready"] for each in lines(run("stats", "--json"))] == [1, 0]
+    assert [each["queue"] for each in lines(run("stats", "a", "--json"))] == ["a"]
+    table = run("stats").stdout
+    assert "oldest age" in table
+    assert all(len(line) <= 80 for line in table.splitlines())
+
+
+def test_drop_and_purge_want_to_be_confirmed(run: Run, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    emails = db.create_queue("emails")
+    emails.push_many([1, 2])
+    for verb in ("purge", "drop"):
+        assert "--yes" in run("queue", verb, "emails", code=1).stderr
+    assert emails.stats().ready == 2
+    assert run("queue", "purge", "emails", "--yes").stdout == "2 purged\n"
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True)
+    run("queue", "drop", "emails", input="n\n", code=1)
+    assert db.queues() == ["emails"]
+    assert run("queue", "drop", "emails", input="y\n").stdout == "emails dropped\n"
+    assert db.queues() == []
+
+
+def test_create_takes_every_option_of_version_2(run: Run, db: Database) -> None:
+    for name, options, expected in (
+        ("one", "--strict --history 60", Definition(strict=True, history=60)),
+        ("two", "--groups", Definition(groups=True)),
+        ("three", "--order lifo", Definition(order="lifo")),
+        ("four", "--order due --delivery at_most_once", Definition(order="due", delivery="at_most_once")),
+        ("five", "--order priority --history none", Definition(order="priority", history="none")),
+    ):
+        run("queue", "create", name, *options.split())
+        assert db.queue(name).definition == expected
+        run("queue", "create", name, *options.split())
+    for order in ORDERS:
+        assert f"{order}:" in run("queue", "create", "--help").stdout
+    assert "60.0" in run("queue", "show", "one").stdout
+
+
+def test_stats_show_blocked_only_where_messages_can_be(run: Run, db: Database) -> None:
+    db.create_queue("emails")
+    assert "blocked" not in run("stats").stdout
+    db.create_queue("a_longer_one", strict=True).push_many([1, 2, 3])
+    assert "blocked" in run("stats").stdout
+    assert all(len(line) <= 80 for line in run("stats").stdout.splitlines())
+    assert "blocked" not in run("stats", "emails").stdout
+    assert [each["blocked"] for each in lines(run("stats", "--json"))] == [2, 0]
+
+
+def test_purge_deletes_blocked_messages_too(run: Run, db: Database) -> None:
+    db.create_queue("emails", strict=True).push_many([1, 2, 3])
+    assert run("queue", "purge", "emails", "--yes").stdout == "3 purged\n"
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> None:
+    """Three queues of schema version 1."""
+    script = (ROOT / "fixtures" / "schema_1.sqlite.sql").read_text("utf-8")
+    with closing(sqlite3.connect(tmp_path / "work.db")) as connection:
+        connection.executescript(script)
+
+
+def test_upgrade(run: Run, first: None) -> None:
+    assert "tablequeue upgrade" in run("pop", "work", code=1).stderr
+    assert lines(run("upgrade", "--json"))[0] == {"queue": "plain", "before": 1, "now": SCHEMA_VERSION}
+    assert run("upgrade").stdout.splitlines()[0] == f"plain: schema version {SCHEMA_VERSION}, already"
+    run("pop", "work")
+
+
+def test_upgrade_says_from_which_version(run: Run, first: None) -> None:
+    assert run("upgrade").stdout.splitlines() == [
+        f"{name}: schema version {SCHEMA_VERSION}, from 1" for name in ("plain", "words", "work")
+    ]
