@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
+
 from tablequeue import Claim, NewMessage, Queue
 from tests.support import at, check_fenced, claimed, ids_of
 
@@ -65,6 +67,25 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [other], "one in progress per group"
     claim.complete()
     assert ids_of(queue.pop_many(10)) == [second]
+
+
+def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
+    """It is finished by the commit, and nobody gets it again."""
+    id = queue.push("x", **options)
+    message = queue.take(connection)
+    assert message is not None
+    assert message.id == id
+    connection.commit()
+    assert queue.pop() is None, "it is gone"
+    assert ids_of(queue.history()) == [id]
+
+
+def check_at_most_once(queue: Queue) -> None:
+    """A message whose consumer said nothing is never delivered again, and found among the lost ones."""
+    id = queue.push("x", now=at(0))
+    assert claimed(queue, now=at(0)).id == id
+    assert queue.pop(now=at(1_000_000)) is None, "never twice"
+    assert ids_of(queue.lost(now=at(1_000_000))) == [id]
 
 
 @dataclass

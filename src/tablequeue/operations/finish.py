@@ -11,7 +11,7 @@ from typing import Any
 
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim
-from tablequeue.operations.claim import arrange
+from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
@@ -20,9 +20,10 @@ _is_token = re.compile("[0-9a-f]{32}").fullmatch
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     try:
         _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
-    finally:
-        if desk.table.definition.grouped:
-            arrange(desk, now, connection)
+    except LeaseLost:
+        arrange_after(desk, now, connection)  # the others of the batch were completed
+        raise
+    arrange_after(desk, now, connection)
 
 
 def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | None, connection: Any) -> None:
@@ -46,8 +47,8 @@ def fail(
     state = desk.runner.run(desk.engine.fail, desk.table, params, connection)
     if state is None:
         raise _lost([claim.id], 1, "failed")
-    if state == "dead" and definition.grouped:
-        arrange(desk, now, connection)
+    if state == "dead":
+        arrange_after(desk, now, connection)
     return state
 
 
@@ -102,6 +103,11 @@ def _token(token: str) -> str:
     # A claim may have been made up of a token from elsewhere, such as a command line.
     if _is_token(token):
         return token
+    if token == "":
+        raise BadInput(
+            "A message that was taken is finished by the transaction it was taken in.",
+            "Commit that to finish it, or roll it back to put the message back.",
+        )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 
 

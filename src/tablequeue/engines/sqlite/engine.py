@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Table
 from tablequeue.errors import TablequeueError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -179,6 +179,13 @@ class SQLite(Engine):
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
+
+    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if params["now"] is None:
+            # Its statements must agree on what is due.
+            (now,) = cursor.execute(f"select {self.clock}", params).fetchone()
+            params = {**params, "now": now}
+        return super().take(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         moved = super().sweep(cursor, table, params)

@@ -1,0 +1,202 @@
+"""take: a destructive read in the caller's transaction; finished with its commit, put back by its rollback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tablequeue import Claim, Database, Queue
+from tablequeue.errors import BadInput
+from tests.callers import Caller
+from tests.checks import check_a_taken_message_is_gone
+from tests.servers import Kind, Place
+from tests.support import at, claimed, counts, design_group, ids_of, refuses, snapshot
+
+
+def taken(queue: Queue, connection: Any, **options: Any) -> Claim:
+    message = queue.take(connection, **options)
+    assert message is not None, "a message must be ready"
+    return message
+
+
+def push_five(queue: Queue) -> None:
+    """Five messages, each in the group of its own if there are groups."""
+    for group in "abcde":
+        queue.push(f"payload {group}", **design_group(queue, group))
+
+
+# The five in the order of each design; a strict queue gives one at a time.
+ORDERS = {"lifo": "edcba", "strict": "a"}
+
+
+def test_a_taken_message_is_gone(queue: Queue, db: Database) -> None:
+    with db.engine.connect() as connection:
+        check_a_taken_message_is_gone(queue, connection, **design_group(queue, "a"))
+
+
+@pytest.mark.needs("plain_push")
+def test_a_commit_finishes_and_a_rollback_puts_back(queue: Queue, caller: Caller) -> None:
+    queue.push("x", headers={"a": 1}, key="k", now=at(0))
+    before = snapshot(queue)
+    for end in (caller.rollback, caller.commit):
+        message = taken(queue, caller.connection, now=at(5))
+        assert (message.payload, message.headers, message.key, message.attempts) == ("x", {"a": 1}, "k", 1)
+        assert (message.pushed_at, message.popped_at, message.lease_until) == (at(0), at(5), None)
+        assert snapshot(queue) == before, "nobody sees it before the commit"
+        end()
+    (finished,) = queue.history()
+    assert (finished.id, finished.state, finished.attempts, finished.key) == (message.id, "finished", 1, "k")
+    assert (finished.popped_at, finished.first_popped_at, finished.finished_at) == (at(5), at(5), at(5))
+    assert counts(queue) == {"finished": 1}
+    assert queue.pop() is None
+
+
+def test_many_are_taken_in_order_and_put_back_in_order(queue: Queue, design: str, db: Database) -> None:
+    push_five(queue)
+    order = [f"payload {letter}" for letter in ORDERS.get(design, "abcde")]
+    before = snapshot(queue)
+    with db.engine.connect() as connection:
+        for _ in range(2):
+            payloads = [message.payload for message in queue.take_many(10, connection)]
+            assert (sorted(payloads) if design == "heap" else payloads) == order
+            connection.rollback()
+            assert snapshot(queue) == before
+        first = taken(queue, connection)
+        assert first.payload == order[0] or design == "heap"
+        connection.commit()
+        assert ids_of(queue.history()) == [first.id]
+        rest = [message.payload for message in queue.take_many(10, connection)]
+        assert first.payload not in rest
+        assert (sorted(rest) if design == "heap" else rest) == (order[1:] or ["payload b"])
+        connection.rollback()
+
+
+def test_what_was_put_back_counts_no_attempt(queue: Queue, db: Database, design: str) -> None:
+    queue.push("x", **design_group(queue, "a"))
+    with db.engine.connect() as connection:
+        for _ in range(queue.definition.max_attempts + 1):
+            assert taken(queue, connection).attempts == 1
+            connection.rollback()
+    assert counts(queue) == {"ready": 1}
+
+
+@pytest.mark.needs("plain_push")
+def test_the_errors_of_earlier_attempts_stay(queue: Queue, db: Database) -> None:
+    queue.push("x")
+    claimed(queue).fail("why", retry_in=0)
+    with db.engine.begin() as connection:
+        assert taken(queue, connection).attempts == 2
+    (message,) = queue.history()
+    assert [error.error for error in message.errors] == ["why"]
+
+
+def test_others_do_not_get_it_meanwhile(queue: Queue, db: Database, place: Place, kind: Kind, design: str) -> None:
+    """They pass over it; where two cannot write at the same time, they wait for the end of the transaction."""
+    if not kind.side_by_side:
+        pytest.skip("one writer at a time: nobody else pops meanwhile")
+    push_five(queue)
+    with db.engine.connect() as connection:
+        first = taken(queue, connection)
+        others = place.open().queue("work").pop_many(10)
+        assert len(others) == (0 if design == "strict" else 4)
+        assert first.id not in ids_of(others)
+        queue.push("next", **design_group(queue, "a"))
+        assert len(place.open().queue("work").pop_many(10)) == (0 if queue.definition.grouped else 1)
+        connection.commit()
+    assert len(queue.pop_many(10)) == (1 if queue.definition.grouped else 0)
+
+
+def test_due_and_abandoned_messages_are_taken_too(queue: Queue, db: Database) -> None:
+    queue.push("abandoned", **design_group(queue, "a"), now=at(0))
+    claimed(queue, lease=10, now=at(0))
+    queue.push("due", delay=15, **design_group(queue, "b"), now=at(0))
+    with db.engine.connect() as connection:
+        assert queue.take(connection, now=at(9)) is None
+        message = taken(queue, connection, now=at(10))
+        assert (message.payload, message.attempts) == ("abandoned", 2)
+        connection.commit()
+        assert taken(queue, connection, now=at(15)).payload == "due"
+        connection.commit()
+    assert counts(queue) == {"finished": 2}
+
+
+@pytest.mark.needs("many_in_progress")
+def test_a_dead_letter_is_not_taken(queue: Queue, db: Database) -> None:
+    """The last attempt is spent: it is buried in the transaction of the take that finds it."""
+    queue.push("x", now=at(0))
+    for time in range(queue.definition.max_attempts):
+        claimed(queue, lease=1, now=at(time))
+    with db.engine.begin() as connection:
+        assert queue.take(connection, now=at(100)) is None
+    assert counts(queue) == {"dead": 1}
+
+
+def test_without_a_history_nothing_is_left(db: Database, options: dict[str, Any]) -> None:
+    queue = db.create_queue("work", **options | {"history": "none"})
+    push_five(queue)
+    with db.engine.connect() as connection:
+        number = len(queue.take_many(10, connection))
+        connection.rollback()
+        assert queue.stats().finished is None
+        for _ in range(5):
+            assert queue.take(connection) is not None
+            connection.commit()
+        assert queue.take(connection) is None
+    assert number == (1 if queue.definition.strict else 5)
+    assert snapshot(queue) == []
+
+
+def test_a_retention_does_not_get_in_the_way(db: Database, options: dict[str, Any]) -> None:
+    """The history is cleaned by claims, but not beside a transaction that may hold the database."""
+    queue = db.create_queue("work", **options | {"history": 60})
+    push_five(queue)
+    with db.engine.begin() as connection:
+        queue.take(connection)
+    with db.engine.begin() as connection:
+        queue.pop(connection=connection)
+    assert counts(queue)["finished"] == 1
+
+
+@pytest.mark.parametrize("size", [1, 1500])
+def test_take_with_its_effects(db: Database, caller: Caller, size: int) -> None:
+    """Exactly once: what the work pushes elsewhere and the message itself go together."""
+    queue, following = (db.create_queue(name, payload="text") for name in ("work", "following"))
+    queue.push_many(map(str, range(size)))
+    for end, expected in ((caller.rollback, {}), (caller.commit, {"ready": size})):
+        messages = queue.take_many(size, caller.connection)
+        following.push_many([message.payload for message in messages], connection=caller.connection)
+        end()
+        assert counts(following) == expected
+    assert counts(queue) == {"finished": size}
+
+
+@pytest.mark.needs("plain_push")
+def test_there_is_no_claim_to_finish(queue: Queue, db: Database) -> None:
+    queue.push("x")
+    with db.engine.begin() as connection:
+        message = taken(queue, connection)
+    before = snapshot(queue)
+    for verb in (message.complete, message.fail, message.release, message.extend):
+        assert "Commit" in refuses(BadInput, verb).remedy
+    assert snapshot(queue) == before
+
+
+@pytest.mark.needs("plain_push")
+def test_without_a_transaction_it_is_refused(queue: Queue) -> None:
+    queue.push("x")
+    before = snapshot(queue)
+    assert "pop()" in refuses(BadInput, queue.take, None).remedy
+    refuses(BadInput, queue.take_many, 3, None)
+    refuses(BadInput, queue.take, "sqlite://")
+    assert snapshot(queue) == before
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "1"])
+def test_take_many_wants_a_number(db: Database, n: Any) -> None:
+    queue = db.create_queue("work")
+    queue.push(1)
+    with db.engine.connect() as connection:
+        if n is not True:
+            refuses(BadInput, queue.take_many, n, connection)
+    assert counts(queue) == {"ready": 1}
