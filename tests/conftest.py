@@ -9,10 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tablequeue import Database
-from tests.servers import KINDS, Kind, Place, postgresql_bin, private_postgresql
-
-# What the largest crowd of test_concurrency.py needs, and some.
-CONNECTIONS = 450
+from tests.servers import CONNECTIONS, KINDS, Kind, Place, postgresql_bin, private_postgresql
 
 
 @pytest.fixture(scope="session")

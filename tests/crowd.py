@@ -1,8 +1,10 @@
-"""What the processes of test_concurrency.py do. Importable, so that they can be started afresh."""
+"""Processes for the tests, and what those of test_concurrency.py do. Importable, so that they can be started afresh."""
 
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from threading import BrokenBarrierError
@@ -13,10 +15,43 @@ from tests.servers import Place
 # A server of fresh processes, not a fork of the tests: nothing is inherited, as between an application's own
 # processes. It has imported the library once, which would otherwise be most of the time that 64 of them take.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tablequeue", "tablequeue.engines.sqlite.engine", "sqlalchemy.dialects.sqlite"])
+processes.set_forkserver_preload(["tests.preloaded"])
+
+# Seconds after which a process that does not answer fails the test; an answer takes a few.
+PATIENCE = 120
 
 ROUNDS = 4
 PUSHED_PER_ROUND = 3
+
+
+@contextmanager
+def started(n: int, work: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """`n` processes at work, each with a pipe as its last argument; they are killed (SIGKILL) at the end."""
+    pipes: list[Connection] = []
+    workers = []
+    try:
+        for number in range(n):
+            ours, theirs = processes.Pipe()
+            worker = processes.Process(target=work, args=(*arguments(number), theirs))
+            worker.start()
+            theirs.close()
+            pipes.append(ours)
+            workers.append(worker)
+        yield pipes
+    finally:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+            worker.close()
+        for pipe in pipes:
+            pipe.close()
+
+
+def answer(pipe: Connection) -> Any:
+    """What a process sends; an error if it died before."""
+    assert pipe.poll(PATIENCE), "a process does not answer"
+    return pipe.recv()
 
 
 @dataclass

@@ -24,6 +24,9 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner
 
+# What the largest crowd of test_concurrency.py needs of a server, and some.
+CONNECTIONS = 450
+
 
 def _dict_of(cursor: Any, row: Any) -> dict[str, Any]:
     return dict(zip([column[0] for column in cursor.description], row, strict=True))
@@ -53,8 +56,10 @@ class Kind:
     """What before a table gathers its statistics."""
     dict_rows: Callable[..., Any]
     """A row factory of the driver whose rows are no tuples."""
-    server: Callable[[], AbstractContextManager[Server] | None] = lambda: None
-    """A server of one's own, to be killed; None if there is no server, or it is not installed."""
+    server: Callable[[], AbstractContextManager[Server] | None] | None = None
+    """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
+    waiting: str | None = None
+    """Counts the sessions of a server that wait for what another one has locked."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -87,6 +92,7 @@ KINDS = (
         "analyze ",
         _dict_row,
         server=lambda: _postgresql_server(),
+        waiting="select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
     ),
 )
 
@@ -98,7 +104,7 @@ def _sqlite_url(request: pytest.FixtureRequest) -> str:
 
 def _postgresql_server() -> AbstractContextManager[Server] | None:
     programs = postgresql_bin()
-    return postgresql_server(programs) if programs else None
+    return postgresql_server(programs, CONNECTIONS) if programs else None
 
 
 @dataclass

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import Any
 
 import pytest
 
 from tablequeue import Database
 from tests import crowd
 from tests.checks import check_one_claim_one_consumer
+from tests.crowd import answer, started
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, ids_of
-
-# Seconds after which a process that does not answer fails the test; an answer takes a few.
-PATIENCE = 120
 
 
 def test_two_sessions_share_the_messages_out(place: Place) -> None:
@@ -59,7 +53,7 @@ def test_threads_that_share_one_queue(place: Place) -> None:
 
 def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
     queue = place.open().create_queue("crowd", payload="text", lease=3600)
-    barrier = crowd.processes.Barrier(kind.crowd, timeout=PATIENCE)
+    barrier = crowd.processes.Barrier(kind.crowd, timeout=crowd.PATIENCE)
     with started(kind.crowd, crowd.push_pop_complete, lambda n: (place, n, barrier)) as pipes:
         accounts: list[crowd.Account] = [answer(pipe) for pipe in pipes]
     pushed = {id: payload for account in accounts for id, payload in account.pushed.items()}
@@ -72,7 +66,7 @@ def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
 
 def test_a_crowd_creates_one_queue(place: Place) -> None:
     size = 8
-    barrier = crowd.processes.Barrier(size, timeout=PATIENCE)
+    barrier = crowd.processes.Barrier(size, timeout=crowd.PATIENCE)
     with started(size, crowd.create, lambda n: (place, barrier)) as pipes:
         ids = [answer(pipe) for pipe in pipes]
     assert sorted(ids) == ids_of(place.open().queue("work").peek(size + 1))
@@ -145,39 +139,6 @@ def test_a_database_goes_on_working_on_both_sides_of_a_fork(place: Place) -> Non
     assert {claim.payload for claim in rest} == {"from the child", "from the parent"}
     queue.complete_many(rest)
     assert counts(queue) == {"finished": 4}
-
-
-# -- private -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def started(n: int, work: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]) -> Iterator[list[Any]]:
-    """`n` processes at work, each with a pipe as its last argument; they are killed (SIGKILL) at the end."""
-    pipes: list[Connection] = []
-    workers = []
-    try:
-        for number in range(n):
-            ours, theirs = crowd.processes.Pipe()
-            worker = crowd.processes.Process(target=work, args=(*arguments(number), theirs))
-            worker.start()
-            theirs.close()
-            pipes.append(ours)
-            workers.append(worker)
-        yield pipes
-    finally:
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            worker.join()
-            worker.close()
-        for pipe in pipes:
-            pipe.close()
-
-
-def answer(pipe: Connection) -> Any:
-    """What a process sends; an error if it died before."""
-    assert pipe.poll(PATIENCE), "a process does not answer"
-    return pipe.recv()
 
 
 def test_closing_is_not_the_end(db: Database) -> None:

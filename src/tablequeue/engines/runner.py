@@ -80,11 +80,14 @@ class Runner:
 
     def _hold(self) -> Held:
         try:
-            proxy = self.sa_engine.raw_connection()
-            proxy.detach()
-            held = self.engine.hold(proxy.dbapi_connection)
-            self._all.append(held)
-            return held
+            try:
+                return self._check_out()
+            except Exception as error:
+                if not isinstance(self.engine.translate(error), ConnectionLost):
+                    raise
+                # It lay in the pool of the engine when the server ended, and so did the others there.
+                self.sa_engine.dispose()
+                return self._check_out()
         except Exception as error:
             original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
             refusal = self.engine.translate(original) if isinstance(original, Exception) else None
@@ -98,6 +101,17 @@ class Runner:
                     "Check that the server runs, and the host, port, user, password and options of the URL.",
                 )
             raise refusal from error
+
+    def _check_out(self) -> Held:
+        proxy = self.sa_engine.raw_connection()
+        try:
+            held = self.engine.hold(proxy.dbapi_connection)
+        except BaseException:
+            proxy.invalidate()
+            raise
+        proxy.detach()
+        self._all.append(held)
+        return held
 
     def _recover(self, held: Held, error: BaseException, alone: bool) -> TablequeueError | None:
         """Leave no transaction open; our words for the driver's error, if it is one."""

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.engines.base import RANKS, Row
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.desk import Desk, Params, count, seconds
 
 # A busy queue is swept once a second by each process, which is how late an expired lease is seen at the most; an
@@ -68,6 +68,19 @@ def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
     if not desk.engine.arranges or connection is not None:
         return 0
     return desk.runner.run(desk.engine.arrange, desk.table, {"n": SWEEP_SIZE, "now": desk.time(now)})
+
+
+def arrange_after(desk: Desk, now: datetime | None, connection: Any = None) -> None:
+    """Arrange what a call has left that took effect.
+
+    If that is refused, it is no failure of the call, which the caller would repeat: the next claim that finds too
+    little arranges it.
+    """
+    if desk.table.definition.grouped:
+        try:
+            arrange(desk, now, connection)
+        except TablequeueError:
+            return
 
 
 def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Params:

@@ -11,7 +11,7 @@ from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.operations.claim import arrange
+from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
@@ -134,8 +134,8 @@ def redrive(desk: Desk, which: Which, now: datetime | None) -> int:
         return len(desk.runner.run(desk.engine.redrive_ids, desk.table, {"ids": desk.engine.dump_ids(ids)}))
 
     total = _each_dead(desk, which, revive) if which is not None else _redrive_all(desk)
-    if total and desk.table.definition.grouped:
-        arrange(desk, now)
+    if total:
+        arrange_after(desk, now)
     return total
 
 

@@ -11,7 +11,7 @@ from tablequeue.definition import LARGEST, Definition
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
-from tablequeue.operations.claim import arrange
+from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, Params, seconds
 from tablequeue.payload import dump_headers
 
@@ -55,8 +55,7 @@ def push(
     while True:
         id = desk.runner.run(desk.engine.push, desk.table, params, connection)
         if id is not None:
-            if desk.table.definition.grouped:
-                arrange(desk, now, connection)
+            arrange_after(desk, now, connection)
             return id
         assert key is not None, "only a key can be taken"
         if on_conflict == "skip":
@@ -107,8 +106,7 @@ def push_many(
         ids = [*desk.runner.run(desk.engine.push_many, desk.table, params | {"payloads": payloads}, connection)]
     else:
         return []
-    if desk.table.definition.grouped:
-        arrange(desk, now, connection)
+    arrange_after(desk, now, connection)
     return ids
 
 

@@ -123,7 +123,9 @@ class PostgreSQL(Engine):
     def translate(self, error: Exception) -> TablequeueError | None:
         if not isinstance(error, psycopg.Error):
             return None
-        state, words = error.sqlstate or "", (error.diag.message_primary or str(error)).strip().rstrip(".")
+        state = error.sqlstate or ""
+        # In one line: the driver's own messages have several.
+        words = " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")
         for pattern, kind, cause, remedy in _ERRORS:
             if re.match(pattern, state):
                 return kind(cause.format(words), remedy)

@@ -1,0 +1,369 @@
+"""What the processes of test_crashes.py do, and the steps at which they die.
+
+A step is a moment at which control is back from the driver in the middle of a verb: after a statement of it, between
+two rows or two pieces of a bulk push, before and after a commit. Every one of them is a point to die at.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from tablequeue import Database, NewMessage, Queue
+from tablequeue.engines import engine_class
+from tablequeue.engines.base import Engine, Held
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import ConnectionLost, Unreachable
+from tests.servers import Place
+from tests.support import at
+
+# The consumer and producer that dies, under the same name in each run of a verb.
+NAME = "the dead"
+LEASE = 10
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+class Steps:
+    """Counts the steps of a verb from `armed` on, and calls `reached` at each."""
+
+    def __init__(self, reached: Callable[[int, str], None]) -> None:
+        self.armed = False
+        self.count = 0
+        self._reached = reached
+
+    def step(self, words: str) -> None:
+        if self.armed:
+            self.count += 1
+            self._reached(self.count, words)
+
+
+class SteppingCursor:
+    """A driver's cursor, with a step after each thing it did."""
+
+    def __init__(self, cursor: Any, steps: Steps) -> None:
+        self.__dict__.update(_cursor=cursor, _steps=steps)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._cursor, name, value)
+
+    def execute(self, statement: Any, *params: Any) -> Any:
+        result = self._cursor.execute(statement, *params)
+        words = statement if isinstance(statement, str) else statement.decode("utf-8", "replace")
+        self._steps.step(words.split()[0])
+        return result
+
+    def executemany(self, statement: str, rows: Iterable[Any]) -> Any:
+        def counted() -> Iterator[Any]:
+            for row in rows:
+                yield row
+                self._steps.step("between two rows")
+
+        return self._cursor.executemany(statement, counted())
+
+    @contextmanager
+    def copy(self, statement: str) -> Iterator[Any]:
+        with self._cursor.copy(statement) as copy:
+            yield SteppingCopy(copy, self._steps)
+        self._steps.step("end of the copy")
+
+
+@dataclass
+class SteppingCopy:
+    copy: Any
+    steps: Steps
+
+    def write(self, data: str) -> None:
+        self.copy.write(data)
+        self.steps.step("between two pieces of a copy")
+
+
+def stepping(engine: type[Engine], steps: Steps) -> type[Engine]:
+    """The engine, whose cursors have steps."""
+
+    class Stepping(engine):  # type: ignore[misc, valid-type]
+        def hold(self, dbapi: Any) -> Held:
+            held: Held = super().hold(dbapi)
+            if not isinstance(held.cursor, SteppingCursor):  # it may have come from our join
+                held.cursor = SteppingCursor(held.cursor, steps)
+            return held
+
+        def join(self, dbapi: Any) -> Any:
+            return SteppingCursor(super().join(dbapi), steps)
+
+    return Stepping
+
+
+def open_stepping(place: Place, steps: Steps) -> Database:
+    sa_engine = place.sa_engine()
+    stepping_class = stepping(engine_class(sa_engine.dialect.name), steps)
+    database = Database(sa_engine, Runner(sa_engine, stepping_class(sa_engine.dialect, place.schema)), NAME)
+    place.opened.append(database)
+    return database
+
+
+# -- verbs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A verb's surroundings: its queue, what was popped for it, and the database's own connections."""
+
+    queue: Queue
+    held: list[Any]
+    engine: sa.Engine
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb to die in. Times are those of `at`, and the same in every run."""
+
+    act: Callable[[Moment], Any]
+    definition: dict[str, Any] = field(default_factory=dict)
+    before: Callable[[Queue], Any] = lambda queue: None
+    """What others have done before."""
+    hold: int = 0
+    """How many messages the one who dies has popped, at 1."""
+    commits: int = 1
+    """Transactions that may change something: the queue has one state more, seen from outside."""
+    time: float = 2
+    outside: bool = False
+    """Whether it acts in a transaction of the application's, whose commit is SQLAlchemy's affair."""
+
+
+def push_four(queue: Queue) -> None:
+    queue.push_many(["a", "b", "c", "d"], now=at(0))
+
+
+def push_to_groups(queue: Queue) -> None:
+    queue.push_many([NewMessage(payload, group=payload[0]) for payload in ("a1", "a2", "b1", "b2")], now=at(0))
+
+
+def bury_three(queue: Queue) -> None:
+    options = {"group": "a"} if queue.definition.groups else {}
+    queue.push_many(["a", "b", "c"], now=at(0), **options)  # type: ignore[call-overload]
+    while claim := queue.pop(now=at(0)):
+        claim.fail("no", now=at(0))
+
+
+def take_with_an_effect(moment: Moment) -> None:
+    # The effect is another message: it lives and dies with the transaction as a row of the application's would.
+    with moment.engine.begin() as connection:
+        moment.queue.take_many(2, connection, now=at(2))
+        moment.queue.push("effect", connection=connection, now=at(2))
+        moment.steps.step("taken, not committed")
+    moment.steps.step("committed")
+
+
+def push_in_a_transaction(moment: Moment) -> None:
+    with moment.engine.begin() as connection:
+        moment.queue.push_many(["x", "y"], connection=connection, now=at(2))
+        moment.steps.step("pushed, not committed")
+    moment.steps.step("committed")
+
+
+def complete_in_a_transaction(moment: Moment) -> None:
+    with moment.engine.begin() as connection:
+        moment.queue.complete_many(moment.held, connection=connection, now=at(2))
+        moment.queue.push("effect", connection=connection, now=at(2))
+        moment.steps.step("completed, not committed")
+    moment.steps.step("committed")
+
+
+def complete(moment: Moment) -> None:
+    moment.queue.complete_many(moment.held, now=at(2))
+
+
+GROUPS: dict[str, Any] = {"groups": True}
+ONCE: dict[str, Any] = {"delivery": "at_most_once"}
+LAST: dict[str, Any] = {"max_attempts": 1}
+
+VERBS: dict[str, Verb] = {
+    "push": Verb(lambda m: m.queue.push("x", now=at(2))),
+    "push in a transaction": Verb(push_in_a_transaction, outside=True),
+    "push with a key": Verb(lambda m: [m.queue.push("x", key="k", on_conflict="return", now=at(2)) for _ in range(2)]),
+    "push to a group": Verb(lambda m: m.queue.push("x", group="g", now=at(2)), GROUPS, commits=2),
+    "push_many": Verb(lambda m: m.queue.push_many(map(str, range(6)), now=at(2))),
+    # Long enough for a COPY, and for several pieces of it.
+    "push_many of many": Verb(lambda m: m.queue.push_many([f"{n:0800}" for n in range(1500)], now=at(2))),
+    "push_many with options": Verb(
+        lambda m: m.queue.push_many([NewMessage(k, key=k, delay=5) for k in "xyz"], now=at(2)), before=push_four
+    ),
+    "push_many to groups": Verb(
+        lambda m: m.queue.push_many([NewMessage(k, group=k[0]) for k in ("x1", "x2", "a3")], now=at(2)),
+        GROUPS,
+        before=push_to_groups,
+        commits=2,
+    ),
+    "pop": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), before=push_four),
+    "pop of a stack": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), {"order": "lifo"}, push_four),
+    "pop by priority": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), {"order": "priority"}, push_four),
+    "pop of what is due": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), {"order": "due"}, push_four),
+    "pop_many": Verb(lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)), before=push_four),
+    "pop at most once": Verb(lambda m: m.queue.pop(now=at(2)), ONCE, push_four),
+    "pop_many at most once": Verb(lambda m: m.queue.pop_many(3, now=at(2)), ONCE, push_four),
+    "sweep of lost leases": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_four, hold=3, commits=2, time=20
+    ),
+    "sweep of spent attempts": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), LAST, push_four, hold=3, commits=2, time=20
+    ),
+    "sweep of spent attempts in groups": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), GROUPS | LAST, push_to_groups, 2, commits=3, time=20
+    ),
+    "take": Verb(take_with_an_effect, before=push_four, outside=True),
+    "take without history": Verb(take_with_an_effect, {"history": "none"}, push_four, outside=True),
+    "complete": Verb(complete, before=push_four, hold=1),
+    "complete_many": Verb(complete, before=push_four, hold=3),
+    "complete without history": Verb(complete, {"history": "none"}, push_four, hold=3),
+    "complete at most once": Verb(complete, ONCE, push_four, hold=3),
+    "complete in a transaction": Verb(complete_in_a_transaction, before=push_four, hold=2, outside=True),
+    "complete of the front of a group": Verb(complete, GROUPS, push_to_groups, hold=1, commits=2),
+    "complete in strict order": Verb(complete, {"strict": True}, push_four, hold=1, commits=2),
+    "fail": Verb(lambda m: m.held[0].fail("why", retry_in=5, now=at(2)), before=push_four, hold=1),
+    "fail for the last time": Verb(lambda m: m.held[0].fail("why", now=at(2)), LAST, push_four, hold=1),
+    "fail of the front of a group": Verb(
+        lambda m: m.held[0].fail("why", now=at(2)), GROUPS | LAST, push_to_groups, hold=1, commits=2
+    ),
+    "fail at most once": Verb(lambda m: m.held[0].fail("why", now=at(2)), ONCE, push_four, hold=1),
+    "release": Verb(lambda m: m.held[0].release(now=at(2)), before=push_four, hold=1),
+    "release_many": Verb(lambda m: m.queue.release_many(m.held, delay=5, now=at(2)), before=push_four, hold=3),
+    "extend": Verb(lambda m: m.held[0].extend(30, now=at(2)), before=push_four, hold=1),
+    "redrive": Verb(lambda m: m.queue.redrive(now=at(2)), LAST, bury_three),
+    "redrive by id": Verb(
+        lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three
+    ),
+    "redrive to a group": Verb(lambda m: m.queue.redrive(now=at(2)), GROUPS | LAST, bury_three, commits=2),
+}
+
+
+def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:
+    """Everything before the verb itself."""
+    lease = None if queue.definition.delivery == "at_most_once" else LEASE
+    held = queue.pop_many(verb.hold, lease=lease, now=at(1)) if verb.hold else []
+    assert len(held) == verb.hold
+    return Moment(queue, held, engine, steps)
+
+
+def go_through(verb: Verb, moment: Moment) -> Any:
+    """The verb, with all of its steps; the last one is when it has returned."""
+    moment.steps.armed = True
+    result = verb.act(moment)
+    moment.steps.step("returned")
+    moment.steps.armed = False
+    return result
+
+
+# -- processes -----------------------------------------------------------------------------------------------------
+
+
+def stop_in_a_verb(place: Place, name: str, queue: str, number: int, pipe: Connection) -> None:
+    """Go through a verb up to that step, say so, and stand there until killed."""
+    steps = Steps(_standing_at(number, pipe))
+    database = open_stepping(place, steps)
+    go_through(VERBS[name], begin(VERBS[name], database.queue(queue), database.engine, steps))
+
+
+def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: Connection) -> None:
+    """Create a queue up to that step, say so, and stand there until killed."""
+    steps = Steps(_standing_at(number, pipe))
+    database = open_stepping(place, steps)
+    steps.armed = True
+    database.create_queue("made", **definition)
+    steps.step("returned")
+
+
+def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
+    """Drop a queue up to that step, say so, and stand there until killed."""
+    steps = Steps(_standing_at(number, pipe))
+    database = open_stepping(place, steps)
+    steps.armed = True
+    database.queue("made").drop()
+    steps.step("returned")
+
+
+def _standing_at(number: int, pipe: Connection) -> Callable[[int, str], None]:
+    def reached(count: int, words: str) -> None:
+        if count == number:
+            pipe.send(words)
+            pipe.recv()
+
+    return reached
+
+
+# -- a live load ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Book:
+    """A worker's account, line by line in a file of its own, which survives the worker."""
+
+    name: str
+    path: Path
+
+    def read(self) -> list[list[Any]]:
+        # A line without its end was being written by a worker that died: it says nothing.
+        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def produce(place: Place, book: Book, pipe: Connection) -> None:
+    """Push messages one by one and in batches, until told to stop."""
+    chance = random.Random(book.name)
+
+    def push(queue: Queue, note: Callable[..., None], n: int) -> None:
+        payloads = [f"{book.name}/{n}/{k}" for k in range(chance.choice([1, 1, 5]))]
+        note("pushing", payloads)
+        ids = queue.push_many(payloads) if len(payloads) > 1 else [queue.push(payloads[0])]
+        note("pushed", ids)
+
+    _work(place, book, pipe, push)
+
+
+def consume(place: Place, book: Book, pipe: Connection) -> None:
+    """Pop messages and complete them, until told to stop."""
+
+    def handle(queue: Queue, note: Callable[..., None], n: int) -> None:
+        for claim in queue.pop_many(3):
+            note("popped", claim.id, claim.attempts)
+            claim.complete()
+            note("completed", claim.id)
+
+    _work(place, book, pipe, handle)
+
+
+def _work(place: Place, book: Book, pipe: Connection, step: Callable[[Queue, Callable[..., None], int], None]) -> None:
+    """Steps, each noted; after a lost connection, wait to be told that the server is back, on the same Database."""
+    with book.path.open("ab", buffering=0) as file:
+
+        def note(*words: Any) -> None:
+            file.write(json.dumps(words).encode() + b"\n")
+
+        queue = place.open(book.name).queue("load")
+        for n in count():
+            try:
+                step(queue, note, n)
+                pipe.send("done")
+            except (ConnectionLost, Unreachable) as error:
+                pipe.send("down")
+                note("refused", type(error).__name__, error.cause, error.remedy)
+                if pipe.recv() == "stop":
+                    break
+            if pipe.poll() and pipe.recv() == "stop":
+                break
+    place.close()
+    pipe.send("stopped")

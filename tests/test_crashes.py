@@ -1,0 +1,547 @@
+"""Producers, consumers and servers die: nothing acknowledged is lost, nothing is held by two or finished twice.
+
+Clients die by SIGKILL; a server all at once, without a word to anybody, and recovers from its log when it starts again
+(`Server.kill`). The crash of a machine is not tested: there, what was not synced is lost as well, and how much that is,
+is the database's own promise.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+import tablequeue
+from tablequeue import Database, Message, Queue
+from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
+from tablequeue.message import STATES
+from tests import crashes
+from tests.crashes import VERBS, Book, Steps, Verb, begin, go_through, open_stepping
+from tests.crowd import PATIENCE, answer, processes, started
+from tests.servers import KINDS, Kind, Place, Server
+from tests.support import DESIGNS, at, claimed, counts, design_group, ids_of, refuses
+
+# When every lease has expired and every delay has passed.
+LATER = at(1_000_000)
+# How many of a verb's steps somebody dies at: all, or as many as this, the first and the last among them.
+POINTS = 8
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step of a verb, and what others see in the queue when it stands there."""
+
+    number: int
+    words: str
+    shape: list[Message]
+
+
+# -- clients die ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_client_killed_at_any_step(place: Place, name: str) -> None:
+    points = walk(place, name)
+    database = place.open("the living")
+    for point in chosen(points):
+        queue = prepared(database, VERBS[name], f"at_{point.number}")
+        with standing(crashes.stop_in_a_verb, place, name, queue.name, point.number) as pipe:
+            assert answer(pipe) == point.words
+        check_recovered(queue, VERBS[name], point)
+
+
+@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
+def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, definition: dict[str, Any]) -> None:
+    definition = {**definition, "payload": "text"}
+    words = steps_of(place, lambda database: database.create_queue("made", **definition))
+    database = place.open()
+    for number in range(1, len(words) + 1):
+        database.queue("made").drop()
+        with standing(crashes.stop_in_create, place, definition, number) as pipe:
+            assert answer(pipe) == words[number - 1]
+        if number == len(words):
+            assert database.queues() == ["made"]
+        if "made" in database.queues():
+            check_works(database.queue("made"))
+        check_works(database.create_queue("made", **definition))
+
+
+@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
+def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: dict[str, Any]) -> None:
+    definition = {**definition, "payload": "text"}
+    database = place.open()
+    database.create_queue("made", **definition)
+    words = steps_of(place, lambda database: database.queue("made").drop())
+    for number in range(1, len(words) + 1):
+        queue = database.create_queue("made", **definition)
+        queue.push("old", **design_group(queue, "g"))
+        with standing(crashes.stop_in_drop, place, number) as pipe:
+            assert answer(pipe) == words[number - 1]
+        if number == len(words):
+            assert database.queues() == []
+        if "made" in database.queues():
+            database.queue("made").drop()
+        queue = database.create_queue("made", **definition)
+        assert counts(queue) == {}, "nothing of the old queue comes back"
+        check_works(queue)
+
+
+def test_clients_killed_at_random_under_load(place: Place, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    queue = place.open().create_queue("load", payload="text", lease=3600)
+    with Load(place, tmp_path) as load:
+        for _ in range(12):
+            load.go_on(chance.randint(1, 60))
+            load.kill_one(chance)
+        load.go_on(30)
+    reconcile(queue, load.books)
+
+
+# -- servers die ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[kind for kind in KINDS if kind.server], ids=lambda kind: kind.name)
+def own_kind(request: pytest.FixtureRequest) -> Kind:
+    kind: Kind = request.param
+    return kind
+
+
+@pytest.fixture(scope="module")
+def own_server(own_kind: Kind) -> Iterator[Server]:
+    """A server of this module's own."""
+    assert own_kind.server
+    manager = own_kind.server()
+    if manager is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("The server is not installed.")
+    with manager as server:
+        yield server
+
+
+@pytest.fixture
+def own_place(own_server: Server) -> Iterator[Place]:
+    with place_on(own_server) as place:
+        yield place
+
+
+@contextmanager
+def place_on(server: Server) -> Iterator[Place]:
+    place = Place(server.url, f"test_{secrets.token_hex(8)}")
+    yield place
+    place.close()
+
+
+@dataclass
+class Survivor:
+    """A client that stood at a point while the server died and came back, and then went on."""
+
+    point: Point
+    last: Point
+    after: list[Message]
+    """What the queue was when the server was back."""
+    outcome: BaseException | None
+    """What became of the verb."""
+    database: Database
+    queue: str
+
+
+@pytest.fixture(scope="module")
+def survivors(own_server: Server) -> Iterator[dict[str, list[Survivor]]]:
+    """Clients at all points of all verbs, of which one server dies."""
+    with place_on(own_server) as place:
+        yield survive(place, own_server)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_server_killed_at_any_step(survivors: dict[str, list[Survivor]], name: str) -> None:
+    verb = VERBS[name]
+    for survivor in survivors[name]:
+        point, words = survivor.point, survivor.point.words
+        assert survivor.after == point.shape, f"{words}: what was committed is there, and no more"
+        check_outcome(survivor, verb)
+        queue = reconnected(survivor)
+        check_recovered(queue, verb, point, survivor.after)
+
+
+def test_a_server_that_dies_in_the_middle_of_a_statement(own_kind: Kind, own_server: Server, own_place: Place) -> None:
+    # The statement has removed the message and waits, with its row of the history, for somebody who has written one
+    # of that id. So the server dies inside of it, and not between two.
+    queue = own_place.open().create_queue("work", payload="text", lease=3600)
+    id = queue.push("x")
+    claim = claimed(queue)
+    history = f"{own_place.table('work')}_history"
+    with own_place.sa_engine().connect() as other, ThreadPoolExecutor(1) as threads:
+        other.exec_driver_sql(
+            f"insert into {history} (id, attempts, pushed_at, payload) "  # noqa: S608 (a name of ours)
+            f"values ({id}, 1, '2040-01-01 00:00:00', 'not committed')"
+        )
+        call = threads.submit(claim.complete)
+        await_a_wait(own_kind, own_place)
+        own_server.kill()
+        error = call.exception(PATIENCE)
+        own_server.start()
+        other.invalidate()
+    assert isinstance(error, ConnectionLost)
+    assert counts(queue) == {"in_progress": 1}
+    claim.complete()
+    (done,) = queue.history()
+    assert (done.id, done.payload) == (id, "x")
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_calls_while_the_server_is_down(own_server: Server, own_place: Place, design: str) -> None:
+    database = own_place.open()
+    queue = database.create_queue("work", payload="text", lease=3600, **DESIGNS[design])
+    for group in "abc":
+        queue.push("x", **design_group(queue, group))
+    claim = claimed(queue)
+    other = claim if design == "strict" else claimed(queue)
+    calls: list[Callable[[], Any]] = [
+        claim.complete,
+        lambda: queue.push("x", **design_group(queue, "d")),
+        lambda: queue.push_many("xyz", **design_group(queue, "d")),
+        lambda: queue.pop(),
+        lambda: next(queue.consume()),
+        lambda: other.fail("why"),
+        lambda: queue.stats(),
+        lambda: database.create_queue("another"),
+        lambda: tablequeue.connect(own_place.url),
+    ]
+    own_server.kill()
+    try:
+        errors = [refuses(TablequeueError, call) for call in calls]
+    finally:
+        own_server.start()
+    assert isinstance(errors[0], ConnectionLost), "the first one had a connection, and may have been done"
+    assert {type(error) for error in errors[1:]} == {Unreachable}
+    assert all("\n" not in str(error) for error in errors)
+    claim.complete()
+    queue.push("x", **design_group(queue, "d"))
+    assert counts(queue)["finished"] == 1
+    assert len(end_all(queue)) == 3
+
+
+def test_connections_of_the_applications_pool_that_broke_cost_nothing(own_server: Server, own_place: Place) -> None:
+    sa_engine = own_place.sa_engine()
+    idle = [sa_engine.connect() for _ in range(3)]
+    for connection in idle:
+        connection.close()
+    own_server.kill()
+    own_server.start()
+    with tablequeue.connect(sa_engine, schema=own_place.schema) as database:
+        check_works(database.create_queue("work", payload="text"))
+
+
+def test_a_server_killed_at_random_under_load(own_server: Server, own_place: Place, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    own_place.open().create_queue("load", payload="text", lease=3600)
+    with Load(own_place, tmp_path) as load:
+        for _ in range(3):
+            load.go_on(chance.randint(50, 400))
+            own_server.kill()
+            own_server.start()
+        load.go_on(200)
+    refused = [line for book in load.books for line in book.read() if line[0] == "refused"]
+    assert len(refused) >= len(load.books), "the connections of all of them broke"
+    reconcile(own_place.open().queue("load"), load.books)
+
+
+# -- private -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def standing(work: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
+    """A process that stands where it says on the pipe, until the end of the block, when it is killed."""
+    with started(1, work, lambda n: arguments) as (pipe,):
+        yield pipe
+
+
+def shape(queue: Queue) -> list[Message]:
+    """Every message as others see it."""
+    live = [message for state in STATES for message in queue.peek(10_000, state=state)]
+    return live + (queue.history(10_000) if queue.definition.keeps_history else [])
+
+
+def prepared(database: Database, verb: Verb, name: str) -> Queue:
+    queue = database.create_queue(name, payload="text", **verb.definition)
+    verb.before(queue)
+    return queue
+
+
+def walk(place: Place, name: str) -> list[Point]:
+    """Go through a verb to its end, and look at the queue from outside at every step."""
+    verb = VERBS[name]
+    queue = prepared(place.open("the living"), verb, "walked")
+    points: list[Point] = []
+    steps = Steps(lambda number, words: points.append(Point(number, words, shape(queue))))
+    database = open_stepping(place, steps)
+    moment = begin(verb, database.queue("walked"), database.engine, steps)
+    shapes = [shape(queue)]
+    go_through(verb, moment)
+    shapes += [point.shape for point in points]
+    changes = sum(one != next for one, next in pairwise(shapes))
+    assert 1 <= changes <= verb.commits, "nothing is seen of what is half done"
+    assert points[-1].words == "returned"
+    queue.drop()
+    return points
+
+
+def steps_of(place: Place, act: Callable[[Database], Any]) -> list[str]:
+    words: list[str] = []
+    steps = Steps(lambda number, said: words.append(said))
+    database = open_stepping(place, steps)
+    steps.armed = True
+    act(database)
+    steps.step("returned")
+    return words
+
+
+def chosen(points: list[Point]) -> list[Point]:
+    if len(points) <= POINTS:
+        return points
+    return [points[round(n * (len(points) - 1) / (POINTS - 1))] for n in range(POINTS)]
+
+
+def check_works(queue: Queue) -> None:
+    id = queue.push("x", **design_group(queue, "g"))
+    claim = claimed(queue)
+    assert claim.id == id
+    claim.complete()
+    assert queue.history(1)[0].id == id
+
+
+def check_recovered(queue: Queue, verb: Verb, point: Point, seen: list[Message] | None = None) -> None:
+    """The queue is what it was at the point; nobody gets what the dead one holds; every message ends, and once."""
+    assert (shape(queue) if seen is None else seen) == point.shape, point.words
+    soon = at(verb.time + 1)
+    held = [message.id for message in point.shape if message.lease_until and message.lease_until > soon]
+    early = queue.pop_many(10_000, now=soon)
+    assert not set(held) & set(ids_of(early)), f"{point.words}: a message is held by two"
+    queue.complete_many(early, now=soon)
+    drained = [*early, *end_all(queue)]
+    before = Counter(message.payload for message in point.shape)
+    assert max(before.values(), default=1) == 1
+    ended = Counter(message.payload for message in shape(queue))
+    if not queue.definition.keeps_history:
+        ended += Counter(claim.payload for claim in drained)
+    assert ended == before, f"{point.words}: every message ends once"
+
+
+def end_all(queue: Queue) -> list[Any]:
+    """Pop and complete until nothing is left but dead letters."""
+    drained: list[Any] = []
+    deadline = monotonic() + PATIENCE
+    live = [state for state in STATES if state != "dead"]
+    while any(queue.peek(1, state=state) for state in live):
+        # The server may take a moment to see that a client is dead, and until then keeps what that has locked.
+        assert monotonic() < deadline, f"some messages never end: {counts(queue)}"
+        batch = queue.pop_many(1000, now=LATER)
+        queue.complete_many(batch, now=LATER)
+        drained += batch
+    return drained
+
+
+def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
+    observer = place.open("the living")
+    arrived: SimpleQueue[str] = SimpleQueue()
+    resume = threading.Event()
+
+    def stand(name: str, point: Point, queue: Queue) -> tuple[Database, BaseException | None]:
+        def reached(number: int, words: str) -> None:
+            if number == point.number:
+                arrived.put(words)
+                assert resume.wait(PATIENCE)
+
+        steps = Steps(reached)
+        database = open_stepping(place, steps)
+        moment = begin(VERBS[name], database.queue(queue.name), database.engine, steps)
+        try:
+            go_through(VERBS[name], moment)
+        except (TablequeueError, sa.exc.SQLAlchemyError) as error:
+            return database, error
+        return database, None
+
+    walks = {name: walk(place, name) for name in VERBS}
+    standing: dict[str, list[tuple[Point, Queue, Future[Any]]]] = {}
+    with ThreadPoolExecutor(len(VERBS) * POINTS) as threads:
+        for number, (name, points) in enumerate(walks.items()):
+            standing[name] = []
+            for point in chosen(points):
+                queue = prepared(observer, VERBS[name], f"of_{number}_at_{point.number}")
+                standing[name].append((point, queue, threads.submit(stand, name, point, queue)))
+        expected = Counter(point.words for row in standing.values() for point, _, _ in row)
+        assert Counter(arrived.get(timeout=PATIENCE) for _ in range(expected.total())) == expected
+        server.kill()
+        server.start()
+        observer = place.open()
+        after = {queue.name: shape(observer.queue(queue.name)) for row in standing.values() for _, queue, _ in row}
+        resume.set()
+    return {
+        name: [
+            Survivor(point, walks[name][-1], after[queue.name], outcome, database, queue.name)
+            for point, queue, future in row
+            for database, outcome in [future.result()]
+        ]
+        for name, row in standing.items()
+    }
+
+
+def check_outcome(survivor: Survivor, verb: Verb) -> None:
+    """The verb returned if it was done; else it told that the connection broke."""
+    point, last, error = survivor.point, survivor.last, survivor.outcome
+    if error is None:
+        # Whose turn it is in a group may be arranged later, by the next claim.
+        assert turned(point.shape) == turned(last.shape), f"{point.words}: it returned, but was not done"
+    elif verb.outside and isinstance(error, sa.exc.DBAPIError):
+        assert error.connection_invalidated, "the application's own commit"
+    else:
+        assert isinstance(error, (ConnectionLost, Unreachable)), repr(error)
+        assert error.cause
+        assert error.remedy
+        assert point.number < last.number - 1, f"{point.words}: it was done, and refused"
+
+
+def turned(messages: list[Message]) -> list[Message]:
+    """The messages as they are when every group has its turn."""
+    ready = [replace(message, state="ready") if message.state == "blocked" else message for message in messages]
+    return sorted(ready, key=lambda message: message.id)
+
+
+def reconnected(survivor: Survivor) -> Queue:
+    """The queue, by the same Database; a connection that was idle when the server died costs one call."""
+    try:
+        return survivor.database.queue(survivor.queue)
+    except ConnectionLost:
+        return survivor.database.queue(survivor.queue)
+
+
+def await_a_wait(kind: Kind, place: Place) -> None:
+    """Until a session of that server waits for another one."""
+    assert kind.waiting
+    deadline = monotonic() + PATIENCE
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while connection.exec_driver_sql(kind.waiting).scalar_one() != 1:
+            assert monotonic() < deadline, "nobody waits"
+
+
+class Load:
+    """Producers and consumers at work, each with its book."""
+
+    PRODUCERS = CONSUMERS = 3
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        self._place = place
+        self._folder = folder
+        self.books: list[Book] = []
+        self._workers: dict[Connection, tuple[Any, Callable[..., None]]] = {}
+
+    def __enter__(self) -> Load:
+        for work in [crashes.produce] * self.PRODUCERS + [crashes.consume] * self.CONSUMERS:
+            self._start(work)
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        try:
+            if kind is None:
+                self._stop()
+        finally:
+            for pipe, (worker, _) in self._workers.items():
+                worker.kill()
+                worker.join()
+                pipe.close()
+
+    def go_on(self, steps: int) -> None:
+        """Until they have done that many steps more."""
+        while steps > 0:
+            for pipe in self._ready():
+                said = pipe.recv()
+                if said == "down":
+                    pipe.send("up")
+                else:
+                    steps -= 1
+
+    def kill_one(self, chance: random.Random) -> None:
+        """Kill one of them, and put a new one in its place."""
+        pipe = chance.choice(list(self._workers))
+        worker, work = self._workers.pop(pipe)
+        worker.kill()
+        worker.join()
+        pipe.close()
+        self._start(work)
+
+    def _start(self, work: Callable[..., None]) -> None:
+        name = f"{work.__name__} {len(self.books)}"
+        book = Book(name, self._folder / f"{name}.jsonl")
+        ours, theirs = processes.Pipe()
+        worker = processes.Process(target=work, args=(self._place, book, theirs))
+        worker.start()
+        theirs.close()
+        self.books.append(book)
+        self._workers[ours] = worker, work
+
+    def _stop(self) -> None:
+        for pipe in self._workers:
+            pipe.send("stop")
+        waiting = set(self._workers)
+        while waiting:
+            for pipe in self._ready():
+                if pipe in waiting and pipe.recv() == "stopped":
+                    waiting.remove(pipe)
+
+    def _ready(self) -> list[Connection]:
+        ready = wait(list(self._workers), PATIENCE)
+        assert ready, "nobody does anything"
+        return ready  # type: ignore[return-value]
+
+
+def reconcile(queue: Queue, books: list[Book]) -> None:
+    """The accounts of the workers beside the history."""
+    end_all(queue)
+    history = {message.id: message for message in queue.history(1_000_000)}
+    payloads = Counter(message.payload for message in history.values())
+    assert counts(queue) == {"finished": len(history)}, "every message ended"
+    assert max(payloads.values()) == 1, "none is finished twice"
+    attempted: set[str] = set()
+    held: Counter[tuple[int, int]] = Counter()
+    completed: Counter[int] = Counter()
+    for book in books:
+        pushing: list[str] = []
+        for verb, *words in book.read():
+            if verb == "pushing":
+                (pushing,) = words
+                attempted.update(pushing)
+                assert len({payload in payloads for payload in pushing}) == 1, "all of a batch, or none"
+            elif verb == "pushed":
+                found = [history[id].payload if id in history else None for id in words[0]]
+                assert found == pushing, "what was acknowledged is there"
+            elif verb == "popped":
+                held[tuple(words)] += 1
+            elif verb == "completed":
+                completed[words[0]] += 1
+                assert history[words[0]].consumer == book.name, "who was told that it was completed, did it"
+            else:
+                assert verb == "refused"
+                assert all(words)
+    assert set(payloads) <= attempted
+    assert max(held.values()) == 1, "no attempt is held by two"
+    assert max(completed.values()) == 1, "none is completed twice"
+    print(f"{len(history)} messages, {sum(held.values())} claims, {len(completed)} completed by those who lived")
