@@ -1,4 +1,4 @@
-"""The documents: the README's Python blocks run, and the tests that the guarantees name are there."""
+"""The documents: their Python blocks run, and what they link to and the tests that the guarantees name are there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tablequeue.definition import ORDERS
+
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
@@ -18,14 +20,42 @@ def blocks(text: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, block.start()) + 2, block[1]) for block in found]
 
 
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = blocks(README.read_text("utf-8"))
-    assert programs, "the README has a Python block"
+PAGES = [page for page in (ROOT / "README.md", *DOCS) if blocks(page.read_text("utf-8"))]
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page, as GitHub makes them of its headings."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "readme"}
-    for line, program in programs:
-        # The empty lines make a traceback point to the line of the README.
-        exec(compile("\n" * (line - 1) + program, str(README), "exec"), namespace)
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    for line, program in blocks(page.read_text("utf-8")):
+        # The empty lines make a traceback point to the line of the page.
+        exec(compile("\n" * (line - 1) + program, str(page), "exec"), namespace)
+
+
+def test_the_readme_names_every_order() -> None:
+    rows = re.findall(r"^\| `(\w+)`", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert set(rows) == set(ORDERS)
+
+
+def test_there_is_something_to_run() -> None:
+    assert {page.name for page in PAGES} >= {"README.md", "orders.md", "delivery.md", "keeping.md"}
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS], ids=lambda page: page.name)
+def test_a_page_links_to_what_is_there(page: Path) -> None:
+    for target, heading in re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if heading:
+            assert heading in headings(there.read_text("utf-8")), f"{target}#{heading}"
 
 
 def test_the_guarantees_name_tests_that_are_there() -> None:
