@@ -80,6 +80,16 @@ def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **opt
     assert ids_of(queue.history()) == [id]
 
 
+def check_keys(queue: Queue, **options: Any) -> None:
+    """A key is held by one message, by whatever way another one with it comes."""
+    id = queue.push("x", key="k", **options)
+    assert queue.push("x", key="k", on_conflict="skip", **options) is None, "the key is taken"
+    assert queue.push("x", key="k", on_conflict="return", **options) == id, "the key is taken"
+    batch = [NewMessage("x", key=key) for key in ("k", "new", "k", "new")]
+    ids = queue.push_many(batch, on_conflict="skip", **options)
+    assert [place for place, id in enumerate(ids) if id is not None] == [1], "the keys are taken"
+
+
 def check_at_most_once(queue: Queue) -> None:
     """A message whose consumer said nothing is never delivered again, and found among the lost ones."""
     id = queue.push("x", now=at(0))

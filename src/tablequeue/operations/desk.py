@@ -58,7 +58,7 @@ def seconds(duration: float | timedelta, what: str) -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= LONGEST:
         raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
-    return value
+    return float(value)
 
 
 def count(number: int, what: str) -> int:
