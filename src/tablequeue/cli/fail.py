@@ -19,7 +19,8 @@ def fail(settings: Settings, queue: str, id: int, token: str, error: str, retry_
     """Fail a popped message and print its new state.
 
     ID and TOKEN are those that `pop` printed. The message is tried again after the queue's backoff; after its
-    last attempt it is a dead letter. Refused, with no change, if that claim is not held any more.
+    last attempt it is a dead letter; where delivery is at most once it stays lost. Refused, with no change, if that
+    claim is not held any more.
     """
     with settings.queue(queue) as source:
         # The backoff depends on the attempts. If the message is gone, `fail` itself says so.

@@ -67,8 +67,8 @@ def sql(
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
-    It acts on the queue QUEUE; without OPERATION, the operations are listed. Nothing is run and
-    no database is needed. A word after a colon is a parameter.
+    It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
+    Nothing is run and no database is needed. A word after a colon is a parameter.
     """
     engine = _engine(dialect, schema or settings.schema)
     names = operations(engine.name)
@@ -107,10 +107,11 @@ def script(engine: Engine, operation: str, queue: str, definition: Definition, s
             "now": "null, for the database's clock",
         }
         lines = [f"--   {f':{name}':16} {values[name]}" for name in _PARAMETERS[operation]]
-        texts.insert(0, "\n".join(["-- Run this in one transaction, with these parameters:", *lines]))
+        texts.insert(0, "\n".join([_RUN, *lines]))
     return "\n\n".join(texts)
 
 
+_RUN = "-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:"
 # Nobody can guess these; of the other operations, the parameters are what the caller wants.
 _PARAMETERS = {"create": ("name", "definition", "schema_version", "now"), "upgrade": ("name", "schema_version")}
 
