@@ -7,11 +7,11 @@ from importlib import import_module
 
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import DriverMissing
-from tests import crashes, crowd
+from tests import crashes, crowd, load
 
 for name in ENGINES:
     import_module(f"sqlalchemy.dialects.{name}")
     with suppress(DriverMissing):
         engine_class(name)
 
-__all__ = ["crashes", "crowd"]
+__all__ = ["crashes", "crowd", "load"]
