@@ -90,6 +90,18 @@ def check_keys(queue: Queue, **options: Any) -> None:
     assert [place for place, id in enumerate(ids) if id is not None] == [1], "the keys are taken"
 
 
+def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
+    """Of a queue that keeps its history for 60 seconds: the claims of any process delete what is older, no more."""
+    ids = []
+    for time in (0, 39, 40, 41):
+        ids.append(queue.push("x", **options, now=at(time)))
+        claimed(queue, now=at(time)).complete(now=at(time))
+    assert ids_of(queue.history()) == ids[::-1]
+    # A process looks at the history at its first claim, and then once a minute.
+    assert other.pop(now=at(100)) is None
+    assert ids_of(queue.history()) == [ids[3]], "what is older is gone"
+
+
 def check_at_most_once(queue: Queue) -> None:
     """A message whose consumer said nothing is never delivered again, and found among the lost ones."""
     id = queue.push("x", now=at(0))

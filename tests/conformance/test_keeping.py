@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, Definition, Queue
-from tablequeue.definition import HISTORIES, ORDERS, PAYLOADS
+from tablequeue import Backoff, Database, Definition, NewMessage, Queue
+from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
-from tests.support import at, claimed, counts, ids_of, refuses
+from tests.support import DESIGNS, at, claimed, counts, design_group, ids_of, refuses
 
 pytestmark = pytest.mark.needs("plain_push")
 
-DEFINITIONS = [
-    Definition(order=order, payload=payload, history=history)
-    for order in ORDERS
+DEFINITIONS = {
+    f"{design}-{payload}-{history}": DESIGNS[design] | {"payload": payload, "history": history}
+    for design in DESIGNS
     for payload in PAYLOADS
-    for history in HISTORIES
-]
+    for history in (*HISTORIES, 3600)
+}
 LONGEST = "q" + "_9" * 23 + "z"
 
 
@@ -30,16 +31,19 @@ def test_nothing_is_created_by_looking(place: Place) -> None:
     assert db.queues() == []
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: f"{d.order}-{d.payload}-{d.history}")
-def test_a_definition_is_kept(place: Place, definition: Definition) -> None:
-    options = {"order": definition.order, "payload": definition.payload, "history": definition.history}
-    place.open().create_queue("work", **options)
-    assert place.open().queue("work").definition == definition
+def test_a_definition_is_kept(place: Place) -> None:
+    db = place.open()
+    for number, options in enumerate(DEFINITIONS.values()):
+        db.create_queue(f"work_{number}", **options)
+    other = place.open()
+    assert len(other.queues()) == len(DEFINITIONS)
+    for number, (name, options) in enumerate(DEFINITIONS.items()):
+        assert other.queue(f"work_{number}").definition == Definition(**options), name
 
 
 def test_every_option_is_kept(place: Place) -> None:
     backoff = Backoff(base=0.5, factor=3, cap=99.5, jitter=0)
-    options: dict[str, Any] = {"lease": 1.5, "max_attempts": 7, "backoff": backoff}
+    options: dict[str, Any] = {"lease": 1.5, "max_attempts": 7, "backoff": backoff, "delivery": "at_most_once"}
     made = place.open().create_queue("work", **options)
     assert place.open().queue("work").definition == made.definition == Definition(**options)
 
@@ -67,6 +71,24 @@ def test_creating_with_another_definition_shows_the_difference(place: Place) -> 
         {"order": None},
         {"payload": "xml"},
         {"history": True},
+        {"history": "7"},
+        {"history": None},
+        {"history": 0},
+        {"history": -1},
+        {"history": timedelta(0)},
+        {"history": float("inf")},
+        {"history": 3.3e9},
+        {"strict": 1},
+        {"strict": None},
+        {"groups": "yes"},
+        {"strict": True, "groups": True},
+        {"strict": True, "order": "lifo"},
+        {"strict": True, "order": "heap"},
+        {"strict": True, "order": "due"},
+        {"groups": True, "order": "priority"},
+        {"groups": True, "order": "lifo"},
+        {"delivery": "exactly_once"},
+        {"delivery": True},
         {"lease": 0},
         {"lease": -1},
         {"lease": "60"},
@@ -136,21 +158,35 @@ def test_a_name_that_is_nearly_right(db: Database) -> None:
     assert "'emails'" in refuses(QueueNotFound, db.queue, "email").remedy
 
 
-@pytest.mark.parametrize("second", ["x_history", "x_ready", "x_scheduled", "x_in_progress", "x_dead"])
+@pytest.mark.parametrize(
+    "second",
+    "x_history x_ready x_scheduled x_in_progress x_dead x_blocked x_key x_finished x_front x_turns x_turn".split(),
+)
 @pytest.mark.parametrize("turned", [False, True], ids=["x first", "x last"])
 def test_names_whose_tables_collide(db: Database, second: str, turned: bool) -> None:
-    """A queue's history or index has the name that another queue's table would need."""
+    """A queue's history, notes or index has the name that another queue's table needs: refused, or no harm done."""
     names = (second, "x") if turned else ("x", second)
-    queue = db.create_queue(names[0])
-    queue.push("unharmed")
-    refuses(QueueDiffers, db.create_queue, names[1])
-    assert db.queues() == [names[0]]
+
+    def create(name: str) -> Queue:
+        return db.create_queue(name, groups=name == "x")
+
+    queue = create(names[0])
+    queue.push("unharmed", **design_group(queue, "a"))
+    try:
+        other = create(names[1])
+    except QueueDiffers:
+        assert db.queues() == [names[0]]
+    else:
+        assert second != "x_history"
+        other.push("theirs", **design_group(other, "a"))
+        claimed(other).complete()
+        other.drop()
     claim = claimed(queue)
     assert claim.payload == "unharmed"
     claim.complete()
     assert counts(queue) == {"finished": 1}
     queue.drop()
-    assert counts(db.create_queue(names[1])) == {}
+    assert counts(create(names[1])) == {}
 
 
 def test_dropping_a_queue_leaves_the_one_named_like_its_history(db: Database) -> None:
@@ -265,3 +301,36 @@ def test_ids_that_are_none(queue: Queue, id: Any) -> None:
     refuses(BadInput, queue.redrive, [id])
     refuses(BadInput, queue.purge_dead, [id])
     refuses(BadInput, queue.find, id)
+
+
+# What a queue of each design does not take, and why it says so.
+UNWANTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a priority in a fifo": ({}, {"priority": 1}),
+    "a priority in a heap": ({"order": "heap"}, {"priority": 0}),
+    "a priority that is no number": ({"order": "priority"}, {"priority": "high"}),
+    "a priority with a fraction": ({"order": "priority"}, {"priority": 1.5}),
+    "a priority that is a boolean": ({"order": "priority"}, {"priority": True}),
+    "a priority too high": ({"order": "priority"}, {"priority": 1 << 31}),
+    "a priority too low": ({"order": "priority"}, {"priority": -(1 << 31)}),
+    "a group in a fifo": ({}, {"group": "a"}),
+    "a group in a strict queue": ({"strict": True}, {"group": "a"}),
+    "no group in a queue with groups": ({"groups": True}, {}),
+    "an empty group": ({"groups": True}, {"group": ""}),
+    "a group too long": ({"groups": True}, {"group": "a" * 256}),
+    "a group that is no string": ({"groups": True}, {"group": 1}),
+    "a group with a NUL": ({"groups": True}, {"group": "a\0"}),
+    "a delay and a due time": ({}, {"delay": 1, "due": at(1)}),
+    "a conflict that is none": ({}, {"key": "k", "on_conflict": "ignore"}),
+}
+
+
+@pytest.mark.parametrize("what", UNWANTED)
+def test_what_a_push_does_not_take(db: Database, what: str) -> None:
+    definition, options = UNWANTED[what]
+    queue = db.create_queue("work", **definition)
+    refuses(BadInput, queue.push, 1, **options)
+    own = {name: options.pop(name) for name in ("key",) if name in options}
+    refuses(BadInput, queue.push_many, [NewMessage(1, **own)], **options)
+    refuses(BadInput, queue.push_many, [1], **options)
+    refuses(BadInput, queue.push_many, [1] * 1001, **options)
+    assert counts(queue) == {}
