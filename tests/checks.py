@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Claim, NewMessage, Queue
-from tests.support import at, check_fenced, claimed, ids_of
+from tablequeue import Claim, Database, NewMessage, Queue
+from tests.servers import Kind
+from tests.support import at, check_fenced, claimed, design_group, ids_of
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -108,6 +110,42 @@ def check_at_most_once(queue: Queue) -> None:
     assert claimed(queue, now=at(0)).id == id
     assert queue.pop(now=at(1_000_000)) is None, "never twice"
     assert ids_of(queue.lost(now=at(1_000_000))) == [id]
+
+
+def check_plan(database: Database, kind: Kind, queue: Queue, operation: str, state: str) -> None:
+    """The index with the columns of the order serves the claim, without a sort; those of the states the others."""
+    for delay in (None, 3600):
+        batch = [NewMessage(number, **design_group(queue, f"group {number % 100}")) for number in range(5000)]
+        queue.push_many(batch, delay=delay)
+    table = queue._desk.table
+    params = {"n": 1, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
+    params |= {"consumer": None, "now": None}
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(kind.analyze + table.engine.words(queue.name, queue.definition, state)["queue"])
+        for statement in table.statements(operation, state):
+            plan = str(list(connection.exec_driver_sql(kind.explain + statement, params))).lower()
+            assert f"tq_{queue.name}_{state}" in plan, "the index of the state"
+            assert operation == "sweep" or not re.search(kind.sorts, plan), "the index has the order"
+
+
+def check_redrive(queue: Queue) -> None:
+    """A redriven letter has all its attempts before it, and the errors of the others."""
+    id = queue.push("x", now=at(0))
+    attempts = queue.definition.max_attempts
+    for _ in range(attempts):
+        claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
+    assert queue.redrive(now=at(0)) == 1
+    claim = claimed(queue, now=at(0))
+    assert (claim.id, claim.attempts) == (id, 1), "all attempts are before it"
+    (message,) = queue.peek(state="in_progress")
+    assert [error.attempt for error in message.errors] == list(range(1, attempts + 1))
+
+
+def check_complete_many(queue: Queue) -> None:
+    """All of a batch is done, or `LeaseLost` names what is not."""
+    ids = queue.push_many("abcd")
+    queue.complete_many(queue.pop_many(4))
+    assert sorted(ids_of(queue.history())) == ids, "never half a batch"
 
 
 @dataclass

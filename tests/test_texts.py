@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Definition
+from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.base import Engine, operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
-from tests.servers import KINDS, Kind, Place
-from tests.support import DESIGNS, design_group
+from tests.checks import check_plan
+from tests.servers import KINDS, Kind
+from tests.support import DESIGNS
 
 DEFINITIONS = [
     Definition(payload=payload, history=history, **design)
@@ -116,21 +117,8 @@ PLANS = [
 
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize(("operation", "state"), PLANS)
-def test_the_plan_uses_the_index(place: Place, kind: Kind, design: str, operation: str, state: str) -> None:
-    """The index with the columns of the order serves the claim, without a sort; those of the states the others."""
-    queue = place.open().create_queue("work", **DESIGNS[design])
-    for group in range(100):
-        queue.push_many(range(50), **design_group(queue, f"group {group}"))
-        queue.push_many(range(50), delay=3600, **design_group(queue, f"group {group}"))
-    place.execute(kind.analyze + place.table("work"))
-    sa_engine = place.sa_engine()
-    table = kind.engine_class(sa_engine.dialect, place.schema).table("work", queue.definition)
-    params = {"n": 1, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
-    params |= {"consumer": None, "now": None}
-    for statement in table.statements(operation, state):
-        plan = str(place.execute(kind.explain + statement, params)).lower()
-        assert f"tq_work_{state}" in plan
-        assert operation == "sweep" or not re.search(kind.sorts, plan), "the index has the order"
+def test_the_plan_uses_the_index(db: Database, kind: Kind, design: str, operation: str, state: str) -> None:
+    check_plan(db, kind, db.create_queue("work", **DESIGNS[design]), operation, state)
 
 
 def test_identifiers_fit_into_63_characters(kind: Kind) -> None:

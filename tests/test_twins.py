@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Barrier
 from typing import Any, ClassVar
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import Database, Queue
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Engine
 from tests import checks
 from tests.servers import Kind, Place
+from tests.support import DESIGNS
 
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
@@ -63,66 +64,181 @@ def counted_at_failure(engine: type[Engine]) -> type[Engine]:
     return rewritten(r"set state", "set attempts = attempts + 1, state", "fail")(uncounted)
 
 
-def last_in_first_out(engine: type[Engine]) -> type[Engine]:
-    """Gives the newest message first."""
+def ordered_by(order: str, columns: str) -> Callable[[type[Engine]], type[Engine]]:
+    """A twin that gives the messages of an order in another one."""
 
-    class LastInFirstOut(engine):  # type: ignore[misc, valid-type]
-        order_by: ClassVar = {**engine.order_by, "fifo": "id desc"}
+    def twin(engine: type[Engine]) -> type[Engine]:
+        class OrderedBy(engine):  # type: ignore[misc, valid-type]
+            order_by: ClassVar = {**engine.order_by, order: columns}
 
-    return LastInFirstOut
+        assert engine.order_by[order] != columns, "the twin is no twin"
+        return OrderedBy
 
-
-def check_claims(database: Database) -> None:
-    queue = database.create_queue("work", payload="text")
-    checks.check_one_claim_one_consumer([queue, database.queue("work")])
-
-
-def check_fence(database: Database) -> None:
-    queue = database.create_queue("work", payload="text")
-    checks.check_fence_after_reclaim(queue, database.queue("work"))
+    return twin
 
 
-def check_poison(database: Database) -> None:
-    checks.check_poison_is_counted_at_claim(database.create_queue("work", payload="text", max_attempts=3))
+def indexed_by_id(order: str) -> Callable[[type[Engine]], type[Engine]]:
+    """A twin whose ready messages are in the index by their ids, whatever the order."""
+
+    def twin(engine: type[Engine]) -> type[Engine]:
+        class IndexedById(engine):  # type: ignore[misc, valid-type]
+            ready_index: ClassVar = {**engine.ready_index, order: "id"}
+
+        return IndexedById
+
+    return twin
 
 
-def check_order(database: Database) -> None:
-    checks.check_order(database.create_queue("work", payload="text"), seed=1)
+def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
+    """A message that waits for its retry is no front of its group: the next one overtakes it."""
+
+    class RetriesWithoutAPlace(engine):  # type: ignore[misc, valid-type]
+        def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+            words: dict[str, str] = super().words(name, definition, state)
+            front = words["front"].replace("'scheduled', ", "")
+            assert front != words["front"], "the twin is no twin"
+            return words | {"front": front}
+
+    return RetriesWithoutAPlace
 
 
-def check_order_of_a_heap(database: Database) -> None:
-    checks.check_order(database.create_queue("work", payload="text", order="heap"), seed=1)
+def without_fronts(engine: type[Engine]) -> type[Engine]:
+    """All messages of a group are ready at once, and no index forbids it."""
 
+    class WithoutFronts(rewritten(r"unique (index|key) (\S+_front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
+        def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+            return {**super().words(name, definition, state), "pushed_ready": "ready"}
+
+    return WithoutFronts
+
+
+def take_and_put_back(engine: type[Engine]) -> type[Engine]:
+    """A take that gives a message and leaves it where it was."""
+
+    class TakeAndPutBack(engine):  # type: ignore[misc, valid-type]
+        alone = engine.alone - {"take"}
+
+        def take(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
+            cursor.execute("savepoint before_the_take")
+            rows: list[Any] = super().take(cursor, table, params)
+            cursor.execute("rollback to savepoint before_the_take")
+            return rows
+
+    return TakeAndPutBack
+
+
+def half_a_batch(engine: type[Engine]) -> type[Engine]:
+    """Completes the first half of a batch, and says that it was all."""
+
+    class HalfABatch(engine):  # type: ignore[misc, valid-type]
+        def dump_ids(self, ids: Sequence[int]) -> Any:
+            self.asked = list(ids)
+            return super().dump_ids(ids[: (len(ids) + 1) // 2])
+
+        def complete(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[int]:
+            super().complete(cursor, table, params)
+            return self.asked
+
+    return HalfABatch
+
+
+Check = Callable[[Database, Kind], None]
+
+
+def on(check: Callable[[Queue], None], name: str, **definition: Any) -> Check:
+    """A check of a queue of text with that definition."""
+
+    def run(database: Database, kind: Kind) -> None:
+        check(database.create_queue("work", payload="text", **definition))
+
+    run.__name__ = name
+    return run
+
+
+def of_two(check: Callable[[Database, Queue, Queue], None], name: str, **definition: Any) -> Check:
+    """The same of a check that needs the queue twice."""
+
+    def run(database: Database, kind: Kind) -> None:
+        queue = database.create_queue("work", payload="text", **definition)
+        check(database, queue, database.queue("work"))
+
+    run.__name__ = name
+    return run
+
+
+def order(design: str) -> Check:
+    return on(lambda queue: checks.check_order(queue, seed=1), f"order of {design}", **DESIGNS[design])
+
+
+def plan(design: str) -> Check:
+    def run(database: Database, kind: Kind) -> None:
+        checks.check_plan(database, kind, database.create_queue("work", **DESIGNS[design]), "claim", "ready")
+
+    run.__name__ = f"plan of {design}"
+    return run
+
+
+def _take(database: Database, queue: Queue, _: Queue) -> None:
+    with database.engine.connect() as connection:
+        checks.check_a_taken_message_is_gone(queue, connection)
+
+
+CLAIMS = of_two(lambda _, one, other: checks.check_one_claim_one_consumer([one, other]), "claims")
+FENCE = of_two(lambda _, slow, fast: checks.check_fence_after_reclaim(slow, fast), "fence")
+TAKE = of_two(_take, "take")
+RETENTION = of_two(lambda _, one, other: checks.check_retention(one, other), "retention", history=60)
+POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
+STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
+GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
+KEYS = on(checks.check_keys, "keys")
+AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
+REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
+BATCH = on(checks.check_complete_many, "batch")
 
 Twin = Callable[[type[Engine]], type[Engine]]
-Check = Callable[[Database], None]
+KEY = r"(cast\(:key as text\)|:key)"
 
 TWINS: dict[str, tuple[Twin, Check]] = {
-    "a claim that selects, then updates": (naive_claim, check_claims),
-    "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), check_fence),
-    "a fail without the token": (rewritten(TOKEN, "", "fail"), check_fence),
-    "a release without the token": (rewritten(TOKEN, "", "release"), check_fence),
-    "an extend without the token": (rewritten(TOKEN, "", "extend"), check_fence),
-    "an attempt counted at its failure": (counted_at_failure, check_poison),
-    "a sweep that buries nothing": (rewritten(">= :max_attempts", "> 1000000 + :max_attempts", "sweep"), check_poison),
-    "a stack for a fifo": (last_in_first_out, check_order),
+    "a claim that selects, then updates": (naive_claim, CLAIMS),
+    "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), FENCE),
+    "a fail without the token": (rewritten(TOKEN, "", "fail"), FENCE),
+    "a release without the token": (rewritten(TOKEN, "", "release"), FENCE),
+    "an extend without the token": (rewritten(TOKEN, "", "extend"), FENCE),
+    "an attempt counted at its failure": (counted_at_failure, POISON),
+    "a sweep that buries nothing": (rewritten(">= :max_attempts", "> 1000000 + :max_attempts", "sweep"), POISON),
     "a claim of messages that are scheduled": (
         rewritten("state = 'ready'", "state in ('ready', 'scheduled')", "claim"),
-        check_order_of_a_heap,
+        order("heap"),
     ),
-    "a claim of fewer than there are": (rewritten("limit :n", "limit 1", "claim"), check_order_of_a_heap),
+    "a claim of fewer than there are": (rewritten("limit :n", "limit 1", "claim"), order("heap")),
+    "a stack for a fifo": (ordered_by("fifo", "id desc"), order("fifo")),
+    "a fifo for a stack": (ordered_by("lifo", "id"), order("lifo")),
+    "a fifo for what is due": (ordered_by("due", "id"), order("due")),
+    "a fifo for priorities": (ordered_by("priority", "id"), order("priority")),
+    "what is due without its index": (indexed_by_id("due"), plan("due")),
+    "priorities without their index": (indexed_by_id("priority"), plan("priority")),
+    "a retry that is overtaken": (retries_without_a_place, STRICT),
+    "two in progress in a group": (without_fronts, GROUPS),
+    "two in progress in a strict queue": (without_fronts, order("strict")),
+    "a take that does not delete": (take_and_put_back, TAKE),
+    "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
+    "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),
+    "a redrive that keeps the attempts": (rewritten("attempts = 0, ", "", "redrive"), REDRIVE),
+    "a batch that is half done": (half_a_batch, BATCH),
+    "a retention that deletes too much": (rewritten(":age", "0", "purge_history"), RETENTION),
+    "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in TWINS.values()}
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_the_engine_passes(place: Place, kind: Kind, check: Check) -> None:
-    check(place.open_with(kind.engine_class))
+    check(place.open_with(kind.engine_class), kind)
 
 
 @pytest.mark.parametrize(("twin", "check"), TWINS.values(), ids=TWINS)
 def test_the_twin_is_noticed(place: Place, kind: Kind, twin: Twin, check: Check) -> None:
     database = place.open_with(twin(kind.engine_class))
     with pytest.raises(AssertionError) as caught:
-        check(database)
+        check(database, kind)
     assert "no twin" not in str(caught.value)
