@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from threading import BrokenBarrierError
+from time import monotonic_ns
 from typing import Any
 
 from tests.servers import Place
@@ -84,6 +86,89 @@ def push_pop_complete(place: Place, number: int, barrier: Any, pipe: Connection)
         queue.complete_many(batch)
     place.close()
     pipe.send(account)
+
+
+# What tells a reader that there is nothing more to come.
+STOP = "stop"
+
+
+@dataclass
+class Reader:
+    """What one reader got: of each message its id, its payload, and when it was had and given up."""
+
+    name: str
+    messages: list[tuple[int, str, int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Writer:
+    """What one writer pushed."""
+
+    name: str
+    pushed: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Readers and writers, as many of each, in so many processes and threads; each has connections of its own."""
+
+    processes: int
+    threads: int
+    messages: int
+    """How many a writer pushes."""
+    groups: int = 0
+    """How many groups they go to, in turn; 0: none."""
+
+    @property
+    def size(self) -> int:
+        return self.processes * self.threads // 2
+
+    @property
+    def total(self) -> int:
+        return self.size * self.messages
+
+    def group(self, number: int) -> dict[str, Any]:
+        return {"group": f"g{number % self.groups}"} if self.groups else {}
+
+
+def read_and_write(place: Place, crowd: Crowd, number: int, barrier: Any, done: Any, pipe: Connection) -> None:
+    """The threads of one process, each a reader or a writer. `done` counts the messages that were completed."""
+    members = range(number * crowd.threads, (number + 1) * crowd.threads)
+    queues = {member: place.open(f"member {member}").queue("crowd") for member in members}
+
+    def read(member: int) -> Reader:
+        reader = Reader(f"reader {member}")
+        for claim in queues[member].consume():
+            had = monotonic_ns()
+            if claim.payload != STOP:
+                reader.messages.append((claim.id, claim.payload, had, monotonic_ns()))
+            claim.complete()
+            if claim.payload == STOP:
+                break
+            done.release()
+        return reader
+
+    def write(member: int) -> Writer:
+        writer = Writer(f"writer {member}")
+        for n in range(crowd.messages):
+            payload = f"{member}/{n}"
+            writer.pushed[queues[member].push(payload, **crowd.group(member // 2))] = payload
+        return writer
+
+    def work(member: int) -> Reader | Writer | Exception:
+        try:
+            return write(member) if member % 2 else read(member)
+        except Exception as error:
+            # Nobody shall wait for the messages that do not come now.
+            for _ in range(crowd.total):
+                done.release()
+            return error
+
+    with ThreadPoolExecutor(crowd.threads) as threads:
+        barrier.wait()
+        members_did = list(threads.map(work, members))
+    place.close()
+    pipe.send(members_did)
 
 
 def hold_a_batch(place: Place, n: int, pipe: Connection) -> None:

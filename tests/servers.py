@@ -58,6 +58,10 @@ class Kind:
     """A row factory of the driver whose rows are no tuples."""
     server: Callable[[], AbstractContextManager[Server] | None] | None = None
     """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
+    readers_and_writers: tuple[int, int] = (8, 50)
+    """The processes of a large crowd, and the threads in each: half of all are readers."""
+    messages: int = 20
+    """How many each writer of a large crowd pushes."""
     waiting: str | None = None
     """Counts the sessions of a server that wait for what another one has locked."""
 
@@ -81,6 +85,8 @@ KINDS = (
         "temp b-tree",
         "analyze ",
         _dict_of,
+        readers_and_writers=(64, 1),
+        messages=100,
     ),
     Kind(
         "postgresql",

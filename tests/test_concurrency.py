@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
+from itertools import pairwise
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import Database, Queue
 from tests import crowd
 from tests.checks import check_one_claim_one_consumer
-from tests.crowd import answer, started
+from tests.crowd import Crowd, Reader, Writer, answer, started
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, ids_of
+from tests.support import at, claimed, counts, design_group, ids_of
 
 
 def test_two_sessions_share_the_messages_out(place: Place) -> None:
@@ -62,6 +64,31 @@ def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
     assert popped == Counter(pushed.items()), "each message is delivered once, none is lost"
     assert counts(queue) == {"finished": len(pushed)}
     assert {message.attempts for message in queue.history(len(pushed))} == {1}
+
+
+@pytest.mark.parametrize("order", ["fifo", "heap"])
+def test_hundreds_of_readers_and_writers(place: Place, kind: Kind, order: str) -> None:
+    queue = place.open().create_queue("crowd", payload="text", lease=3600, order=order)
+    processes, threads = kind.readers_and_writers
+    readers = check_crowd(queue, place, Crowd(processes, threads, messages=kind.messages))
+    print(fairness(readers))
+
+
+def test_a_crowd_on_groups(place: Place, kind: Kind) -> None:
+    queue = place.open().create_queue("crowd", payload="text", lease=3600, groups=True)
+    processes, threads = kind.readers_and_writers
+    group = Crowd(processes, threads, messages=max(1, kind.messages // 2), groups=processes * threads // 10)
+    readers = check_crowd(queue, place, group)
+    for number in range(group.groups):
+        writers = {2 * member + 1 for member in range(group.size) if member % group.groups == number}
+        check_one_by_one([row for row in rows_of(readers) if int(row[1].split("/")[0]) in writers])
+    print(fairness(readers))
+
+
+def test_a_crowd_in_strict_order(place: Place) -> None:
+    queue = place.open().create_queue("crowd", payload="text", lease=3600, strict=True)
+    readers = check_crowd(queue, place, Crowd(4, 8, messages=10))
+    check_one_by_one(rows_of(readers))
 
 
 def test_a_crowd_creates_one_queue(place: Place) -> None:
@@ -147,3 +174,55 @@ def test_closing_is_not_the_end(db: Database) -> None:
     queue.push(1)
     db.close()
     claimed(queue).complete()
+
+
+# -- private -----------------------------------------------------------------------------------------------------------
+
+
+def check_crowd(queue: Queue, place: Place, group: Crowd) -> list[Reader]:
+    """A crowd at work: each message reaches one reader, once, and nobody gets an error."""
+    barrier = crowd.processes.Barrier(group.processes, timeout=crowd.PATIENCE)
+    done = crowd.processes.Semaphore(0)
+    with started(group.processes, crowd.read_and_write, lambda n: (place, group, n, barrier, done)) as pipes:
+        for _ in range(group.total):
+            assert done.acquire(timeout=crowd.PATIENCE), f"messages are not completed: {counts(queue)}"
+        for number in range(group.size):
+            queue.push(crowd.STOP, **design_group(queue, f"stop {number}"))
+        members = [member for pipe in pipes for member in answer(pipe)]
+    errors = [member for member in members if isinstance(member, Exception)]
+    assert not errors, f"{len(errors)} members got an error: {errors[0]!r}"
+    readers = [member for member in members if isinstance(member, Reader)]
+    pushed = {id: payload for member in members if isinstance(member, Writer) for id, payload in member.pushed.items()}
+    popped = Counter((id, payload) for id, payload, _, _ in rows_of(readers))
+    assert len(pushed) == group.total, "no id is given twice"
+    assert popped == Counter(pushed.items()), "each message is delivered once, none is lost"
+    assert counts(queue) == {"finished": group.total + group.size}
+    assert {message.attempts for message in queue.history(group.total + group.size)} == {1}
+    return readers
+
+
+def rows_of(readers: list[Reader]) -> list[tuple[int, str, int, int]]:
+    return [row for reader in readers for row in reader.messages]
+
+
+def check_one_by_one(rows: list[tuple[int, str, int, int]]) -> None:
+    """One at a time, and what each writer pushed in the order in which it pushed it."""
+    rows = sorted(rows, key=lambda row: row[2])
+    for (_, first, _, ended), (_, second, began, _) in pairwise(rows):
+        assert ended <= began, f"{second} was had while {first} was"
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for _, payload, _, _ in rows:
+        writer, number = payload.split("/")
+        numbers[writer].append(int(number))
+    for writer, sequence in numbers.items():
+        assert sequence == list(range(len(sequence))), f"the messages of writer {writer} are out of order"
+
+
+def fairness(readers: list[Reader]) -> str:
+    """How the messages were shared out."""
+    shares = sorted(len(reader.messages) for reader in readers)
+    mean, median = statistics.mean(shares), statistics.median(shares)
+    return (
+        f"{sum(shares)} messages, {len(shares)} readers: slowest {shares[0]}, median {median:g}, fastest {shares[-1]}; "
+        f"slowest / mean {shares[0] / mean:.2f}, slowest / median {shares[0] / median:.2f}"
+    )

@@ -1,0 +1,25 @@
+"""The examples run, and show what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from examples.race import MESSAGES, WORKERS
+
+from tests.servers import Kind
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_race(kind: Kind, request: pytest.FixtureRequest) -> None:
+    command = [sys.executable, "-m", "examples.race", "--url", kind.url(request)]
+    for _ in range(2):  # it leaves nothing behind that would be in the way of the next one
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        naive, claiming = re.findall(r"│ (?:select|tablequeue)[^│]*│ +(\d+) │ +(\d+) │ +(\d+) │ +(\d+) │", run.stdout)
+        assert naive == (str(MESSAGES * WORKERS), "0", str(MESSAGES), "0"), "every worker gets every message"
+        assert claiming == (str(MESSAGES), str(MESSAGES), "0", "0"), "every message goes to one worker"
