@@ -95,10 +95,12 @@ def test_one_by_one_too(db: Database, payload: str) -> None:
 @pytest.mark.parametrize("size", [3, 1200])
 def test_every_option_holds_for_every_message(queue: Queue, size: int) -> None:
     headers = {"trace": 'a"\\b\n\t', "n": [1, None]}
-    queue.push_many(map(str, range(size)), headers=headers, delay=5, now=at(0))
+    priority = -3 if queue.definition.order == "priority" else None
+    queue.push_many(map(str, range(size)), headers=headers, delay=5, priority=priority, now=at(0))
     assert counts(queue) == {"scheduled": size}
     for message in queue.peek(size, state="scheduled"):
         assert (message.headers, message.pushed_at, message.due_at) == (headers, at(0), at(5))
+        assert (message.priority, message.group, message.key) == (priority or 0, None, None)
     # A sweep makes a thousand due messages ready, so a larger backlog takes a second call.
     claims = queue.pop_many(size, now=at(5)) + queue.pop_many(size, now=at(5))
     assert len(claims) == size
