@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tablequeue import Database
+from tests import mssql
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, postgresql_bin, private_postgresql
 
 
@@ -27,6 +28,13 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def mssql_url() -> Iterator[str]:
+    """A database of this run's own on the server that TABLEQUEUE_TEST_MSSQL_URL names."""
+    with mssql.database() as url:
+        yield url
+
+
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     one: Kind = request.param
@@ -38,8 +46,8 @@ def place(kind: Kind, request: pytest.FixtureRequest) -> Iterator[Place]:
     schema = f"test_{secrets.token_hex(8)}" if kind.has_schemas else None
     place = Place(kind.url(request), schema)
     yield place
-    if schema:
-        place.execute(f"drop schema if exists {schema} cascade")
+    if schema and kind.drop_schema:
+        place.execute(kind.drop_schema.format(schema))
     place.close()
 
 

@@ -23,6 +23,7 @@ from tablequeue import Database
 from tablequeue.engines import engine_class
 from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner
+from tests import mssql
 
 # What the largest crowd of test_concurrency.py needs of a server, and some.
 CONNECTIONS = 450
@@ -48,14 +49,14 @@ class Kind:
     """How many processes the crowd has."""
     side_by_side: bool
     """Whether two transactions can write at the same time."""
-    explain: str
-    """What before a statement shows its plan."""
+    explain: str | None
+    """What before a statement shows its plan; None if nothing does."""
     sorts: str
     """What a plan says, in lower case, where no index serves the order."""
     analyze: str
     """What before a table gathers its statistics."""
-    dict_rows: Callable[..., Any]
-    """A row factory of the driver whose rows are no tuples."""
+    dict_rows: Callable[..., Any] | None
+    """A row factory of the driver whose rows are no tuples; None if its connections have none."""
     server: Callable[[], AbstractContextManager[Server] | None] | None = None
     """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
     readers_and_writers: tuple[int, int] = (8, 50)
@@ -64,6 +65,8 @@ class Kind:
     """How many each writer of a large crowd pushes."""
     waiting: str | None = None
     """Counts the sessions of a server that wait for what another one has locked."""
+    drop_schema: str | None = "drop schema if exists {} cascade"
+    """Drops the schema of a test; None where the whole database goes with the run."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -100,7 +103,10 @@ KINDS = (
         server=lambda: _postgresql_server(),
         waiting="select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
     ),
+    *mssql.kinds(Kind),
 )
+# Engines that the tests run on only where a server of theirs is named.
+ELSEWHERE = {"mssql"} if not mssql.URL else set()
 
 
 def _sqlite_url(request: pytest.FixtureRequest) -> str:

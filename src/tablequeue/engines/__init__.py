@@ -18,6 +18,7 @@ class Entry(NamedTuple):
 ENGINES = {
     "sqlite": Entry("tablequeue.engines.sqlite.engine:SQLite", None),
     "postgresql": Entry("tablequeue.engines.postgresql.engine:PostgreSQL", "postgresql"),
+    "mssql": Entry("tablequeue.engines.mssql.engine:SQLServer", "mssql"),
 }
 
 

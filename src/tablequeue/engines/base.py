@@ -93,7 +93,7 @@ class Table:
         try:
             return self._compiled[operation, state]
         except KeyError:
-            texts = statements_in(self.engine.render(operation, self.name, self.definition, state))
+            texts = self.engine.split(self.engine.render(operation, self.name, self.definition, state))
             compiled = [self.engine.compile(text) for text in texts]
             self._compiled[operation, state] = compiled
             return compiled
@@ -195,6 +195,10 @@ class Engine(ABC):
         """The predicate of a claim."""
         states = ready_states(definition)
         return f"{states} and due_at <= {self.clock}" if definition.order == "due" else states
+
+    def split(self, text: str) -> list[str]:
+        """What of a file is sent at once: its statements, or batches of them."""
+        return statements_in(text)
 
     @abstractmethod
     def compile(self, text: str) -> str:

@@ -1,0 +1,197 @@
+"""Connections to SQL Server: one face for the three drivers, which agree on little but DB-API's method names.
+
+Batches, not statements: what is between two `go` lines is sent in one round trip, so that its variables live long
+enough, and each parameter is bound once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tablequeue import errors
+from tablequeue.engines.base import Held, Params, sql_text
+from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
+
+# OPENJSON; it came with SQL Server 2016.
+OLDEST_LEVEL = 130
+
+# What operations/push.py says in the words that the other databases share. A savepoint ends with its transaction.
+_SAVEPOINTS = {
+    "savepoint tablequeue_push": "save transaction tablequeue_push",
+    "rollback to savepoint tablequeue_push": "rollback transaction tablequeue_push",
+    "release savepoint tablequeue_push": None,
+}
+
+
+class Batch(str):
+    """A batch with its parameters as `?`, and its pieces, to bind them as a driver wants it."""
+
+    __slots__ = ("_bound", "names", "pieces")
+
+    names: tuple[str, ...]
+    pieces: tuple[str, ...]
+
+    def __new__(cls, text: str) -> Batch:
+        pieces = re.split(r":([a-z]\w*)", text)
+        batch = super().__new__(cls, "?".join(pieces[::2]))
+        batch.pieces, batch.names = tuple(pieces[::2]), tuple(pieces[1::2])
+        batch._bound = {}
+        return batch
+
+    def bind(self, params: Params, style: str) -> tuple[str, Any]:
+        """The text, and what the driver's execute takes beside it: a tuple for qmark, a dict for pyformat.
+
+        A null is spelled into the text. The ODBC drivers would have to ask the server for its type first, a round
+        trip for each, which fails for a batch of several statements; they then take it for a varchar, and no
+        varchar goes into a varbinary, be it null. There are a few patterns of nulls for each batch, and as many plans.
+        """
+        nulls = tuple(params[name] is None for name in self.names)
+        try:
+            text, names = self._bound[style, nulls]
+        except KeyError:
+            holder = "%({})s" if style == "pyformat" else "?"
+            marks = ["null" if null else holder.format(name) for name, null in zip(self.names, nulls, strict=True)]
+            text = "".join(part for pair in zip(self.pieces, [*marks, ""], strict=True) for part in pair)
+            names = tuple(name for name, null in zip(self.names, nulls, strict=True) if not null)
+            self._bound[style, nulls] = text, names
+        values = {name: dashed(params[name]) if name == "token" else params[name] for name in names}
+        return text, values if style == "pyformat" else tuple(values[name] for name in names)
+
+    _bound: dict[tuple[str, tuple[bool, ...]], tuple[str, tuple[str, ...]]]
+
+
+def batches_in(text: str) -> list[str]:
+    """The batches of a file: comments gone, split at the lines that say `go`, as sqlcmd does."""
+    bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
+    return [batch for part in re.split(r"(?m)^go$", bare) if (batch := part.strip().removesuffix(";"))]
+
+
+def dashed(token: str) -> str:
+    """A token as SQL Server reads a uniqueidentifier."""
+    return f"{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
+
+
+class MSSQLCursor:
+    """A driver's cursor that takes batches and yields the tuples of their one result.
+
+    A batch may answer with counts before its rows (unless NOCOUNT is on, and a caller's connection is not ours to
+    change), and an error of a later statement comes only when one asks for its result. So all of the answer is read
+    at once.
+    """
+
+    def __init__(self, dbapi: Any, held: bool) -> None:
+        self.connection = dbapi
+        driver = type(dbapi).__module__.partition(".")[0]
+        self.style = DRIVERS.get(driver, "qmark")
+        # as_dict: the default of a pymssql connection may be dictionaries.
+        self._cursor = dbapi.cursor(as_dict=False) if driver == "pymssql" else dbapi.cursor()
+        self.held = held
+        """Whether the connection is ours, in autocommit; else a caller's, in a transaction."""
+        self.in_transaction = not held
+        self._rows: list[tuple[Any, ...]] = []
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows came back; every statement that deletes answers with them."""
+        return len(self._rows)
+
+    def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> MSSQLCursor:
+        self._rows = []
+        if isinstance(statement, Batch):
+            text, values = statement.bind(dict(params or {}), self.style)
+            self._cursor.execute(text, values) if values else self._cursor.execute(text)
+        else:
+            plain = _SAVEPOINTS.get(statement, statement)
+            if plain is None:
+                return self
+            self._cursor.execute(plain)
+        self._read()
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows.pop(0) if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    def _read(self) -> None:
+        while True:
+            if self._cursor.description is not None:
+                self._rows += map(tuple, self._cursor.fetchall())
+            if not self._cursor.nextset():
+                return
+
+
+class MSSQLHeld(Held):
+    """Transactions by statement. By the driver's autocommit switch they would cost it two more round trips."""
+
+    cursor: MSSQLCursor
+
+    def begin(self) -> None:
+        self.cursor.execute("begin transaction")
+        self.cursor.in_transaction = True
+
+    def commit(self) -> None:
+        self.cursor.execute("commit transaction")
+        self.cursor.in_transaction = False
+
+    def rollback(self) -> None:
+        self.cursor.in_transaction = False
+        # After a deadlock, and after most errors under XACT_ABORT, there is nothing left to roll back.
+        self.cursor.execute("if @@trancount > 0 rollback transaction")
+
+
+def hold(dbapi: Any, files: Sequence[str]) -> MSSQLHeld:
+    """Make a connection ours by running files, the last of which answers with the compatibility level."""
+    if callable(dbapi.autocommit):
+        dbapi.autocommit(True)  # pymssql
+    else:
+        dbapi.autocommit = True
+    cursor = MSSQLCursor(dbapi, held=True)
+    for name in files:
+        for batch in batches_in(sql_text("mssql", name)):
+            cursor.execute(batch)
+    level: Sequence[Any] | None = cursor.fetchone()
+    if level is None or level[0] < OLDEST_LEVEL:
+        raise errors.DatabaseError(
+            f"The database's compatibility level is {level[0] if level else 'not known'}; tablequeue needs "
+            f"{OLDEST_LEVEL} (SQL Server 2016) or newer.",
+            "Raise it with ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL, or use another database.",
+        )
+    return MSSQLHeld(dbapi, cursor)
+
+
+@contextmanager
+def whole(cursor: MSSQLCursor) -> Iterator[None]:
+    """All of the block's batches or none: a transaction, or a savepoint in a caller's.
+
+    The savepoint is for a caller who goes on after our error, which rolls back one statement only, unless the caller
+    has set XACT_ABORT. In a transaction of the runner's there is no need for one.
+    """
+    if cursor.held and cursor.in_transaction:
+        yield
+        return
+    cursor.execute("begin transaction" if cursor.held else "save transaction tablequeue")
+    cursor.in_transaction = True
+    try:
+        yield
+    except Exception:
+        try:
+            if cursor.held:
+                cursor.execute("if @@trancount > 0 rollback transaction")
+            else:
+                cursor.execute("if xact_state() = 1 rollback transaction tablequeue")
+        except Exception as error:
+            if not is_driver_error(error):
+                raise
+            # The connection is gone, and with it the transaction: the first error is the one to report.
+        finally:
+            cursor.in_transaction = not cursor.held
+        raise
+    if cursor.held:
+        cursor.execute("commit transaction")
+        cursor.in_transaction = False

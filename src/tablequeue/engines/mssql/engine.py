@@ -1,0 +1,336 @@
+"""SQL Server: READPAST, OUTPUT, filtered indexes, one batch a call.
+
+Not run against SQL Server itself where it was written: the texts pass Microsoft's parser and the rules of
+tests/test_mssql_texts.py; what the drivers do was read in their sources and documentation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from tablequeue.definition import Definition
+from tablequeue.engines.base import RANKS, Cursor, Engine, Held, Params, Row, Table, ready_states
+from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
+from tablequeue.engines.mssql.refusals import (
+    DEADLOCK,
+    DUPLICATES,
+    LOCK_TIMEOUT,
+    is_driver_error,
+    number_of,
+    refused_by,
+    translated,
+)
+from tablequeue.errors import TablequeueError
+
+# Messages that one statement touches at the most. A statement tries to escalate its locks from 5,000 on, and a claim
+# takes three a message: in the table, in the index it leaves and in the one it enters. A larger call is made of steps
+# in one transaction, not refused: the verbs mean the same on every engine, and it is all or nothing.
+STEP = 1000
+# Characters of payloads beyond which a step of a bulk push is sent: OPENJSON holds the array in memory.
+STEP_CHARACTERS = 1 << 22
+
+# What a queue of that order has besides.
+EXTRAS = {"due": "create_due"}
+# No clustered index on the identity: see create.sql.
+SCATTERED = ("heap", "due")
+
+
+def after(seconds: str, start: str = "@now") -> str:
+    """`start` and that many seconds, a float, as SQL: DATEADD takes whole numbers, of 32 bits."""
+    minutes = f"floor({seconds} / 60)"
+    return (
+        f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int), "
+        f"dateadd(minute, cast({minutes} as int), {start}))"
+    )
+
+
+class SQLServer(Engine):
+    name = "mssql"
+    drivers = ("mssqlpython", "pyodbc", "pymssql")
+    # A heap promises no order; by id is what the index gives for nothing.
+    ready_index: ClassVar = {
+        "heap": "id",
+        "fifo": "id",
+        "lifo": "id",
+        "due": "due_at, id",
+        "priority": "priority desc, id",
+    }
+    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    # JSON as text, as it was pushed. No check by ISJSON: before SQL Server 2022 it knows objects and arrays only, and
+    # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
+    payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
+    clock = "coalesce(cast(:now as datetime2(6)), sysutcdatetime())"
+    # Operations of several batches make a transaction of their own, see whole().
+    alone = frozenset(
+        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
+        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats".split()
+    )
+
+    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+        words = super().words(name, definition, state)
+        in_bytes = definition.payload == "bytes"
+        turns = f"{words['turns']} (group_key)"
+        grouped = definition.grouped
+        return words | {
+            # For the index of a state: its filter, and the state if that is not all of it.
+            "in_state": f"{ready_states(definition)} and state = 'ready'"
+            if state == "ready" and definition.order == "due"
+            else f"state = '{state}'",
+            "clustered": "nonclustered" if definition.order in SCATTERED else "clustered",
+            # A strict queue's consumers wait for its front; all others pass over what is locked.
+            "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
+            "now_and_delay": after("@delay"),
+            "now_and_lease": after("@lease"),
+            "now_less_age": after("(-@age)"),
+            "now_and_given_delay": after("given.delay"),
+            # JSON has no bytes: they go in hexadecimal digits (style 2).
+            "payload_of_value": "convert(varbinary(max), batch.value, 2)" if in_bytes else "batch.value",
+            "payload_of_row": "convert(varbinary(max), given.payload, 2)" if in_bytes else "given.payload",
+            "errors_and_one": (
+                "json_modify(coalesce(errors, N'[]'), 'append $', json_query((\n"
+                "        select\n"
+                "            attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error\n"
+                "        for json path, without_array_wrapper, include_null_values\n"
+                "    )))"
+            ),
+            # A grouped queue's notes for arrange; see create_groups.sql.
+            "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
+            "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
+            "note_batch": (
+                f"insert into {turns}\nselect distinct group_key from @batch where fresh = 1;\n" if grouped else ""
+            ),
+        }
+
+    def claimable(self, definition: Definition) -> str:
+        states = ready_states(definition)
+        return f"{states} and due_at <= @now" if definition.order == "due" else states
+
+    def split(self, text: str) -> list[str]:
+        return batches_in(text)
+
+    def compile(self, text: str) -> str:
+        # Bound by the cursor: what a driver takes depends on which one it is, and on which parameters are null.
+        return Batch(text)
+
+    # -- connections and errors ------------------------------------------------------------------------------------
+
+    def hold(self, dbapi: Any) -> Held:
+        return hold(dbapi, ("session", "server"))
+
+    def join(self, dbapi: Any) -> Cursor:
+        return MSSQLCursor(dbapi, held=False)
+
+    def translate(self, error: Exception) -> TablequeueError | None:
+        return translated(error)
+
+    def is_transient(self, error: Exception) -> bool:
+        if not is_driver_error(error):
+            return False
+        number = number_of(error)
+        # Two that arranged the same group, or pushed the same key, at once. Another duplicate would stay one.
+        if number in DUPLICATES:
+            return (refused_by(error) or "").endswith(("_front", "_key"))
+        return number in (DEADLOCK, LOCK_TIMEOUT)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def dump_time(self, time: datetime) -> str:
+        # In words: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language.
+        return time.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+    def load_time(self, value: Any) -> datetime:
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).replace(tzinfo=UTC)
+
+    def dump_ids(self, ids: Sequence[int]) -> str:
+        # In order, so that two that lock some of the same rows do not lock each other out.
+        return str(sorted(set(ids)))
+
+    # -- the catalogue ---------------------------------------------------------------------------------------------
+
+    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
+
+    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
+        if self.schema:
+            self._run(cursor, table, "install_schema", params)
+        self._run(cursor, table, "install", params)
+
+    def create(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._run(cursor, table, "create", params)
+        if table.definition.order in EXTRAS:
+            self._run(cursor, table, EXTRAS[table.definition.order], params)
+        if table.definition.grouped:
+            self._run(cursor, table, "create_groups", params)
+        if table.definition.keeps_history:
+            self._run(cursor, table, "create_history", params)
+        self._run(cursor, table, "register", params)
+
+    # -- pushing ---------------------------------------------------------------------------------------------------
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        try:
+            return super().push(cursor, table, params)
+        except Exception as error:
+            # Another transaction has pushed the key since we looked. Where XACT_ABORT is on, that has undone the
+            # caller's transaction with it: then the error is theirs to see.
+            if params["key"] is not None and _is_taken(error) and (cursor.held or _goes_on(cursor)):
+                return None
+            raise
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """By OPENJSON, whatever the driver.
+
+        mssql-python's bulk copy (1.16) is not used: it opens a connection of its own, so that it could be part neither
+        of the caller's transaction nor of ours, and it returns no ids. Multi-row VALUES end at 1,000 rows and at 2,100
+        parameters.
+        """
+        steps = list(_steps(params["payloads"]))
+        if len(steps) == 1 and not table.definition.grouped:
+            return self._push_step(cursor, table, params, steps[0])
+        ids: list[int] = []
+        with whole(cursor):
+            for step in steps:
+                ids += self._push_step(cursor, table, params, step)
+            self._note(cursor, table, [params["group"]])
+        return ids
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        rows = params["rows"]
+        ids: list[int | None] = []
+        for start in range(0, len(rows), STEP):
+            step = [row | {"payload": _text(row["payload"])} for row in rows[start : start + STEP]]
+            given = {"producer": params["producer"], "now": params["now"], "rows": json.dumps(step, ensure_ascii=False)}
+            ids += self._push_rows(cursor, table, given)
+        return ids
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})
+
+    def _push_step(self, cursor: Cursor, table: Table, params: Params, payloads: Sequence[str | bytes]) -> list[int]:
+        texts = json.dumps([_text(payload) for payload in payloads], ensure_ascii=False)
+        return sorted(row[0] for row in self._rows(cursor, table, "push_many", params | {"payloads": texts}))
+
+    def _push_rows(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        while True:
+            try:
+                with whole(cursor):
+                    return [row[0] for row in self._rows(cursor, table, "push_each", params)]
+            except Exception as error:
+                # As in push; a transaction of the runner's is gone by then, and the runner tries all of it again.
+                if cursor.held or not _is_taken(error) or not _goes_on(cursor):
+                    raise
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+
+    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+        try:
+            with whole(cursor):
+                return super().arrange(cursor, table, params)
+        except Exception as error:
+            # Somebody has a front locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
+            if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
+                return 0
+            raise
+
+    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        notes = table.definition.grouped and operation == "take_keep"
+        try:
+            if params["n"] <= STEP and not notes:
+                rows = self._rows(cursor, table, operation, params)
+            else:
+                with whole(cursor):
+                    rows = self._claimed_in_steps(cursor, table, operation, params)
+                    if notes:
+                        self._note(cursor, table, [row[8] for row in rows])
+        except Exception as error:
+            # A strict queue's front is being taken in a transaction that is still open: nothing is ready for us.
+            if table.definition.strict and cursor.held and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
+                return []
+            raise
+        rows.sort(key=RANKS[table.definition.order])  # type: ignore[arg-type]  # None: as tuples
+        return rows
+
+    def _claimed_in_steps(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < params["n"]:
+            n = min(STEP, params["n"] - len(rows))
+            step = self._rows(cursor, table, operation, params | {"n": n})
+            rows += step
+            if len(step) < n:
+                break
+        return rows
+
+    # -- finishing and keeping -------------------------------------------------------------------------------------
+
+    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        if not (table.definition.grouped and table.definition.keeps_history):
+            return self._by_ids(cursor, table, super().complete, params)
+        with whole(cursor):
+            rows = [row for step in _steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
+            self._note(cursor, table, [row[1] for row in rows])
+        return [row[0] for row in rows]
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._by_ids(cursor, table, super().release, params)
+
+    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._by_ids(cursor, table, super().redrive_ids, params)
+
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        steps = _steps_of_ids(params)
+        if len(steps) == 1:
+            return super().purge_ids(cursor, table, params)
+        with whole(cursor):
+            return sum(super(SQLServer, self).purge_ids(cursor, table, step) for step in steps)
+
+    def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
+        """Do something to `ids`, STEP at a time; to which it was done."""
+        steps = _steps_of_ids(params)
+        if len(steps) == 1:
+            return operation(cursor, table, params)
+        with whole(cursor):
+            return [id for step in steps for id in operation(cursor, table, step)]
+
+    def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
+        if table.definition.grouped and (noted := sorted(set(groups))):
+            self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
+
+
+def _text(payload: str | bytes) -> str:
+    return payload if isinstance(payload, str) else payload.hex()
+
+
+def _steps(payloads: Sequence[str | bytes]) -> Iterator[list[str | bytes]]:
+    step: list[str | bytes] = []
+    size = 0
+    for payload in payloads:
+        if step and (len(step) == STEP or size + len(payload) > STEP_CHARACTERS):
+            yield step
+            step, size = [], 0
+        step.append(payload)
+        size += len(payload)
+    if step:
+        yield step
+
+
+def _steps_of_ids(params: Params) -> list[Params]:
+    ids: list[int] = json.loads(params["ids"])
+    if len(ids) <= STEP:
+        return [params]
+    return [params | {"ids": str(ids[start : start + STEP])} for start in range(0, len(ids), STEP)]
+
+
+def _is_taken(error: Exception) -> bool:
+    """Whether the unique index of the keys has refused."""
+    return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("_key")
+
+
+def _goes_on(cursor: Cursor) -> bool:
+    """Whether the caller's transaction can still commit."""
+    return cursor.execute("select xact_state()").fetchone() == (1,)

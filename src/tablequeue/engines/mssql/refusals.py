@@ -1,0 +1,217 @@
+"""What SQL Server refuses, by the number of the error: our exception, its cause and its remedy."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tablequeue import errors
+from tablequeue.errors import TablequeueError
+
+# The modules of the drivers, and how they take parameters. mssql-python takes both; `?` costs it no parsing.
+DRIVERS = {"mssql_python": "qmark", "pyodbc": "qmark", "pymssql": "pyformat"}
+
+DEADLOCK, LOCK_TIMEOUT = 1205, 1222
+DUPLICATES = (2601, 2627)
+_OTHER_ROLLBACKS = (3960, 41302, 41305, 41325)
+# The connection is gone, or never was: of the drivers and of the server's network library. 4060 and 18456 are logins.
+_BROKEN = (-2, 53, 64, 121, 233, 596, 10053, 10054, 10060, 10061, 11001, 20002, 20003, 20006, 20009, 20047, 40613)
+
+
+def is_driver_error(error: BaseException) -> bool:
+    """Whether it is a DB-API error of one of the drivers; asked of its name, for no driver need be installed."""
+    return any(
+        base.__name__ in ("Error", "ConnectionStringParseError") and base.__module__.partition(".")[0] in DRIVERS
+        for base in type(error).__mro__
+    )
+
+
+def words_of(error: BaseException) -> str:
+    """The server's own sentence."""
+    words = getattr(error, "ddbc_error", None)  # mssql-python
+    if words is None:
+        parts = error.args[0] if error.args and isinstance(error.args[0], tuple) else error.args
+        last = parts[-1] if parts else ""
+        words = last.decode("utf-8", "replace") if isinstance(last, bytes) else str(last)
+    words = words or str(error)
+    words = words.partition("DB-Lib error message")[0] or words  # pymssql: FreeTDS adds its own
+    words = re.sub(r"\[[^\]]*\]", "", words)  # [42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]
+    words = re.sub(r" \(\d+\) \(SQL\w+\).*", "", words, flags=re.DOTALL)  # (1205) (SQLExecDirectW)
+    return " ".join(words.split()).rstrip(".")
+
+
+def number_of(error: BaseException) -> int:
+    """The server's number of an error; 0 if it has none.
+
+    pymssql has it as its first argument, pyodbc in its sentence. mssql-python (1.16) drops it and keeps the SQLSTATE's
+    name and the sentence, which is English on the connections that are ours (see sql/session.sql).
+    """
+    first = error.args[0] if error.args else None
+    if isinstance(first, tuple) and first:
+        first = first[0]
+    if isinstance(first, int):
+        return first
+    found = re.search(r"\((-?\d+)\) \(SQL", str(error))
+    if found:
+        return int(found[1])
+    words, state = words_of(error), getattr(error, "driver_error", "")
+    return next((known.number for known in _SENTENCES if known.fits(words, state)), 0)
+
+
+def refused_by(error: BaseException) -> str | None:
+    """The name of the unique index that refused a row: what is in quotes and, other than the table's, has no dot."""
+    found = re.findall(r"'(tq_\w+)'", words_of(error))
+    return found[-1] if found else None
+
+
+def state_of(error: BaseException) -> str:
+    """The SQLSTATE that pyodbc gives, or mssql-python's words for it."""
+    first = error.args[0] if error.args else ""
+    return getattr(error, "driver_error", first if isinstance(first, str) else "")
+
+
+def translated(error: Exception) -> TablequeueError | None:
+    """The driver's error as one of ours; None if it is no error of a driver."""
+    if not is_driver_error(error):
+        return None
+    number, words, state = number_of(error), words_of(error), state_of(error)
+    if type(error).__name__ == "ConnectionStringParseError":
+        return errors.BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.")
+    for numbers, kind, cause, remedy in _ERRORS:
+        if number in numbers:
+            return kind(cause.format(words), remedy)
+    if number in _BROKEN or state[:2] == "08" or state in _BROKEN_STATES or "closed connection" in words:
+        return errors.ConnectionLost(
+            f"The connection to SQL Server broke: {words or 'it was closed'}.",
+            "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
+        )
+    said = f" ({number})" if number else ""
+    return errors.DatabaseError(
+        f"SQL Server refused the statement{said}: {words}.", "Check the data and the server's error log."
+    )
+
+
+class _Sentence(NamedTuple):
+    number: int
+    pattern: str
+    state: str = ""
+
+    def fits(self, words: str, state: str) -> bool:
+        return bool(self.state and self.state == state) or bool(re.search(self.pattern, words))
+
+
+# For a driver without numbers: the sentence of sys.messages in English, or the SQLSTATE where that is as good.
+_SENTENCES = (
+    _Sentence(1205, r"chosen as the deadlock victim", "Serialization failure"),
+    _Sentence(1222, r"Lock request time out period exceeded"),
+    _Sentence(2601, r"Cannot insert duplicate key row in object"),
+    _Sentence(2627, r"Violation of (PRIMARY KEY|UNIQUE KEY) constraint"),
+    _Sentence(3960, r"Snapshot isolation transaction aborted due to update conflict"),
+    _Sentence(650, r"only specify the READPAST lock in the READ COMMITTED or REPEATABLE READ"),
+    _Sentence(1934, r"SET options have incorrect settings"),
+    _Sentence(208, r"Invalid object name", "Base table or view not found"),
+    _Sentence(2714, r"There is already an object named", "Base table or view already exists"),
+    _Sentence(229, r"permission was denied"),
+    _Sentence(262, r"permission denied in database"),
+    _Sentence(1105, r"Could not allocate space for object"),
+    _Sentence(9002, r"The transaction log for database .* is full"),
+    _Sentence(3906, r"because the database is read-only|database is in read-only mode"),
+    _Sentence(517, r"Adding a value to a '\w+' column caused an overflow"),
+    _Sentence(18456, r"Login failed for user", "Invalid authorization specification"),
+    _Sentence(4060, r"Cannot open database"),
+    _Sentence(51000, r"tablequeue: another program is creating"),
+)
+_BROKEN_STATES = (
+    "Client unable to establish connection",
+    "Connection not open",
+    "Server rejected the connection",
+    "Connection failure during transaction",
+    "Communication link failure",
+    "Connection timeout expired",
+    "Connection operation failed",
+    "Disconnect error",
+    "HYT01",
+)
+
+# Numbers, exception, cause, remedy. {} is the server's own sentence.
+_ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
+    (
+        (18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064, 916),
+        errors.Unreachable,
+        "SQL Server refused the login: {}.",
+        "Check the user, the password and the database of the URL.",
+    ),
+    (
+        (DEADLOCK, *_OTHER_ROLLBACKS),
+        errors.Conflict,
+        "SQL Server rolled the transaction back: {}.",
+        "Roll back and try it again.",
+    ),
+    (
+        (LOCK_TIMEOUT, 51000),
+        errors.Locked,
+        "SQL Server gave up waiting: {}.",
+        "Try again when the other transaction ended.",
+    ),
+    (
+        (650,),
+        errors.BadInput,
+        "The transaction's isolation level does not go with a queue: {}.",
+        "Use READ COMMITTED, the default, in the transaction that you pass.",
+    ),
+    (
+        (1934, 1935),
+        errors.BadInput,
+        "The connection's SET options do not go with the filtered indexes of a queue: {}.",
+        "Set QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT and CONCAT_NULL_YIELDS_NULL on, "
+        "NUMERIC_ROUNDABORT off.",
+    ),
+    (
+        (517, 242, 241),
+        errors.BadInput,
+        "SQL Server cannot store a time: {}.",
+        "Give a time between the years 1 and 9999.",
+    ),
+    (
+        (2628, 8152, 511, 7139),
+        errors.BadPayload,
+        "SQL Server cannot store a value: {}.",
+        "Make the value smaller; nothing was pushed.",
+    ),
+    (
+        (1101, 1105, 3257, 9002, 40544),
+        errors.Full,
+        "The database or its log is full: {}.",
+        "Make room (a log: back it up, or let it grow) and try again; nothing was changed.",
+    ),
+    (
+        (3906, 3908, 978, 979),
+        errors.ReadOnly,
+        "The database is read-only: {}.",
+        "Connect to the primary replica, without ApplicationIntent=ReadOnly.",
+    ),
+    (
+        (229, 230, 262, 297, 300, 1088, 2760, 15151, 15247),
+        errors.NoRights,
+        "The database user may not do this: {}.",
+        "Grant the rights, or use another user.",
+    ),
+    (
+        (208, 3701, 4902, 308),
+        errors.QueueNotFound,
+        "A table of the queue, or its index, is gone: {}.",
+        "Create the queue again.",
+    ),
+    (
+        (2714, 1913),
+        errors.QueueDiffers,
+        "The database has something of that name that is not this queue: {}.",
+        "Choose another queue name, or rename what is there.",
+    ),
+    (
+        (8622,),
+        errors.DatabaseError,
+        "SQL Server does not find the index of a queue fit for its statement: {}.",
+        "Compare the queue's indexes with `tablequeue sql create`, and the SET options of the connection.",
+    ),
+)

@@ -1,0 +1,10 @@
+-- The lease on message :id, held under :token, ends :lease seconds from now.
+-- Index: the primary key. Locks: the row.
+declare @id bigint = :id;
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @lease float = cast(:lease as float);
+declare @now datetime2(6) = {now};
+update {queue} with (rowlock)
+set lease_until = {now_and_lease}
+output inserted.lease_until
+where id = @id and token = @token;

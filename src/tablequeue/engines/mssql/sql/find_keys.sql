@@ -1,0 +1,8 @@
+-- Which of the JSON array :keys messages of the queue have, with their ids. Index: {table}_key.
+-- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for who is pushing one of them.
+declare @keys nvarchar(max) = cast(:keys as nvarchar(max));
+select distinct convert(nvarchar(510), message.dedup_key) as dedup_key, message.id
+from openjson(@keys) as given
+inner join {queue} as message
+    on message.dedup_key = convert(varbinary(1020), convert(nvarchar(510), given.value))
+    and message.dedup_key is not null;

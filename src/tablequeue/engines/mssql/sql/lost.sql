@@ -1,0 +1,14 @@
+-- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
+-- Index: {table}_finished. Locks: none under
+-- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @before datetime2(6) = {now_less_age};
+select top (@n)
+    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+    priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+    cast(null as datetime2(6)) as lease_until, finished_at, errors
+from {history}
+where finished_at is null and popped_at <= @before
+order by id;

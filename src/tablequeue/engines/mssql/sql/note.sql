@@ -1,0 +1,5 @@
+-- Note the groups in the JSON array :groups for arrange, in the transaction that pushed to them or freed them: beside
+-- statements whose OUTPUT ... INTO is taken by the history, or would write a note for every message.
+insert into {turns} (group_key)
+select distinct convert(varbinary(1020), convert(nvarchar(510), given.value))
+from openjson(cast(:groups as nvarchar(max))) as given;

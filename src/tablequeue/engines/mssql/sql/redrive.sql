@@ -1,0 +1,13 @@
+-- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
+-- Index: {table}_dead. Locks: the rows. A crash leaves all or nothing of a batch.
+declare @n bigint = :n;
+declare @after bigint = :after;
+with letters as (
+    select top (@n) id, state, attempts, due_at, group_key
+    from {queue} with (index ({table}_dead), rowlock, readpast, updlock, readcommittedlock)
+    where state = 'dead' and id > @after
+    order by id
+)
+update letters
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
+{note_inserted}output inserted.id;

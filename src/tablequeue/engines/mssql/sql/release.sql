@@ -1,0 +1,17 @@
+-- Those of the JSON array :ids that are held under :token are given back, unworked: ready after :delay seconds, the
+-- attempt not counted. Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- A crash leaves them in progress until the lease expires.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @delay float = cast(:delay as float);
+declare @now datetime2(6) = {now};
+update message
+set state = case when @delay > 0 then 'scheduled' else 'ready' end,
+    due_at = case when @delay > 0 then {now_and_delay} else due_at end,
+    attempts = attempts - 1,
+    token = null,
+    lease_until = null
+output inserted.id
+from {queue} as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;

@@ -1,0 +1,51 @@
+"""SQL Server for the tests: a server elsewhere, named by TABLEQUEUE_TEST_MSSQL_URL, in any of the three drivers.
+
+Each run has a database of its own there, with READ_COMMITTED_SNAPSHOT on unless TABLEQUEUE_TEST_MSSQL_RCSI=off.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+URL = os.environ.get("TABLEQUEUE_TEST_MSSQL_URL")
+RCSI = "off" if os.environ.get("TABLEQUEUE_TEST_MSSQL_RCSI", "").lower() == "off" else "on"
+
+
+def kinds(kind: Callable[..., Any]) -> Iterator[Any]:
+    """The line of KINDS, where there is a server."""
+    if URL:
+        yield kind(
+            "mssql",
+            lambda request: request.getfixturevalue("mssql_url"),
+            crowd=16,
+            side_by_side=True,
+            explain=None,  # SHOWPLAN is a setting of the session, and shows no batch that is prepared
+            sorts="sort",
+            analyze="update statistics ",
+            dict_rows=None,
+            drop_schema=None,
+        )
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A fresh database; yields its URL, and drops it whoever is in it."""
+    assert URL is not None
+    server = sa.create_engine(URL, isolation_level="AUTOCOMMIT")
+    name = f"tablequeue_{secrets.token_hex(8)}"
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"create database {name}")
+        connection.exec_driver_sql(f"alter database {name} set read_committed_snapshot {RCSI}")
+    try:
+        yield server.url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        with server.connect() as connection:
+            connection.exec_driver_sql(f"alter database {name} set single_user with rollback immediate")
+            connection.exec_driver_sql(f"drop database {name}")
+        server.dispose()

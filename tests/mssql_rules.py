@@ -1,0 +1,220 @@
+"""Rules for T-SQL that no parser knows of, each a function from a batch to what is wrong with it.
+
+They read the rendered texts by regular expressions: enough for the style that these are written in, and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+LOCKS = ("rowlock", "readpast", "updlock", "readcommittedlock")
+FORBIDDEN = r"\b(merge|nolock|readuncommitted|tablockx?|holdlock|serializable|sp_executesql|select \*)(?!\w)"
+# What a statement selects, then changes: with NAME as (...) update|delete from NAME.
+CTE = re.compile(r"with (\w+) as \(\n(.*?)\n\)\n(update|delete from) \1\b", re.DOTALL)
+ALIASED = re.compile(r"^(?:update|delete from) (message|batch)\b", re.MULTILINE)
+
+
+@dataclass
+class Layout:
+    """What the texts that create a queue make: tables with their columns, indexes with columns and filter."""
+
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    indexes: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Layout:
+        layout = cls()
+        for text in texts:
+            for table, body in re.findall(r"create table (\S+) \(\n(.*?)\n\s*\);", text, re.DOTALL):
+                layout.tables[table] = [line.split()[0] for line in body.splitlines() if re.match(r" +[a-z]\w+ ", line)]
+                layout.tables[table] = [name for name in layout.tables[table] if name != "constraint"]
+                for name, column in re.findall(r"^ +(\w+) .*constraint (\w+) primary key", body, re.MULTILINE):
+                    layout.indexes[column] = (table, [name], "")
+            for name, table, columns, rest in re.findall(r"index (\w+) on (\S+) \(([^)]+)\)(.*)", text):
+                found = re.search(r"\bwhere (.+?);?$", rest)
+                layout.indexes[name] = (table, columns.split(", "), found[1] if found else "")
+        return layout
+
+
+def statements(batch: str) -> list[str]:
+    return [statement for part in re.split(r";\n|;$", batch) if (statement := part.strip())]
+
+
+def forbidden(batch: str, layout: Layout) -> list[str]:
+    return [f"{word[0] if isinstance(word, tuple) else word} is there" for word in re.findall(FORBIDDEN, batch)]
+
+
+def locks(batch: str, layout: Layout) -> list[str]:
+    """What is selected to be changed is locked by the row, once, and what is locked already is passed over."""
+    wrong = []
+    for name, body, _ in CTE.findall(batch):
+        hints = re.search(r" with \((.*)\)", body)
+        missing = [hint for hint in LOCKS if not hints or not re.search(rf"\b{hint}\b", hints[1])]
+        wrong += [f"{name} without {hint}" for hint in missing]
+    return wrong
+
+
+def bounded(batch: str, layout: Layout) -> list[str]:
+    wrong = [f"{name} without top (@n)" for name, body, _ in CTE.findall(batch) if "select top (@n)" not in body]
+    if "top (@n)" in batch and "declare @n bigint = :n" not in batch:
+        wrong.append("@n is not :n")
+    return wrong
+
+
+def orders(batch: str, layout: Layout) -> list[str]:
+    """Each ORDER BY of a table of the queue has an index with these columns, the hinted one if one is hinted."""
+    wrong = []
+    for select in re.split(r"\bselect\b", batch)[1:]:
+        order = re.search(r"order by ([^)\n;]+)", select)
+        table = re.search(r"\bfrom (\S+)", select)
+        if not order or not table or table[1].lstrip("(") not in layout.tables:
+            continue
+        wanted = [re.sub(r"^\w+\.", "", column) for column in order[1].split(", ")]
+        select = select[: order.end()]
+        hinted = re.search(r"index \((\w+)\)", select)
+        names = [hinted[1]] if hinted else [name for name, index in layout.indexes.items() if index[0] == table[1]]
+        if not any(_serves(layout.indexes[name][1], wanted, select) for name in names if name in layout.indexes):
+            wrong.append(f"no index for order by {order[1]}")
+    return wrong
+
+
+def _serves(columns: list[str], wanted: list[str], select: str) -> bool:
+    # A column that is equal to something may be left out.
+    rest = [column for column in columns if not re.search(rf"\b{column} = ", select)]
+    backwards = [column.removesuffix(" desc") if " desc" in column else f"{column} desc" for column in wanted]
+    return rest[: len(wanted)] == wanted or rest[: len(wanted)] == backwards
+
+
+def filters(batch: str, layout: Layout) -> list[str]:
+    """The filter of an index stands to the letter in the statement that is told to use it (error 8622)."""
+    wrong = []
+    for select in re.split(r"\b(?:select|join)\b", batch):
+        for name in re.findall(r"index \((\w+)\)", select):
+            if name not in layout.indexes:
+                wrong.append(f"no index {name}")
+                continue
+            table, _, predicate = layout.indexes[name]
+            if f"from {table} " not in select:
+                wrong.append(f"{name} is not of the table")
+            if predicate not in re.sub(r"\b\w+\.(?=\w)", "", select):
+                wrong.append(f"{name} has the filter {predicate}")
+        keyed = re.search(r"\bdedup_key (=|in)", select)
+        if keyed and "@batch" not in select.partition("where")[0] and "dedup_key is not null" not in select:
+            wrong.append("the filter of the keys is missing")
+    return wrong
+
+
+def variables(batch: str, layout: Layout) -> list[str]:
+    """Each is declared once, before its use, and used; each parameter comes once, with its type."""
+    wrong = []
+    declared = re.findall(r"declare (@\w+)", batch)
+    wrong += [f"{name} twice" for name in {*declared} if declared.count(name) > 1]
+    for name in {*re.findall(r"(?<!@)(@[a-z]\w*)", batch)}:
+        if name in declared:
+            uses = [found.start() for found in re.finditer(rf"{name}\b", batch)]
+            if len(uses) == 1:
+                wrong.append(f"{name} is not used")
+            if not batch[: uses[0]].endswith("declare "):
+                wrong.append(f"{name} before its declaration")
+        else:
+            wrong.append(f"{name} is not declared")
+    parameters = re.findall(r":([a-z]\w*)", batch)
+    wrong += [f":{name} twice" for name in {*parameters} if parameters.count(name) > 1]
+    typed = re.findall(r"(?:cast\(|declare @\w+ \w+ = ):([a-z]\w*)", batch)
+    wrong += [f":{name} has no type" for name in {*parameters} - {*typed} - {"schema_version"}]
+    return wrong
+
+
+def columns(batch: str, layout: Layout) -> list[str]:
+    """inserted and deleted have the columns of what is changed: of the table, or those that a WITH selects."""
+    wrong = []
+    everywhere = {column for names in layout.tables.values() for column in names}
+    for statement in statements(batch):
+        there = everywhere
+        for _, body, _ in CTE.findall(statement):
+            selected = re.sub(r"select( top \(@n\))?", "", body.partition("from ")[0])
+            there = set(re.findall(r"\w+", selected))
+            wrong += [f"{column} is no column" for column in there - everywhere]
+            changed = re.search(r"\nset (.*?)\noutput", statement, re.DOTALL)
+            names = re.findall(r"(?:^|\n    )(\w+) = ", changed[1]) if changed else []
+            names += re.findall(r", (\w+) = ", changed[1].partition("\n")[0]) if changed else []
+            wrong += [f"{name} is set and not selected" for name in names if name not in there]
+        for column in re.findall(r"\b(?:inserted|deleted)\.(\w+)", statement):
+            if column not in there:
+                wrong.append(f"{column} is not selected")
+    return wrong
+
+
+def outputs(batch: str, layout: Layout) -> list[str]:
+    """OUTPUT ... INTO gives as many values as it names columns of the table, and every column that takes no null."""
+    wrong = []
+    for statement in statements(batch):
+        for values, table, names in re.findall(r"output(.*?)\s+into (\S+) \((.*?)\)\n", statement, re.DOTALL):
+            given, wanted = _listed(values), _listed(names)
+            if len(given) != len(wanted):
+                wrong.append(f"{len(given)} values into {len(wanted)} columns of {table}")
+            known = layout.tables.get(table, wanted)
+            wrong += [f"{table} has no column {name}" for name in wanted if name not in known]
+            if table.startswith("tq_") and "payload" in known and "payload" not in wanted:
+                wrong.append(f"{table} without its payload")
+        for table, names, values in re.findall(
+            r"insert into (\S+) \((.*?)\)\n.*?select\n?(.*?)\n(?:from|where) ", statement, re.DOTALL
+        ):
+            given, wanted = _listed(values.removeprefix(" distinct")), _listed(names)
+            if len(given) != len(wanted):
+                wrong.append(f"{len(given)} values into {len(wanted)} columns of {table}")
+    return wrong
+
+
+def _listed(text: str) -> list[str]:
+    """What the commas outside of parentheses separate."""
+    items, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += character
+    return [item.strip() for item in items]
+
+
+def answers(batch: str, layout: Layout) -> list[str]:
+    """The last statement of a batch has its one answer: the drivers' errors of what comes after would be missed."""
+    said = [bool(re.search(r"\A(?:select\b)|^output (?!.*\n?into)", part, re.MULTILINE)) for part in statements(batch)]
+    return ["an answer before the last statement"] if any(said[:-1]) else []
+
+
+def literals(batch: str, layout: Layout) -> list[str]:
+    """Nothing that comes from a user is made a part of the text: parameters are not quoted, and EXEC takes none."""
+    wrong = [f"{quoted} has a parameter" for quoted in re.findall(r"'[^'\n]*'", batch) if re.search(r":[a-z]", quoted)]
+    wrong += [f"exec {text} has a variable" for text in re.findall(r"\bexec (\(.*\))", batch) if "@" in text]
+    wrong += [f"{character} is a parameter to a driver" for character in "%?" if character in batch]
+    return wrong
+
+
+def fence(batch: str, layout: Layout) -> list[str]:
+    """Each change by a finishing operation is made under the token."""
+    return [
+        f"no token: {statement[:60]}"
+        for statement in statements(batch)
+        if re.match(r"update|delete|with", statement) and not re.search(r"\btoken = @token\b", _conditions(statement))
+    ]
+
+
+def _conditions(statement: str) -> str:
+    return statement.rpartition("\nwhere ")[2]
+
+
+RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
+    forbidden,
+    bounded,
+    orders,
+    filters,
+    variables,
+    columns,
+    outputs,
+    answers,
+    literals,
+)

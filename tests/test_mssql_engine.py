@@ -1,0 +1,492 @@
+"""SQL Server's engine against stand-ins for its drivers: what is sent, in which transaction, and what errors become.
+
+The stand-ins answer what they are told. Whether SQL Server would is not tested here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tablequeue import Claim, Database, NewMessage, Queue, errors
+from tablequeue.engines.mssql.connection import Batch
+from tablequeue.engines.mssql.engine import STEP, SQLServer
+from tablequeue.engines.mssql.refusals import translated
+from tablequeue.engines.runner import Runner
+from tests.support import refuses
+
+TIME = datetime(2040, 1, 1)
+
+
+class Error(Exception):
+    """pyodbc's, by the name of its module."""
+
+
+Error.__module__ = "pyodbc"
+
+
+def refusal(number: int, words: str, state: str = "42000") -> Error:
+    said = f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{words} ({number}) (SQLExecDirectW)"
+    return Error(state, said)
+
+
+DEADLOCK = refusal(1205, "Transaction (Process ID 51) was chosen as the deadlock victim. Rerun it.", "40001")
+LOCK_TIMEOUT = refusal(1222, "Lock request time out period exceeded.", "HYT00")
+SAME_KEY = refusal(
+    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_key'.", "23000"
+)
+SAME_FRONT = refusal(
+    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_front'.", "23000"
+)
+
+
+class Cursor:
+    """A cursor that answers with counts before rows, as without NOCOUNT."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.results: list[list[tuple[Any, ...]] | None] = []
+
+    @property
+    def description(self) -> Any:
+        return None if not self.results or self.results[0] is None else [("column",)]
+
+    def execute(self, text: str, params: tuple[Any, ...] = ()) -> None:
+        assert text.count("?") == len(params)
+        assert None not in params, "nulls are spelled into the text"
+        self.server.sent.append((text, params))
+        answer = self.server.answer(text, params)
+        if isinstance(answer, Exception):
+            raise answer
+        self.results = [None, None, answer, None]
+
+    def fetchall(self) -> Any:
+        return self.results[0]
+
+    def nextset(self) -> bool:
+        self.results = self.results[1:]
+        return bool(self.results)
+
+
+Answer = Callable[[tuple[Any, ...]], Any]
+
+
+class Server:
+    """A server, its connection pool and its connections in one."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        self.answers: dict[str, Answer] = {}
+        self.dialect = sa.make_url("mssql+pyodbc://").get_dialect()()
+        self.url = sa.make_url("mssql+pyodbc://")
+        self.definition: str | None = None
+        self.autocommit = False
+
+    # what a Runner needs of a SQLAlchemy engine, and of its connections
+    def raw_connection(self) -> Server:
+        return self
+
+    @property
+    def dbapi_connection(self) -> Server:
+        return self
+
+    def detach(self) -> None: ...
+
+    def invalidate(self) -> None: ...
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def close(self) -> None: ...
+
+    def dispose(self, close: bool = True) -> None: ...
+
+    def answer(self, text: str, params: tuple[Any, ...]) -> Any:
+        for pattern, answer in self.answers.items():
+            if re.search(pattern, text):
+                return answer(params)
+        return []
+
+    def texts(self) -> list[str]:
+        """The first words of what was sent, without the declarations."""
+        bare = [re.sub(r"declare [^;]*;\n", "", text) for text, _ in self.sent]
+        return [" ".join(text.split()[:4]) for text in bare]
+
+
+Server.__module__ = "pyodbc"
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server()
+    server.answers = {
+        "compatibility_level": lambda params: [(160,)],
+        "object_id": lambda params: [(1,)],
+        "select xact_state": lambda params: [(1,)],
+    }
+    return server
+
+
+def queue_on(server: Server, **definition: Any) -> Queue:
+    sa_engine: Any = server
+    database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
+    queue = database.create_queue("work", **definition)
+    queue._desk.table.next_sweep = float("inf")
+    server.sent.clear()
+    return queue
+
+
+def rows(ids: range) -> list[tuple[Any, ...]]:
+    """Claimed rows, not in order: SQL Server promises none."""
+    return [(id, '"x"', None, 1, TIME, TIME, TIME, 0, "g", None, None) for id in reversed(ids)]
+
+
+def claims(queue: Queue, ids: range) -> list[Claim]:
+    return [Claim.of(queue, id, "ab" * 16) for id in ids]
+
+
+class Numbered:
+    """Ids from 1 on, for each batch that is pushed or claimed."""
+
+    def __init__(self, size: Callable[[tuple[Any, ...]], int], row: Callable[[range], list[Any]]) -> None:
+        self.size, self.row, self.last = size, row, 0
+
+    def __call__(self, params: tuple[Any, ...]) -> list[Any]:
+        first, self.last = self.last + 1, self.last + self.size(params)
+        return self.row(range(first, self.last + 1))
+
+
+# -- what is sent ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_of_ours_is_made_so(server: Server) -> None:
+    sa_engine: Any = server
+    assert Runner(sa_engine, SQLServer(server.dialect))._hold()
+    assert server.autocommit
+    assert "set transaction isolation level read committed" in server.sent[0][0]
+    assert not any(params for _, params in server.sent)
+
+
+@pytest.mark.parametrize("level", [[], [(120,)]])
+def test_a_database_that_is_too_old_is_refused(server: Server, level: list[Any]) -> None:
+    server.answers["compatibility_level"] = lambda params: level
+    sa_engine: Any = server
+    runner = Runner(sa_engine, SQLServer(server.dialect))
+    refuses(errors.DatabaseError, runner._hold)
+
+
+def test_a_claim_is_one_batch_in_one_round_trip(server: Server) -> None:
+    queue = queue_on(server)
+    server.answers["update next"] = lambda params: rows(range(1, 4))
+    assert [claim.id for claim in queue.pop_many(3, lease=5)] == [1, 2, 3]
+    ((text, params),) = server.sent
+    assert "cast(null as datetime2(6))" in text, "no now: the clock of the database"
+    assert params[0] == 3
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", params[1]), "a uniqueidentifier"
+    assert params[2:] == ("me", 5)
+
+
+def test_a_time_keeps_its_microseconds(server: Server) -> None:
+    queue = queue_on(server)
+    queue.pop_many(3, now=datetime(2040, 1, 1, 0, 0, 0, 7, UTC))
+    assert "2040-01-01T00:00:00.000007" in server.sent[-1][1]
+    engine = SQLServer(server.dialect)
+    expected = datetime(2040, 1, 1, 0, 0, 0, 7, UTC)
+    assert engine.load_time(TIME.replace(microsecond=7)) == expected
+    assert engine.load_time("2040-01-01T00:00:00.000007") == expected
+    assert engine.load_time("2040-01-01 00:00:00.0000070") == expected
+
+
+@pytest.mark.parametrize("n", [STEP, STEP + 1, 2500])
+def test_a_large_claim_is_made_of_steps_in_one_transaction(server: Server, n: int) -> None:
+    queue = queue_on(server)
+    server.answers["update next"] = Numbered(lambda params: params[0], rows)
+    assert [claim.id for claim in queue.pop_many(n)] == [*range(1, n + 1)]
+    sizes = [params[0] for text, params in server.sent if "update next" in text]
+    assert max(sizes) <= STEP
+    assert sum(sizes) == n
+    if n > STEP:
+        assert server.texts()[0] == "begin transaction"
+        assert server.texts()[-1] == "commit transaction"
+
+
+def test_a_large_push_is_made_of_steps_and_its_ids_are_aligned(server: Server) -> None:
+    queue = queue_on(server)
+    server.answers["insert into tq_work "] = Numbered(
+        lambda params: len(json.loads(params[0])), lambda ids: [(id,) for id in reversed(ids)]
+    )
+    assert queue.push_many(range(2500)) == [*range(1, 2501)]
+    assert server.texts()[0] == "begin transaction"
+    assert server.texts()[-1] == "commit transaction"
+    pushed = [text for _, params in server.sent if params for text in json.loads(params[0])]
+    assert [json.loads(text) for text in pushed] == [*range(2500)]
+
+
+def test_bytes_go_in_hexadecimal_digits(server: Server) -> None:
+    queue = queue_on(server, payload="bytes")
+    server.answers["insert into tq_work "] = lambda params: [(1,), (2,)]
+    queue.push_many([b"\x00\xff", b""])
+    text, params = server.sent[-1]
+    assert json.loads(params[0]) == ["00ff", ""]
+    assert "convert(varbinary(max), batch.value, 2)" in text
+
+
+def test_rows_with_options_and_taken_keys(server: Server) -> None:
+    queue = queue_on(server, groups=True, payload="text")
+    server.answers["from @batch"] = lambda params: [(5,), (None,)]
+    messages = [NewMessage("x", group="a", key="k", delay=5), NewMessage("y", group="b", key="k")]
+    assert queue.push_many(messages, on_conflict="skip") == [5, None]
+    (text, params) = next(sent for sent in server.sent if "@batch" in sent[0])
+    given = json.loads(params[0])
+    assert [(row["payload"], row["group"], row["key"], row["delay"]) for row in given] == [
+        ("x", "a", "k", 5),
+        ("y", "b", "k", None),
+    ]
+    assert "insert into tq_work_turns (group_key)\nselect distinct" in text
+
+
+@pytest.mark.parametrize("history", ["keep", "none"])
+@pytest.mark.parametrize("design", [{}, {"groups": True}])
+def test_a_large_complete_is_made_of_steps(server: Server, design: dict[str, Any], history: str) -> None:
+    queue = queue_on(server, history=history, **design)
+    server.answers["delete from message"] = lambda params: [(id, f"g{id % 2}") for id in json.loads(params[0])]
+    queue.complete_many(claims(queue, range(1500)))
+    sizes = [len(json.loads(params[0])) for text, params in server.sent if "delete from message" in text]
+    assert sizes == [1000, 500]
+    commit = server.texts().index("commit transaction")
+    assert server.texts()[0] == "begin transaction"
+    if design and history == "keep":
+        text, params = server.sent[commit - 1]
+        assert text.startswith("insert into tq_work_turns")
+        assert json.loads(params[0]) == ["g0", "g1"]
+    assert commit == (4 if design and history == "keep" else 3)
+
+
+def test_every_verb_binds_its_parameters(server: Server) -> None:
+    """The stand-in counts them."""
+    for definition in ({}, {"groups": True}, {"strict": True, "history": "none"}, {"order": "due", "history": 60}):
+        queue = queue_on(server, **definition)
+        group = "g" if queue.definition.groups else None
+        server.answers["insert into tq_work "] = lambda params: [(1,)]
+        server.answers["update tq_work with .rowlock.\\nset lease_until"] = lambda params: [(TIME,)]
+        server.answers[r"output inserted\.state"] = lambda params: [("ready",)]
+        server.answers["delete from message|update message"] = lambda params: [(1, "g")]
+        server.answers["count_big"] = lambda params: [(0, 0, 0, 0, 0, None)]
+        server.answers[r"min\(id\)"] = lambda params: [(None, None)]
+        assert queue.push("x", key="k", delay=1, headers={"a": 1}, group=group) == 1
+        (claim,) = claims(queue, range(1, 2))
+        claim.extend()
+        claim.fail("why")
+        claim.release()
+        claim.complete()
+        queue.purge()
+        queue.redrive()
+        queue.redrive([1])
+        queue.purge_dead([1])
+        queue.peek()
+        queue.find(1)
+        queue.stats()
+        queue.pop()
+        queue._desk.table.next_sweep = 0
+        queue.pop()
+        queue.take(server)
+        if queue.definition.keeps_history:
+            queue.history()
+            queue.history_bounds()
+            queue.purge_history(5)
+        queue.drop()
+    once = queue_on(server, delivery="at_most_once")
+    once.pop()
+    once.lost()
+    claims(once, range(1, 2))[0].complete()
+    server.answers["output 'lost'"] = lambda params: [("lost",)]
+    assert claims(once, range(1, 2))[0].fail("why") == "lost"
+
+
+def test_null_and_style_are_bound_when_it_is_known_what_they_are() -> None:
+    batch = Batch("declare @a int = :a;\nselect @a, cast(:token as uniqueidentifier)")
+    assert batch == "declare @a int = ?;\nselect @a, cast(? as uniqueidentifier)"
+    token = "00112233445566778899aabbccddeeff"
+    dashed = "00112233-4455-6677-8899-aabbccddeeff"
+    assert batch.bind({"a": 1, "token": token}, "qmark") == (str(batch), (1, dashed))
+    assert batch.bind({"a": None, "token": token}, "qmark") == (str(batch).replace("?", "null", 1), (dashed,))
+    text, values = batch.bind({"a": 1, "token": token, "more": 2}, "pyformat")
+    assert text == "declare @a int = %(a)s;\nselect @a, cast(%(token)s as uniqueidentifier)"
+    assert values == {"a": 1, "token": dashed}
+
+
+# -- a caller's transaction --------------------------------------------------------------------------------------------
+
+
+def test_a_callers_transaction_is_never_ended(server: Server) -> None:
+    queue = queue_on(server, groups=True)
+    server.answers["delete from next"] = lambda params: rows(range(1, 3))
+    server.answers["insert into tq_work "] = Numbered(
+        lambda params: len(json.loads(params[0])), lambda ids: [(id,) for id in ids]
+    )
+    queue.take_many(2, server)
+    queue.push_many(["x"] * 1500, group="g", connection=server)
+    sent = server.texts()
+    assert not [text for text in sent if text.startswith(("begin", "commit"))]
+    assert sent.count("save transaction tablequeue") == 2
+    assert [params for text, params in server.sent if "into tq_work_turns" in text] == [('["g"]',), ('["g"]',)]
+
+
+def test_what_fails_half_way_is_undone_and_no_more(server: Server) -> None:
+    queue = queue_on(server)
+    answers = iter([[(1,)] * 1000, refusal(1105, "Could not allocate space for object 'x' because it is full.")])
+    server.answers["insert into tq_work "] = lambda params: next(answers)
+    refuses(errors.Full, queue.push_many, ["x"] * 1500, connection=server)
+    assert server.texts()[-1] == "if xact_state() = 1"
+    assert server.sent[-1][0].endswith("rollback transaction tablequeue")
+
+
+def test_a_savepoint_in_the_words_of_others(server: Server) -> None:
+    queue = queue_on(server)
+    server.answers["from @batch"] = lambda params: [(None,)]
+    refuses(errors.DuplicateKey, queue.push_many, [NewMessage("x", key="k")], connection=server)
+    said = [text for text, _ in server.sent if "transaction tablequeue_push" in text]
+    assert said == ["save transaction tablequeue_push", "rollback transaction tablequeue_push"]
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deadlock_is_tried_again(server: Server) -> None:
+    queue = queue_on(server)
+    answers = iter([DEADLOCK, LOCK_TIMEOUT, rows(range(1, 2))])
+    server.answers["update next"] = lambda params: next(answers)
+    claim = queue.pop()
+    assert claim is not None
+    assert claim.id == 1
+
+
+def test_a_key_that_came_between(server: Server) -> None:
+    queue = queue_on(server)
+    server.answers["insert into tq_work "] = lambda params: SAME_KEY
+    refuses(errors.DuplicateKey, queue.push, "x", key="k")
+    assert queue.push("x", key="k", on_conflict="skip", connection=server) is None
+    server.answers["select xact_state"] = lambda params: [(0,)]
+    refuses(errors.DatabaseError, queue.push, "x", key="k", on_conflict="skip", connection=server)
+
+
+def test_a_key_that_came_between_many(server: Server) -> None:
+    queue = queue_on(server)
+    for connection in (None, server):
+        answers = iter([SAME_KEY, [(None,)]])
+        server.answers["from @batch"] = lambda params, answers=answers: next(answers)  # type: ignore[misc]
+        assert queue.push_many([NewMessage("x", key="k")], on_conflict="skip", connection=connection) == [None]
+
+
+def test_the_same_front_twice_is_tried_again(server: Server) -> None:
+    queue = queue_on(server, groups=True)
+    server.answers["insert into tq_work "] = lambda params: [(1,)]
+    answers = iter([SAME_FRONT, [(1,)]])
+    server.answers["update message"] = lambda params: next(answers)
+    assert queue.push("x", group="g") == 1
+    assert next(answers, None) is None, "both were asked for"
+
+
+def test_a_front_that_is_locked_is_let_be(server: Server) -> None:
+    queue = queue_on(server, groups=True)
+    server.answers["insert into tq_work "] = lambda params: [(1,)]
+    server.answers["update message"] = lambda params: LOCK_TIMEOUT
+    assert queue.push("x", group="g") == 1
+    assert server.sent[-1][0] == "if @@trancount > 0 rollback transaction"
+
+
+def test_a_strict_queue_whose_front_is_being_taken_is_empty(server: Server) -> None:
+    queue = queue_on(server, strict=True)
+    server.answers["update next"] = lambda params: LOCK_TIMEOUT
+    assert queue.pop() is None
+    server.answers["delete from next"] = lambda params: LOCK_TIMEOUT
+    refuses(errors.Locked, queue.take, server)
+
+
+def test_a_lock_timeout_is_no_empty_queue_elsewhere(server: Server) -> None:
+    queue = queue_on(server)
+    server.answers["update next"] = lambda params: LOCK_TIMEOUT
+    refuses(errors.Locked, queue.pop)
+
+
+class Mssql(Exception):
+    """mssql-python's: the SQLSTATE in words, and no number."""
+
+    def __init__(self, state: str, words: str) -> None:
+        super().__init__(f"Driver Error: {state}; DDBC Error: [Microsoft][SQL Server]{words}")
+        self.driver_error, self.ddbc_error = state, f"[Microsoft][SQL Server]{words}"
+
+
+class Pymssql(Exception):
+    """pymssql's: the number and the bytes of the words, with FreeTDS's own behind them."""
+
+    def __init__(self, number: int, words: str) -> None:
+        tail = (
+            b"DB-Lib error message 20018, severity 16:\nGeneral SQL Server error: Check messages from the SQL Server\n"
+        )
+        super().__init__((number, words.encode() + tail))
+
+
+Mssql.__name__ = Pymssql.__name__ = "Error"
+Mssql.__module__, Pymssql.__module__ = "mssql_python.exceptions", "pymssql.exceptions"
+
+SAID: list[tuple[type[Exception], int, str, str]] = [
+    (errors.Conflict, 1205, "Serialization failure", "Transaction was deadlocked and chosen as the deadlock victim."),
+    (errors.Locked, 1222, "General error", "Lock request time out period exceeded."),
+    (errors.Locked, 51000, "General error", "tablequeue: another program is creating or dropping queues in this one"),
+    (errors.BadInput, 650, "Syntax error or access violation", "You can only specify the READPAST lock in the READ "
+     "COMMITTED or REPEATABLE READ isolation levels."),
+    (errors.BadInput, 1934, "General error", "INSERT failed because the following SET options have incorrect settings: "
+     "'QUOTED_IDENTIFIER'."),
+    (errors.BadInput, 517, "Datetime field overflow", "Adding a value to a 'datetime2' column caused an overflow."),
+    (errors.QueueNotFound, 208, "Base table or view not found", "Invalid object name 'tq_work'."),
+    (errors.QueueDiffers, 2714, "Base table or view already exists", "There is already an object named 'tq_work' in "
+     "the database."),
+    (errors.NoRights, 229, "Syntax error or access violation", "The INSERT permission was denied on the object 'tq'."),
+    (errors.NoRights, 262, "Syntax error or access violation", "CREATE TABLE permission denied in database 'work'."),
+    (errors.Full, 9002, "General error", "The transaction log for database 'work' is full due to 'LOG_BACKUP'."),
+    (errors.ReadOnly, 3906, "General error", "Failed to update database 'work' because the database is read-only."),
+    (errors.Unreachable, 18456, "Invalid authorization specification", "Login failed for user 'sa'."),
+    (errors.Unreachable, 4060, "Syntax error or access violation", 'Cannot open database "work" for the login.'),
+    (errors.DatabaseError, 245, "Syntax error or access violation", "Conversion failed when converting the value."),
+]  # fmt: skip
+
+
+def drivers(number: int, state: str, words: str) -> Iterator[Exception]:
+    yield refusal(number, words)
+    yield Pymssql(number, words)
+    yield Mssql(state, words)
+
+
+@pytest.mark.parametrize(("kind", "number", "state", "words"), SAID, ids=[str(said[1]) for said in SAID])
+def test_errors_have_a_cause_and_a_remedy(kind: type[Exception], number: int, state: str, words: str) -> None:
+    for error in drivers(number, state, words):
+        refused = translated(error)
+        assert type(refused) is kind, error
+        assert refused.remedy
+        assert words.rstrip(".") in refused.cause
+        assert "DB-Lib" not in refused.cause
+        assert "[" not in refused.cause
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error("08S01", "[08S01] [Microsoft][ODBC Driver 18 for SQL Server]TCP Provider: Error code 0x68 (104) (SQLEx)"),
+        Mssql("Communication link failure", "TCP Provider: Error code 0x68"),
+        Pymssql(20047, "DBPROCESS is dead or not enabled"),
+    ],
+)
+def test_a_broken_connection(error: Exception) -> None:
+    assert type(translated(error)) is errors.ConnectionLost
+
+
+def test_what_is_no_error_of_a_driver_is_left_alone() -> None:
+    assert translated(ValueError("x")) is None
+    assert translated(KeyError("Error")) is None

@@ -1,0 +1,294 @@
+"""SQL Server's texts: Microsoft's parser takes every one, and they keep the rules of mssql_rules.py.
+
+SQL Server itself is not asked: that is what `make test` does where TABLEQUEUE_TEST_MSSQL_URL names one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from platform import machine
+
+import pytest
+import sqlalchemy as sa
+
+from tablequeue import Definition
+from tablequeue.cli.sql import operations, script
+from tablequeue.definition import HISTORIES, PAYLOADS
+from tablequeue.engines.base import operations_of
+from tablequeue.engines.mssql.connection import Batch
+from tablequeue.engines.mssql.engine import STEP, SQLServer
+from tablequeue.errors import BadName
+from tablequeue.message import STATES
+from tablequeue.operations.claim import SWEEP_SIZE
+from tablequeue.operations.maintain import BATCH
+from tests import mssql_rules as rules
+from tests.support import DESIGNS
+from tests.tsql import parse_errors
+
+parses = pytest.mark.skipif(
+    sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
+)
+ENGINE = SQLServer(sa.make_url("mssql+mssqlpython://").get_dialect()())
+CREATING = ("install", "create", "create_due", "create_groups", "create_history")
+OPERATIONS = operations_of("mssql")
+FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")
+
+
+def definitions(design: str) -> Iterator[Definition]:
+    for payload in PAYLOADS:
+        for history in HISTORIES:
+            yield Definition(payload=payload, history=history, **DESIGNS[design])
+    if design not in ("strict", "groups"):
+        yield Definition(delivery="at_most_once", **DESIGNS[design])
+
+
+@cache
+def layout_of(design: str) -> rules.Layout:
+    definition = Definition(**DESIGNS[design])
+    wanted = [operation for operation in CREATING if operation != "create_due" or definition.order == "due"]
+    return rules.Layout.of(ENGINE.render(operation, "work", definition) for operation in wanted)
+
+
+def batches(operation: str, design: str) -> list[str]:
+    """Every batch that an operation can be in this design, with `:name` parameters; each once."""
+    texts = [
+        batch
+        for definition in definitions(design)
+        for state in STATES
+        for batch in ENGINE.split(ENGINE.render(operation, "work", definition, state))
+    ]
+    return list(dict.fromkeys(texts))
+
+
+def with_variables(batch: str) -> str:
+    return re.sub(r":([a-z]\w*)", r"@\1", batch)
+
+
+# -- Microsoft's parser ------------------------------------------------------------------------------------------------
+
+WRONG = [
+    "selekt * from work",
+    "select top 5 from work where",
+    "select * from work limit 5",
+    "select * from work with (rowlock, readpasst)",
+    "select * from work for update skip locked",
+    "delete from work where id = 1 returning id",
+    "update work set state = 'ready' where id = 1 output inserted.id",
+    "with next as (select top (@n) * from work order by id update next set state = 'ready'",
+    "insert into work (id) values (1) on conflict do nothing",
+    "create index work_ready on work (id) where state = 'ready' include (state)",
+    "create table if not exists work (id int)",
+    "create unique index on work (id)",
+    "declare @n bigint = 5 output inserted.id",
+    "select cast(id as) from work",
+    "select id from work where id = any(array[1, 2])",
+    "begin try select 1 end try",
+    "alter table work set (lock_escalation disable)",
+    "select :id",
+    "select ?",
+]
+
+
+@parses
+@pytest.mark.parametrize("statement", WRONG)
+def test_the_parser_refuses_what_is_wrong(statement: str) -> None:
+    assert parse_errors(statement)
+
+
+@parses
+def test_the_parser_says_where() -> None:
+    (first, *_) = parse_errors("select 1;\nselect * from work with (nolokc);")
+    assert first.startswith("2:26 nolokc is not a recognized table hint")
+
+
+@parses
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_text_parses(design: str, operation: str) -> None:
+    for definition in definitions(design):
+        for state in STATES:
+            text = ENGINE.render(operation, "work", definition, state)
+            assert parse_errors(with_variables(text)) == []
+            schemed = SQLServer(ENGINE.dialect, "mine").render(operation, "work", definition, state)
+            assert parse_errors(with_variables(schemed)) == []
+
+
+@parses
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_what_is_sent_to_a_driver_parses(design: str, operation: str) -> None:
+    """With a parameter in each place, as ODBC numbers them, and with nulls spelled out, one and all."""
+    for text in batches(operation, design):
+        batch = Batch(text)
+        for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
+            sent, _ = batch.bind(values, "qmark")
+            assert sent.count("?") == (len(batch.names) if values and all(values.values()) else 0)
+            assert parse_errors(sent.replace("?", "@P1")) == []
+        sent, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
+        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", sent)) == []
+
+
+@parses
+@pytest.mark.parametrize("operation", operations("mssql"))
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_printed_script_parses(design: str, operation: str) -> None:
+    for definition in definitions(design):
+        for schema in (None, "mine"):
+            printed = script(SQLServer(ENGINE.dialect, schema), operation, "work", definition, "ready")
+            assert parse_errors(with_variables(printed)) == []
+
+
+# -- rules beyond syntax -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_text_keeps_the_rules(design: str, operation: str) -> None:
+    for batch in batches(operation, design):
+        for rule in rules.RULES:
+            assert rule(batch, layout_of(design)) == [], rule.__doc__
+
+
+@pytest.mark.parametrize("operation", ["claim", "take_keep", "take_none", "sweep", "purge", "purge_history", "redrive"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_claim_carries_its_hints(design: str, operation: str) -> None:
+    strict = design == "strict" and operation in ("claim", "take_keep", "take_none")
+    for batch in batches(operation, design):
+        assert rules.CTE.search(batch)
+        assert rules.locks(batch, layout_of(design)) == (["next without readpast"] if strict else [])
+        assert re.search(r"with \(index \(\w+\), ", batch)
+
+
+def test_arrange_passes_over_what_is_locked() -> None:
+    (batch,) = batches("arrange", "groups")
+    assert rules.locks(batch, layout_of("groups")) == []
+    assert batch.count("rowlock, readpast, updlock, readcommittedlock") == 2
+
+
+@pytest.mark.parametrize("operation", FINISHING)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_finishing_statement_asks_for_the_token(design: str, operation: str) -> None:
+    for batch in batches(operation, design):
+        assert rules.fence(batch, layout_of(design)) == []
+
+
+def test_one_statement_touches_a_thousand_messages_at_most() -> None:
+    """Lock escalation is tried from 5,000 locks on: see STEP. test_mssql_engine.py has larger calls made of steps."""
+    assert max(STEP, SWEEP_SIZE, BATCH) == 1000
+
+
+LAYOUTS = {
+    "fifo": "clustered",
+    "lifo": "clustered",
+    "priority": "clustered",
+    "strict": "clustered",
+    "groups": "clustered",
+    "heap": "nonclustered",
+    "due": "nonclustered",
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_the_layout_is_that_of_the_order(design: str) -> None:
+    layout = layout_of(design)
+    create = batches("create", design)[0]
+    assert f"primary key {LAYOUTS[design]}" in create
+    assert "lock_escalation = disable" in create
+    assert layout.indexes["tq_work_ready"][1] == ENGINE.ready_index[Definition(**DESIGNS[design]).order].split(", ")
+    if design == "due":
+        assert layout.indexes["tq_work_due"][1] == ["due_at", "id"]
+    assert layout.indexes["tq_work_front"][2] == "state in ('ready', 'scheduled', 'in_progress')"
+    for name, (_, _, predicate) in layout.indexes.items():
+        assert not predicate or "dedup_key" in predicate or "state" in predicate, name
+
+
+def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
+    """No trigger, no foreign key, no check on what OUTPUT ... INTO writes to, and no trigger at all (error 334)."""
+    for operation in CREATING:
+        for batch in batches(operation, "groups"):
+            assert not re.search(r"\b(trigger|foreign key|references)\b", batch)
+            assert operation == "create" or not re.search(r"\bcheck\b", batch)
+
+
+@pytest.mark.parametrize("operation", ["push", "push_each", "complete_none", "take_none", "fail", "purge", "purge_ids"])
+def test_grouped_queues_note_what_arrange_must_look_at(operation: str) -> None:
+    for design in DESIGNS:
+        for batch in batches(operation, design):
+            assert ("into tq_work_turns (group_key)" in batch) == (design in ("strict", "groups"))
+
+
+def test_settings_of_filtered_indexes_are_set() -> None:
+    (session,) = ENGINE.split(ENGINE.render("session", "work", Definition()))
+    for option in "ansi_nulls ansi_padding ansi_warnings arithabort concat_null_yields_null quoted_identifier".split():
+        assert re.search(rf"set [a-z_, ]*\b{option}\b[a-z_, ]* on;", session)
+    assert "set numeric_roundabort off" in session
+    assert "set transaction isolation level read committed" in session
+
+
+@pytest.mark.parametrize("name", ["a]b", "a'b", "a;drop table x", "a b", "[a]", "A", "", "a" * 49])
+def test_no_name_of_a_user_goes_into_a_text_unchecked(name: str) -> None:
+    with pytest.raises(BadName):
+        SQLServer(ENGINE.dialect, name)
+    with pytest.raises(BadName):
+        script(ENGINE, "create", name, Definition(), "ready")
+
+
+def test_no_value_of_a_definition_but_its_names_goes_into_a_text() -> None:
+    plain = Definition()
+    odd = Definition(lease=12345.5, max_attempts=54321)
+    for operation in OPERATIONS:
+        assert ENGINE.render(operation, "work", plain) == ENGINE.render(operation, "work", odd)
+
+
+# -- the rules can fail ------------------------------------------------------------------------------------------------
+
+Rule = Callable[[str, rules.Layout], list[str]]
+BROKEN: list[tuple[Rule, str, str, str, str]] = [
+    (rules.forbidden, "claim", "fifo", "readpast", "nolock"),
+    (rules.forbidden, "claim", "fifo", "update next", "merge into next"),
+    (rules.forbidden, "peek", "fifo", "select top (@n)\n    id, ", "select * --"),
+    (rules.locks, "claim", "fifo", "readpast, ", ""),
+    (rules.locks, "claim", "fifo", ", readcommittedlock", ""),
+    (rules.locks, "sweep", "due", "updlock, ", ""),
+    (rules.bounded, "claim", "fifo", "top (@n)", ""),
+    (rules.bounded, "purge", "fifo", "bigint = :n", "bigint = 1000000"),
+    (rules.orders, "claim", "fifo", "order by id", "order by pushed_at"),
+    (rules.orders, "claim", "priority", "order by priority desc, id", "order by priority, id"),
+    (rules.orders, "claim", "due", "order by due_at, id", "order by id"),
+    (rules.orders, "history", "fifo", "order by id", "order by finished_at, id"),
+    (rules.orders, "arrange", "groups", "order by waiting.id", "order by waiting.pushed_at"),
+    (rules.filters, "claim", "fifo", "state = 'ready'\n", "state in ('ready', 'scheduled')\n"),
+    (rules.filters, "claim", "due", "state in ('ready', 'scheduled') and", "state <> 'dead' and"),
+    (rules.filters, "purge", "due", "state in ('ready', 'scheduled') and ", ""),
+    (rules.filters, "claim", "fifo", "index (tq_work_ready)", "index (tq_work_claim)"),
+    (rules.filters, "push", "fifo", " and there.dedup_key is not null", ""),
+    (rules.variables, "claim", "fifo", "declare @lease float = cast(:lease as float);\n", ""),
+    (rules.variables, "claim", "fifo", "popped_at = @now", "popped_at = @then"),
+    (rules.variables, "push", "fifo", "declare @headers", "declare @payload"),
+    (rules.variables, "push", "fifo", "cast(:payload as nvarchar(max))", ":payload"),
+    (rules.variables, "extend", "fifo", "where id = @id", "where id = cast(:id as bigint)"),
+    (rules.columns, "claim", "fifo", "headers, payload", "headers"),
+    (rules.columns, "claim", "fifo", "popped_at, lease_until, group_key", "popped_at, group_key"),
+    (rules.columns, "take_keep", "fifo", "deleted.due_at;", "deleted.lease_until;"),
+    (rules.outputs, "complete_keep", "fifo", "deleted.errors, ", ""),
+    (rules.outputs, "take_keep", "fifo", "consumer, headers, errors, payload\n)", "consumer, headers, errors\n)"),
+    (rules.outputs, "push", "fifo", "@payload, @headers,", "@payload,"),
+    (rules.answers, "arrange", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
+    (rules.literals, "purge", "fifo", "'ready'", "':state'"),
+    (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
+    (rules.fence, "fail", "fifo", " and token = @token", ""),
+    (rules.fence, "complete_keep", "fifo", "\n    and message.token = @token", ""),
+    (rules.fence, "release", "groups", "message.token = @token", "message.id = message.id"),
+]
+
+
+@pytest.mark.parametrize(("rule", "operation", "design", "old", "new"), BROKEN)
+def test_a_rule_fails_where_it_is_broken(rule: Rule, operation: str, design: str, old: str, new: str) -> None:
+    engine = SQLServer(ENGINE.dialect, "mine") if "mine" in old else ENGINE
+    text = engine.render(operation, "work", Definition(**DESIGNS[design]))
+    assert old in text, "the text that is to be broken"
+    found = [wrong for batch in engine.split(text.replace(old, new)) for wrong in rule(batch, layout_of(design))]
+    assert found, rule.__doc__
