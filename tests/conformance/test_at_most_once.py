@@ -15,10 +15,16 @@ from tests.callers import Caller
 from tests.checks import check_at_most_once
 from tests.crowd import processes
 from tests.servers import Place
-from tests.support import at, claimed, counts, ids_of, refuses, snapshot
+from tests.support import at, claimed, counts, designs_with, ids_of, refuses, snapshot
 
 # strict and groups do not go with it: see test_what_does_not_go_together.
-pytestmark = pytest.mark.needs("many_in_progress")
+every_order = pytest.mark.parametrize("design", designs_with(["many_in_progress"]))
+
+
+@pytest.fixture
+def design() -> str:
+    """What comes after the claim does not depend on the order."""
+    return "fifo"
 
 
 @pytest.fixture
@@ -26,10 +32,12 @@ def options(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"delivery": "at_most_once", "lease": 30}
 
 
+@every_order
 def test_it_is_never_delivered_again(queue: Queue) -> None:
     check_at_most_once(queue)
 
 
+@every_order
 def test_a_pop_removes(queue: Queue, place: Place) -> None:
     id = queue.push("x", headers={"a": 1}, now=at(0))
     claim = claimed(place.open("bob").queue("work"), now=at(5))
@@ -52,12 +60,14 @@ def test_a_complete_says_when(queue: Queue) -> None:
     assert counts(queue) == {"finished": 1}
 
 
+@every_order
 def test_the_order_is_that_of_the_queue(queue: Queue, design: str) -> None:
     ids = queue.push_many("abcde")
     popped = ids_of([claimed(queue), *queue.pop_many(10)])
     assert (sorted(popped) if design == "heap" else popped) == (ids[::-1] if design == "lifo" else ids)
 
 
+@every_order
 def test_lost_are_those_that_nobody_completed(queue: Queue) -> None:
     ids = queue.push_many("abcdef", now=at(0))
     claims = {claim.id: claim for time in range(6) for claim in queue.pop_many(1, now=at(10 * time))}
@@ -101,7 +111,6 @@ def test_a_fail_keeps_the_error_of_a_lost_message(queue: Queue, place: Place) ->
 FINISHES = {"complete": lambda claim: claim.complete(), "fail": lambda claim: claim.fail("why")}
 
 
-@pytest.mark.parametrize("design", ["fifo"])
 @pytest.mark.parametrize("first", FINISHES)
 @pytest.mark.parametrize("second", FINISHES)
 def test_the_fence(queue: Queue, first: str, second: str) -> None:
@@ -185,7 +194,6 @@ def pop_and_die(place: Place) -> None:
     signal.raise_signal(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("design", ["fifo"])
 def test_a_killed_consumer_takes_its_message_along(queue: Queue, place: Place) -> None:
     ids = queue.push_many("ab")
     victim = processes.Process(target=pop_and_die, args=(place,))
@@ -210,7 +218,6 @@ def test_two_consumers_never_have_the_same(queue: Queue, place: Place) -> None:
     assert sorted(popped) == ids
 
 
-@pytest.mark.parametrize("design", ["fifo"])
 @pytest.mark.parametrize("way", ["complete", "fail"])
 def test_it_belongs_to_the_transaction(queue: Queue, caller: Caller, way: str) -> None:
     queue.push("x")
@@ -255,7 +262,6 @@ def test_old_lost_messages_go_with_the_history(queue: Queue) -> None:
     assert queue.history() == []
 
 
-@pytest.mark.parametrize("design", ["fifo"])
 def test_lost_is_for_at_most_once_only(db: Database, queue: Queue) -> None:
     other = db.create_queue("other")
     assert "dead()" in refuses(BadInput, other.lost).remedy

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.errors import BadInput
-from tests.callers import Caller
+from tests.callers import CALLERS, Caller
 from tests.checks import check_a_taken_message_is_gone
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, design_group, ids_of, refuses, snapshot
+from tests.support import DESIGNS, at, claimed, counts, design_group, ids_of, refuses, snapshot
 
 
 def taken(queue: Queue, connection: Any, **options: Any) -> Claim:
@@ -35,9 +37,16 @@ def test_a_taken_message_is_gone(queue: Queue, db: Database) -> None:
         check_a_taken_message_is_gone(queue, connection, **design_group(queue, "a"))
 
 
-@pytest.mark.needs("plain_push")
-def test_a_commit_finishes_and_a_rollback_puts_back(queue: Queue, caller: Caller) -> None:
-    queue.push("x", headers={"a": 1}, key="k", now=at(0))
+@pytest.mark.parametrize(
+    ("design", "form"), [("fifo", form) for form in CALLERS] + [(design, "connection") for design in DESIGNS]
+)
+def test_a_commit_finishes_and_a_rollback_puts_back(queue: Queue, place: Place, kind: Kind, form: str) -> None:
+    with contextmanager(CALLERS[form])(place, kind) as caller:
+        check_commit_and_rollback(queue, caller)
+
+
+def check_commit_and_rollback(queue: Queue, caller: Caller) -> None:
+    queue.push("x", headers={"a": 1}, key="k", **design_group(queue, "a"), now=at(0))
     before = snapshot(queue)
     for end in (caller.rollback, caller.commit):
         message = taken(queue, caller.connection, now=at(5))
@@ -91,20 +100,22 @@ def test_the_errors_of_earlier_attempts_stay(queue: Queue, db: Database) -> None
     assert [error.error for error in message.errors] == ["why"]
 
 
-def test_others_do_not_get_it_meanwhile(queue: Queue, db: Database, place: Place, kind: Kind, design: str) -> None:
+def test_others_do_not_get_it_meanwhile(queue: Queue, db: Database, place: Place, kind: Kind) -> None:
     """They pass over it; where two cannot write at the same time, they wait for the end of the transaction."""
-    if not kind.side_by_side:
-        pytest.skip("one writer at a time: nobody else pops meanwhile")
     push_five(queue)
-    with db.engine.connect() as connection:
+    other = place.open().queue("work")
+    with db.engine.connect() as connection, ThreadPoolExecutor(1) as thread:
         first = taken(queue, connection)
-        others = place.open().queue("work").pop_many(10)
-        assert len(others) == (0 if design == "strict" else 4)
-        assert first.id not in ids_of(others)
-        queue.push("next", **design_group(queue, "a"))
-        assert len(place.open().queue("work").pop_many(10)) == (0 if queue.definition.grouped else 1)
+        popping = thread.submit(other.pop_many, 10)
+        if kind.side_by_side:
+            popping.result(60)
+            queue.push("next", **design_group(queue, "a"))
+            assert len(other.pop_many(10)) == (0 if queue.definition.grouped else 1), "it holds up its group"
         connection.commit()
-    assert len(queue.pop_many(10)) == (1 if queue.definition.grouped else 0)
+    others = popping.result(60)
+    assert first.id not in ids_of(others)
+    # In a strict queue the next one could be had after the commit only.
+    assert len(others) == (4 if not queue.definition.strict else 0 if kind.side_by_side else 1)
 
 
 def test_due_and_abandoned_messages_are_taken_too(queue: Queue, db: Database) -> None:
