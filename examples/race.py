@@ -92,8 +92,8 @@ def main(url: str) -> None:
     queue = database.create_queue("race")
     try:
         with engine.begin() as connection:
-            connection.execute(sa.insert(work), [{"id": id, "processed": False} for id in range(MESSAGES)])
-        queue.push_many(range(MESSAGES))
+            connection.execute(sa.insert(work), [{"id": id, "processed": False} for id in range(1, MESSAGES + 1)])
+        queue.push_many(range(1, MESSAGES + 1))
         ways = {"select, then update": naive, "tablequeue's pop": claiming}
         table = Table("claim", title=f"{MESSAGES} messages, {WORKERS} workers, {engine.dialect.name}")
         for column in ("deliveries", "delivered once", "more than once", "never"):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 
-from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import DriverMissing
 from tests import crashes, crowd, load
+from tests.servers import KINDS
 
-for name in ENGINES:
-    import_module(f"sqlalchemy.dialects.{name}")
+for kind in KINDS:
     with suppress(DriverMissing):
-        engine_class(name)
+        import_module(f"sqlalchemy.dialects.{kind.engine_class.name}")
 
 __all__ = ["crashes", "crowd", "load"]
