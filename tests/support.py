@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import Any
 
 import pytest
@@ -61,6 +62,18 @@ def found(queue: Queue, id: int) -> Message:
     message = queue.find(id)
     assert message is not None, f"message {id} must be live"
     return message
+
+
+def complete_all(queue: Queue, done: Event) -> list[int]:
+    """Complete whatever comes, until `done` is set and nothing is left; what that was."""
+    completed: list[int] = []
+    last = False
+    while not last:
+        last = done.is_set()
+        for message in queue.consume(wait=0 if last else 0.05):
+            message.complete()
+            completed.append(message.id)
+    return completed
 
 
 def ids_of(messages: Iterable[Claim | Message]) -> list[int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, NewMessage, Queue
+from tablequeue import Backoff, Database, NewMessage, Queue
 from tablequeue.errors import BadInput, LeaseLost
 from tests.callers import Caller
 from tests.checks import check_one_in_progress_per_group
 from tests.servers import Place
-from tests.support import at, claimed, counts, found, ids_of, refuses
+from tests.support import at, claimed, complete_all, counts, found, ids_of, refuses
 
 
 @pytest.fixture
@@ -241,16 +242,11 @@ def test_many_producers_and_consumers_leave_nobody_behind(queue: Queue, place: P
         for number in range(25):
             queue.push("x", group="ab"[number % 2])
 
-    def consume(queue: Queue) -> list[Claim]:
-        done = []
-        for message in queue.consume(wait=1.5):
-            message.complete()
-            done.append(message)
-        return done
-
+    done = Event()
     with ThreadPoolExecutor(5) as threads:
-        consumers = [threads.submit(consume, place.open().queue("work")) for _ in range(2)]
+        consumers = [threads.submit(complete_all, place.open().queue("work"), done) for _ in range(2)]
         list(threads.map(produce, [place.open().queue("work") for _ in range(3)]))
-        done = [message for consumer in consumers for message in consumer.result()]
+        done.set()
+        completed = [id for consumer in consumers for id in consumer.result(60)]
     assert counts(queue) == {"finished": 75}
-    assert len(done) == 75
+    assert len(completed) == 75

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from tablequeue.errors import BadInput, BadPayload, DuplicateKey
 from tests.callers import Caller
 from tests.checks import check_keys
 from tests.servers import Place
-from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
+from tests.support import at, claimed, complete_all, counts, design_group, found, ids_of, refuses
 
 
 @pytest.fixture
@@ -299,14 +299,12 @@ def test_of_two_that_return_both_have_the_same_id(place: Place, plain: Queue) ->
 def test_return_while_a_consumer_completes_gives_a_message_that_was_there(place: Place, plain: Queue) -> None:
     """The message that has the key may be finished at any moment: then this one is pushed."""
 
-    def consume(queue: Queue) -> None:
-        for message in queue.consume(wait=0.5):
-            message.complete()
-
+    done = Event()
     with ThreadPoolExecutor(1) as thread:
-        consumer = thread.submit(consume, place.open().queue("plain"))
+        consumer = thread.submit(complete_all, place.open().queue("plain"), done)
         ids = [plain.push("x", key="k", on_conflict="return") for _ in range(50)]
         ids += [id for _ in range(20) for id in plain.push_many(keyed("k"), on_conflict="return")]
+        done.set()
         consumer.result(60)
     assert sorted(set(ids_of(plain.history(100)))) == sorted(set(ids))
     assert ids == sorted(ids)
