@@ -334,7 +334,7 @@ def test_a_callers_transaction_is_never_ended(server: Server) -> None:
     queue.push_many(["x"] * 1500, group="g", connection=server)
     sent = server.texts()
     assert not [text for text in sent if text.startswith(("begin", "commit"))]
-    assert sent.count("save transaction tablequeue") == 2
+    assert [text.splitlines()[-1] for text, _ in server.sent].count("save transaction tablequeue") == 2
     assert [params for text, params in server.sent if "into tq_work_turns" in text] == [('["g"]',), ('["g"]',)]
 
 
@@ -352,7 +352,11 @@ def test_a_savepoint_in_the_words_of_others(server: Server) -> None:
     server.answers["from @batch"] = lambda params: [(None,)]
     refuses(errors.DuplicateKey, queue.push_many, [NewMessage("x", key="k")], connection=server)
     said = [text for text, _ in server.sent if "transaction tablequeue_push" in text]
-    assert said == ["save transaction tablequeue_push", "rollback transaction tablequeue_push"]
+    assert [text.splitlines()[-1] for text in said] == [
+        "save transaction tablequeue_push",
+        "rollback transaction tablequeue_push",
+    ]
+    assert said[0].startswith("if @@trancount = 0\n    select top (0)"), "else ODBC has not begun a transaction yet"
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -445,6 +449,7 @@ SAID: list[tuple[type[Exception], int, str, str]] = [
     (errors.BadInput, 1934, "General error", "INSERT failed because the following SET options have incorrect settings: "
      "'QUOTED_IDENTIFIER'."),
     (errors.BadInput, 517, "Datetime field overflow", "Adding a value to a 'datetime2' column caused an overflow."),
+    (errors.BadInput, 628, "General error", "Cannot issue SAVE TRANSACTION when there is no active transaction."),
     (errors.QueueNotFound, 208, "Base table or view not found", "Invalid object name 'tq_work'."),
     (errors.QueueDiffers, 2714, "Base table or view already exists", "There is already an object named 'tq_work' in "
      "the database."),

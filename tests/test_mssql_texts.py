@@ -201,8 +201,14 @@ def test_the_layout_is_that_of_the_order(design: str) -> None:
     if design == "due":
         assert layout.indexes["tq_work_due"][1] == ["due_at", "id"]
     assert layout.indexes["tq_work_front"][2] == "state in ('ready', 'scheduled', 'in_progress')"
-    for name, (_, _, predicate) in layout.indexes.items():
-        assert not predicate or "dedup_key" in predicate or "state" in predicate, name
+
+
+def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
+    """Constraints are objects, as tables are."""
+    for operation in CREATING:
+        for batch in batches(operation, "groups"):
+            for name in re.findall(r"\bconstraint (\w+)", batch):
+                assert re.match(r"(pk|ck|df)_tq_", name)
 
 
 def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:

@@ -18,9 +18,12 @@ from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
 # OPENJSON; it came with SQL Server 2016.
 OLDEST_LEVEL = 130
 
+# Where transactions are implicit, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and
+# BEGIN TRANSACTION would begin two. To read a table does.
+_SAVE = "if @@trancount = 0\n    select top (0) object_id from sys.objects;\nsave transaction "
 # What operations/push.py says in the words that the other databases share. A savepoint ends with its transaction.
 _SAVEPOINTS = {
-    "savepoint tablequeue_push": "save transaction tablequeue_push",
+    "savepoint tablequeue_push": f"{_SAVE}tablequeue_push",
     "rollback to savepoint tablequeue_push": "rollback transaction tablequeue_push",
     "release savepoint tablequeue_push": None,
 }
@@ -175,7 +178,7 @@ def whole(cursor: MSSQLCursor) -> Iterator[None]:
     if cursor.held and cursor.in_transaction:
         yield
         return
-    cursor.execute("begin transaction" if cursor.held else "save transaction tablequeue")
+    cursor.execute("begin transaction" if cursor.held else f"{_SAVE}tablequeue")
     cursor.in_transaction = True
     try:
         yield

@@ -32,6 +32,8 @@ STEP = 1000
 # Characters of payloads beyond which a step of a bulk push is sent: OPENJSON holds the array in memory.
 STEP_CHARACTERS = 1 << 22
 
+# What each row of push_each may have of its own.
+GIVEN = ("headers", "priority", "group", "key", "due", "delay")
 # What a queue of that order has besides.
 EXTRAS = {"due": "create_due"}
 # No clustered index on the identity: see create.sql.
@@ -201,7 +203,7 @@ class SQLServer(Engine):
         rows = params["rows"]
         ids: list[int | None] = []
         for start in range(0, len(rows), STEP):
-            step = [row | {"payload": _text(row["payload"])} for row in rows[start : start + STEP]]
+            step = [_given(row) for row in rows[start : start + STEP]]
             given = {"producer": params["producer"], "now": params["now"], "rows": json.dumps(step, ensure_ascii=False)}
             ids += self._push_rows(cursor, table, given)
         return ids
@@ -304,6 +306,11 @@ class SQLServer(Engine):
 
 def _text(payload: str | bytes) -> str:
     return payload if isinstance(payload, str) else payload.hex()
+
+
+def _given(row: Params) -> Params:
+    """A row of push_each as JSON has it."""
+    return {name: row[name] for name in GIVEN} | {"payload": _text(row["payload"])}
 
 
 def _steps(payloads: Sequence[str | bytes]) -> Iterator[list[str | bytes]]:

@@ -109,6 +109,7 @@ _SENTENCES = (
     _Sentence(3960, r"Snapshot isolation transaction aborted due to update conflict"),
     _Sentence(650, r"only specify the READPAST lock in the READ COMMITTED or REPEATABLE READ"),
     _Sentence(1934, r"SET options have incorrect settings"),
+    _Sentence(628, r"Cannot issue SAVE TRANSACTION when there is no active transaction"),
     _Sentence(208, r"Invalid object name", "Base table or view not found"),
     _Sentence(2714, r"There is already an object named", "Base table or view already exists"),
     _Sentence(229, r"permission was denied"),
@@ -158,6 +159,12 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         errors.BadInput,
         "The transaction's isolation level does not go with a queue: {}.",
         "Use READ COMMITTED, the default, in the transaction that you pass.",
+    ),
+    (
+        (628, 3902, 3903),
+        errors.BadInput,
+        "The connection is in no transaction: {}.",
+        "Begin one, or pass a connection that is not in autocommit.",
     ),
     (
         (1934, 1935),

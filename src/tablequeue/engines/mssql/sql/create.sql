@@ -13,14 +13,15 @@
 -- N'a ' would be one key. Bytes are padded with zeros, and no key has a NUL. convert(nvarchar(510), dedup_key) is the
 -- text again.
 -- No lock escalation: a table lock would stop every consumer. Statements keep to 1,000 messages besides.
+-- Names of constraints begin with their kind: they are objects like tables, and tq_emails_new may be a queue's.
 -- Who writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (
-    id bigint identity (1, 1) not null constraint {table}_id primary key {clustered},
-    state varchar(11) collate Latin1_General_100_BIN2 not null constraint {table}_new default 'ready'
-        constraint {table}_states check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
-    attempts int not null constraint {table}_unclaimed default 0,
-    priority int not null constraint {table}_plain default 0,
+    id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
+    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}_state default 'ready'
+        constraint ck_{table}_state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts int not null constraint df_{table}_attempts default 0,
+    priority int not null constraint df_{table}_priority default 0,
     token uniqueidentifier null,
     pushed_at datetime2(6) not null,
     due_at datetime2(6) null,

@@ -10,7 +10,7 @@
 -- Runs in one transaction: a crash leaves nothing.
 create unique index {table}_front on {queue} (group_key) where {front};
 create table {turns} (
-    id bigint identity (1, 1) not null constraint {table}_turns_id primary key clustered,
+    id bigint identity (1, 1) not null constraint pk_{table}_turns primary key clustered,
     group_key varbinary(1020) not null
 );
 alter table {turns} set (lock_escalation = disable);

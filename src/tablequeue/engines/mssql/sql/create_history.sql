@@ -3,7 +3,7 @@
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
 -- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 create table {history} (
-    id bigint not null constraint {table}_history_id primary key clustered,
+    id bigint not null constraint pk_{table}_history primary key clustered,
     attempts int not null,
     priority int not null,
     token uniqueidentifier null,

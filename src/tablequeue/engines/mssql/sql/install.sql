@@ -8,7 +8,7 @@ if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 if object_id(N'{catalogue}', N'U') is null
     create table {catalogue} (
-        name varchar(48) collate Latin1_General_100_BIN2 not null constraint tq_queues_name primary key clustered,
+        name varchar(48) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
         definition nvarchar(max) not null,
         schema_version int not null,
         created_at datetime2(6) not null
