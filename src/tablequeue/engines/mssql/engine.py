@@ -44,8 +44,8 @@ def after(seconds: str, start: str = "@now") -> str:
     """`start` and that many seconds, a float, as SQL: DATEADD takes whole numbers, of 32 bits."""
     minutes = f"floor({seconds} / 60)"
     return (
-        f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int), "
-        f"dateadd(minute, cast({minutes} as int), {start}))"
+        f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int),\n"
+        f"    dateadd(minute, cast({minutes} as int), {start}))"
     )
 
 

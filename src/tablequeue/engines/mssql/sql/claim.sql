@@ -11,6 +11,7 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @lease float = cast(:lease as float);
 declare @now datetime2(6) = {now};
+declare @until datetime2(6) = {now_and_lease};
 with next as (
     select top (@n)
         id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
@@ -26,7 +27,7 @@ set state = 'in_progress',
     consumer = @consumer,
     popped_at = @now,
     first_popped_at = coalesce(first_popped_at, @now),
-    lease_until = {now_and_lease}
+    lease_until = @until
 output
     inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
     inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,

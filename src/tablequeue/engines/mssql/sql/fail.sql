@@ -7,13 +7,14 @@ declare @delay float = cast(:delay as float);
 declare @max_attempts int = :max_attempts;
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
+declare @due datetime2(6) = {now_and_delay};
 update {queue} with (rowlock)
 set state = case
         when attempts >= @max_attempts then 'dead'
         when @delay > 0 then 'scheduled'
         else 'ready'
     end,
-    due_at = case when attempts < @max_attempts then {now_and_delay} else due_at end,
+    due_at = case when attempts < @max_attempts then @due else due_at end,
     errors = {errors_and_one},
     token = null,
     lease_until = null

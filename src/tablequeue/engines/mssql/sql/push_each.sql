@@ -24,7 +24,7 @@ insert into @batch (place, payload, headers, priority, group_key, dedup_key, due
 select
     cast(entry.[key] as int), {payload_of_row}, given.headers, given.priority,
     convert(varbinary(1020), given.group_key), convert(varbinary(1020), given.dedup_key),
-    coalesce(given.due, {now_and_given_delay}), 1
+    coalesce(given.due, later.due), 1
 from openjson(@rows) as entry
 cross apply openjson(entry.value) with (
     payload nvarchar(max) '$.payload',
@@ -34,7 +34,10 @@ cross apply openjson(entry.value) with (
     dedup_key nvarchar(510) '$.key',
     due datetime2(6) '$.due',
     delay float '$.delay'
-) as given;
+) as given
+cross apply (
+    select {now_and_given_delay} as due
+) as later;
 update batch
 set fresh = 0
 from @batch as batch

@@ -5,9 +5,10 @@ declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @delay float = cast(:delay as float);
 declare @now datetime2(6) = {now};
+declare @due datetime2(6) = {now_and_delay};
 update message
 set state = case when @delay > 0 then 'scheduled' else 'ready' end,
-    due_at = case when @delay > 0 then {now_and_delay} else due_at end,
+    due_at = case when @delay > 0 then @due else due_at end,
     attempts = attempts - 1,
     token = null,
     lease_until = null
