@@ -63,7 +63,7 @@ def gated(engine: type[Engine], name: str, gate: Gate) -> type[Engine]:
 
 
 @pytest.fixture
-def order() -> str:
+def design() -> str:
     """Waiting and cancelling do not depend on the order."""
     return "fifo"
 

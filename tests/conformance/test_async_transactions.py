@@ -59,7 +59,7 @@ def caller(request: pytest.FixtureRequest, url: sa.URL) -> Caller:
 
 
 @pytest.fixture
-def order() -> str:
+def design() -> str:
     """Transactions do not depend on the order."""
     return "fifo"
 
