@@ -11,9 +11,10 @@ create table {turns} (
 create function {turn}() returns trigger language plpgsql as $$
     begin
         if tg_op = 'INSERT' then
-            insert into {turns} (group_key) select distinct group_key from pushed;
+            insert into {turns} (group_key) select group_key from pushed group by group_key order by min(id);
         elsif tg_op = 'DELETE' then
-            insert into {turns} (group_key) select distinct group_key from removed where state <> 'dead';
+            insert into {turns} (group_key)
+            select group_key from removed where state <> 'dead' group by group_key order by min(id);
         else
             insert into {turns} (group_key) values (new.group_key);
         end if;
