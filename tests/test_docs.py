@@ -1,17 +1,47 @@
-"""The documents: their Python blocks run, and what they link to and the tests that the guarantees name are there."""
+"""The documents: their Python blocks run, their SQL is what the library emits, and what they link to is there.
+
+    TABLEQUEUE_WRITE_DOCS=1 pytest tests/test_docs.py
+
+writes the SQL of the pages anew, from the comment before each block: `<!-- sql: pop emails --dialect postgresql -->`
+has the arguments of `tablequeue sql`.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from tablequeue.cli import main
 from tablequeue.definition import ORDERS
+from tablequeue.engines import ENGINES
 
 ROOT = Path(__file__).parents[1]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+ALL = [*sorted(ROOT.glob("*.md")), *DOCS]
+# A block of SQL, and the comment before it if there is one.
+SQL = re.compile(r"(?:^<!-- sql: ([^\n]+) -->\n)?^```sql\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WRITES = "TABLEQUEUE_WRITE_DOCS"
+
+
+def place(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def emitted(arguments: list[str]) -> str:
+    """What `tablequeue sql` prints."""
+    result = CliRunner().invoke(main, ["sql", *arguments])
+    assert result.exit_code == 0, f"tablequeue sql {shlex.join(arguments)}: {result.output}"
+    return result.output
+
+
+def dialect(arguments: list[str]) -> str:
+    return arguments[arguments.index("--dialect") + 1]
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
@@ -23,15 +53,20 @@ def blocks(text: str) -> list[tuple[int, str]]:
 PAGES = [page for page in (ROOT / "README.md", *DOCS) if blocks(page.read_text("utf-8"))]
 
 
+def prose(text: str) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def headings(text: str) -> set[str]:
     """The anchors of a page, as GitHub makes them of its headings."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        for heading in re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=place)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": page.stem}
@@ -46,12 +81,46 @@ def test_the_readme_names_every_order() -> None:
 
 
 def test_there_is_something_to_run() -> None:
-    assert {page.name for page in PAGES} >= {"README.md", "orders.md", "delivery.md", "keeping.md"}
+    pages = {place(page) for page in PAGES}
+    assert pages >= {"README.md", "docs/orders.md", "docs/delivery.md", "docs/keeping.md"}
+    assert pages >= {
+        place(page) for folder in ("recipes", "coming-from") for page in DOCS if page.parent.name == folder
+    }
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in ALL if SQL.search(page.read_text("utf-8"))], ids=place)
+def test_the_sql_of_a_page_is_what_is_emitted(page: Path) -> None:
+    text = page.read_text("utf-8")
+
+    def block(match: re.Match[str]) -> str:
+        assert match[1], f"no comment says where this SQL comes from: {match[2]}"
+        arguments = shlex.split(match[1])
+        if dialect(arguments) not in ENGINES:
+            return match[0]
+        return f"<!-- sql: {match[1]} -->\n```sql\n{emitted(arguments)}```"
+
+    current = SQL.sub(block, text)
+    if os.environ.get(WRITES):
+        page.write_text(current, "utf-8")
+    else:
+        assert text == current, f"The SQL has changed: {WRITES}=1 pytest {place(Path(__file__))} writes it anew."
+
+
+@pytest.mark.parametrize("page", ALL, ids=place)
+def test_the_commands_that_print_sql_print_some(page: Path) -> None:
+    for arguments in map(shlex.split, re.findall(r"^tablequeue sql ([^#\n]+)", page.read_text("utf-8"), re.MULTILINE)):
+        assert dialect(arguments) not in ENGINES or emitted(arguments).strip()
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    links = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#:]+)\)", index.read_text("utf-8"))}
+    assert links >= {*DOCS} - {index}
+
+
+@pytest.mark.parametrize("page", ALL, ids=place)
 def test_a_page_links_to_what_is_there(page: Path) -> None:
-    for target, heading in re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+    for target, heading in re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", prose(page.read_text("utf-8"))):
         there = page.parent / target if target else page
         assert there.exists(), target
         if heading:
