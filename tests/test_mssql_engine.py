@@ -1,125 +1,35 @@
-"""SQL Server's engine against stand-ins for its drivers: what is sent, in which transaction, and what errors become.
+"""SQL Server's engine against a stand-in for server and driver: what is sent, in which transaction, what errors do.
 
-The stand-ins answer what they are told. Whether SQL Server would is not tested here.
+The stand-in answers what it is told. Whether SQL Server would is not tested here.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from tablequeue import Claim, Database, NewMessage, Queue, errors
+from tablequeue import NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import STEP, SQLServer
-from tablequeue.engines.mssql.refusals import translated
 from tablequeue.engines.runner import Runner
+from tests.mssql_stand_in import (
+    DEADLOCK,
+    LOCK_TIMEOUT,
+    SAME_FRONT,
+    SAME_KEY,
+    TIME,
+    Numbered,
+    Server,
+    claims,
+    queue_on,
+    refusal,
+    rows,
+)
 from tests.support import refuses
-
-TIME = datetime(2040, 1, 1)
-
-
-class Error(Exception):
-    """pyodbc's, by the name of its module."""
-
-
-Error.__module__ = "pyodbc"
-
-
-def refusal(number: int, words: str, state: str = "42000") -> Error:
-    said = f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{words} ({number}) (SQLExecDirectW)"
-    return Error(state, said)
-
-
-DEADLOCK = refusal(1205, "Transaction (Process ID 51) was chosen as the deadlock victim. Rerun it.", "40001")
-LOCK_TIMEOUT = refusal(1222, "Lock request time out period exceeded.", "HYT00")
-SAME_KEY = refusal(
-    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_key'.", "23000"
-)
-SAME_FRONT = refusal(
-    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_front'.", "23000"
-)
-
-
-class Cursor:
-    """A cursor that answers with counts before rows, as without NOCOUNT."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.results: list[list[tuple[Any, ...]] | None] = []
-
-    @property
-    def description(self) -> Any:
-        return None if not self.results or self.results[0] is None else [("column",)]
-
-    def execute(self, text: str, params: tuple[Any, ...] = ()) -> None:
-        assert text.count("?") == len(params)
-        assert None not in params, "nulls are spelled into the text"
-        self.server.sent.append((text, params))
-        answer = self.server.answer(text, params)
-        if isinstance(answer, Exception):
-            raise answer
-        self.results = [None, None, answer, None]
-
-    def fetchall(self) -> Any:
-        return self.results[0]
-
-    def nextset(self) -> bool:
-        self.results = self.results[1:]
-        return bool(self.results)
-
-
-Answer = Callable[[tuple[Any, ...]], Any]
-
-
-class Server:
-    """A server, its connection pool and its connections in one."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, tuple[Any, ...]]] = []
-        self.answers: dict[str, Answer] = {}
-        self.dialect = sa.make_url("mssql+pyodbc://").get_dialect()()
-        self.url = sa.make_url("mssql+pyodbc://")
-        self.definition: str | None = None
-        self.autocommit = False
-
-    # what a Runner needs of a SQLAlchemy engine, and of its connections
-    def raw_connection(self) -> Server:
-        return self
-
-    @property
-    def dbapi_connection(self) -> Server:
-        return self
-
-    def detach(self) -> None: ...
-
-    def invalidate(self) -> None: ...
-
-    def cursor(self) -> Cursor:
-        return Cursor(self)
-
-    def close(self) -> None: ...
-
-    def dispose(self, close: bool = True) -> None: ...
-
-    def answer(self, text: str, params: tuple[Any, ...]) -> Any:
-        for pattern, answer in self.answers.items():
-            if re.search(pattern, text):
-                return answer(params)
-        return []
-
-    def texts(self) -> list[str]:
-        """The first words of what was sent, without the declarations."""
-        bare = [re.sub(r"declare [^;]*;\n", "", text) for text, _ in self.sent]
-        return [" ".join(text.split()[:4]) for text in bare]
-
-
-Server.__module__ = "pyodbc"
 
 
 @pytest.fixture
@@ -131,35 +41,6 @@ def server() -> Server:
         "select xact_state": lambda params: [(1,)],
     }
     return server
-
-
-def queue_on(server: Server, **definition: Any) -> Queue:
-    sa_engine: Any = server
-    database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
-    queue = database.create_queue("work", **definition)
-    queue._desk.table.next_sweep = float("inf")
-    server.sent.clear()
-    return queue
-
-
-def rows(ids: range) -> list[tuple[Any, ...]]:
-    """Claimed rows, not in order: SQL Server promises none."""
-    return [(id, '"x"', None, 1, TIME, TIME, TIME, 0, "g", None, None) for id in reversed(ids)]
-
-
-def claims(queue: Queue, ids: range) -> list[Claim]:
-    return [Claim.of(queue, id, "ab" * 16) for id in ids]
-
-
-class Numbered:
-    """Ids from 1 on, for each batch that is pushed or claimed."""
-
-    def __init__(self, size: Callable[[tuple[Any, ...]], int], row: Callable[[range], list[Any]]) -> None:
-        self.size, self.row, self.last = size, row, 0
-
-    def __call__(self, params: tuple[Any, ...]) -> list[Any]:
-        first, self.last = self.last + 1, self.last + self.size(params)
-        return self.row(range(first, self.last + 1))
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------
@@ -417,81 +298,3 @@ def test_a_lock_timeout_is_no_empty_queue_elsewhere(server: Server) -> None:
     queue = queue_on(server)
     server.answers["update next"] = lambda params: LOCK_TIMEOUT
     refuses(errors.Locked, queue.pop)
-
-
-class Mssql(Exception):
-    """mssql-python's: the SQLSTATE in words, and no number."""
-
-    def __init__(self, state: str, words: str) -> None:
-        super().__init__(f"Driver Error: {state}; DDBC Error: [Microsoft][SQL Server]{words}")
-        self.driver_error, self.ddbc_error = state, f"[Microsoft][SQL Server]{words}"
-
-
-class Pymssql(Exception):
-    """pymssql's: the number and the bytes of the words, with FreeTDS's own behind them."""
-
-    def __init__(self, number: int, words: str) -> None:
-        tail = (
-            b"DB-Lib error message 20018, severity 16:\nGeneral SQL Server error: Check messages from the SQL Server\n"
-        )
-        super().__init__((number, words.encode() + tail))
-
-
-Mssql.__name__ = Pymssql.__name__ = "Error"
-Mssql.__module__, Pymssql.__module__ = "mssql_python.exceptions", "pymssql.exceptions"
-
-SAID: list[tuple[type[Exception], int, str, str]] = [
-    (errors.Conflict, 1205, "Serialization failure", "Transaction was deadlocked and chosen as the deadlock victim."),
-    (errors.Locked, 1222, "General error", "Lock request time out period exceeded."),
-    (errors.Locked, 51000, "General error", "tablequeue: another program is creating or dropping queues in this one"),
-    (errors.BadInput, 650, "Syntax error or access violation", "You can only specify the READPAST lock in the READ "
-     "COMMITTED or REPEATABLE READ isolation levels."),
-    (errors.BadInput, 1934, "General error", "INSERT failed because the following SET options have incorrect settings: "
-     "'QUOTED_IDENTIFIER'."),
-    (errors.BadInput, 517, "Datetime field overflow", "Adding a value to a 'datetime2' column caused an overflow."),
-    (errors.BadInput, 628, "General error", "Cannot issue SAVE TRANSACTION when there is no active transaction."),
-    (errors.QueueNotFound, 208, "Base table or view not found", "Invalid object name 'tq_work'."),
-    (errors.QueueDiffers, 2714, "Base table or view already exists", "There is already an object named 'tq_work' in "
-     "the database."),
-    (errors.NoRights, 229, "Syntax error or access violation", "The INSERT permission was denied on the object 'tq'."),
-    (errors.NoRights, 262, "Syntax error or access violation", "CREATE TABLE permission denied in database 'work'."),
-    (errors.Full, 9002, "General error", "The transaction log for database 'work' is full due to 'LOG_BACKUP'."),
-    (errors.ReadOnly, 3906, "General error", "Failed to update database 'work' because the database is read-only."),
-    (errors.Unreachable, 18456, "Invalid authorization specification", "Login failed for user 'sa'."),
-    (errors.Unreachable, 4060, "Syntax error or access violation", 'Cannot open database "work" for the login.'),
-    (errors.DatabaseError, 245, "Syntax error or access violation", "Conversion failed when converting the value."),
-]  # fmt: skip
-
-
-def drivers(number: int, state: str, words: str) -> Iterator[Exception]:
-    yield refusal(number, words)
-    yield Pymssql(number, words)
-    yield Mssql(state, words)
-
-
-@pytest.mark.parametrize(("kind", "number", "state", "words"), SAID, ids=[str(said[1]) for said in SAID])
-def test_errors_have_a_cause_and_a_remedy(kind: type[Exception], number: int, state: str, words: str) -> None:
-    for error in drivers(number, state, words):
-        refused = translated(error)
-        assert type(refused) is kind, error
-        assert refused.remedy
-        assert words.rstrip(".") in refused.cause
-        assert "DB-Lib" not in refused.cause
-        assert "[" not in refused.cause
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        Error("08S01", "[08S01] [Microsoft][ODBC Driver 18 for SQL Server]TCP Provider: Error code 0x68 (104) (SQLEx)"),
-        Mssql("Communication link failure", "TCP Provider: Error code 0x68"),
-        Pymssql(20047, "DBPROCESS is dead or not enabled"),
-    ],
-)
-def test_a_broken_connection(error: Exception) -> None:
-    assert type(translated(error)) is errors.ConnectionLost
-
-
-def test_what_is_no_error_of_a_driver_is_left_alone() -> None:
-    assert translated(ValueError("x")) is None
-    assert translated(KeyError("Error")) is None
