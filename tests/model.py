@@ -1,0 +1,200 @@
+"""What a queue promises, said as plainly as it can be: a dict, a sort and a few ifs. It knows nothing of databases.
+
+test_model.py lives the same random life with this and with each engine. What a promise leaves open (which message of a
+heap comes first, which ids are given) the model takes from the engine's answer, and refuses what it may not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tablequeue import Definition
+
+Held = tuple[int, str]  # a claim: its id and its token
+Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters
+
+
+class Refusal(Exception):
+    """The name of the error that the verb raises, and the ids or keys that it names."""
+
+
+@dataclass
+class Item:
+    """A message; its fields have the names of `tablequeue.Message`."""
+
+    payload: str
+    producer: str
+    pushed_at: datetime
+    due_at: datetime | None = None
+    priority: int = 0
+    group: str | None = None
+    key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    id: int = 0
+    state: str = ""
+    attempts: int = 0
+    token: str | None = None
+    consumer: str | None = None
+    first_popped_at: datetime | None = None
+    popped_at: datetime | None = None
+    lease_until: datetime | None = None
+    finished_at: datetime | None = None
+    errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    """`settles_at_once`: a group's next message comes to its front even `inside` a caller's transaction, not after."""
+
+    definition: Definition
+    settles_at_once: bool
+    inside: bool = False
+    live: dict[int, Item] = field(default_factory=dict)
+    gone: dict[int, Item] = field(default_factory=dict)
+    last: int = 0
+
+    def push(self, items: Sequence[Item], on_conflict: str, given: Sequence[int | None]) -> list[int | None]:
+        """`given`: the ids that the engine gave; empty if it refused the call."""
+        before, refused = dict(self.live), []
+        ids: list[int | None] = []
+        for item, new in zip(items, given or [None] * len(items), strict=True):
+            there = [id for id, one in self.live.items() if item.key is not None and item.key == one.key]
+            if there:
+                refused.append(item.key)
+                ids += there if on_conflict == "return" else [None]
+                continue
+            last = max([self.last, *self.live])
+            item.id = new or last + 1
+            assert item.id > last, f"{item.id} is no new id"
+            late = item.due_at is not None and item.due_at > item.pushed_at
+            item.state = "blocked" if self.definition.grouped else "scheduled" if late else "ready"
+            self.live[item.id] = item
+            ids.append(item.id)
+        if refused and on_conflict == "raise":
+            self.live = before
+            raise Refusal("DuplicateKey", tuple(refused))
+        self.last = max([self.last, *self.live])
+        self._settle(items[0].pushed_at)
+        return ids
+
+    def pop(self, n: int, who: str, token: str | None, lease: float, given: Sequence[int], now: datetime) -> list[Item]:
+        """Without a `token` it is `take`. `given`: the ids that the engine gave."""
+        self._sweep(now)
+        for item in (items := self._first(n, given)):
+            item.attempts += 1
+            item.state, item.token, item.consumer = "in_progress", token, who
+            item.popped_at, item.first_popped_at = now, item.first_popped_at or now
+            if token is None:
+                self._finish(item, now)
+            elif self.definition.delivery == "at_most_once":
+                self.gone[item.id] = self.live.pop(item.id)
+            else:
+                item.lease_until = now + timedelta(seconds=lease)
+        self._settle(now)
+        return items
+
+    def complete(self, claims: Iterable[Held], now: datetime) -> None:
+        for item in self._held(claims, now):
+            self._finish(item, now)
+
+    def fail(self, claim: Held, attempt: int, error: str, retry_in: float | None, now: datetime) -> str:
+        backoff, state = self.definition.backoff, "lost"
+        wait = min(backoff.cap, backoff.base * backoff.factor ** (attempt - 1)) if retry_in is None else retry_in
+        for item in self._held([claim], now):
+            item.errors.append((item.attempts, now, item.consumer, error))
+            item.token = item.lease_until = None
+            if item.id in self.live:
+                spent = item.attempts >= self.definition.max_attempts
+                item.state = state = "dead" if spent else "scheduled" if wait else "ready"
+                item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
+        return state
+
+    def release(self, claims: Iterable[Held], delay: float, now: datetime) -> None:
+        for item in self._held(claims, now):
+            item.attempts -= 1
+            item.token = item.lease_until = None
+            item.state = "scheduled" if delay else "ready"
+            item.due_at = now + timedelta(seconds=delay) if delay else item.due_at
+
+    def extend(self, claim: Held, seconds: float, now: datetime) -> datetime:
+        until = now + timedelta(seconds=seconds)
+        for item in self._held([claim], now):
+            item.lease_until = until
+        return until
+
+    def redrive(self, which: Which, now: datetime) -> int:
+        for item in (letters := self._dead(which)):
+            item.state, item.attempts = "blocked" if self.definition.grouped else "ready", 0
+            item.due_at = item.due_at if self.definition.order == "due" else None
+        self._settle(now)
+        return len(letters)
+
+    def purge_dead(self, which: Which) -> int:
+        return _delete(self.live, self._dead(which))
+
+    def purge(self) -> int:
+        return _delete(self.live, [item for item in self.live.values() if item.state not in ("in_progress", "dead")])
+
+    def purge_history(self, older_than: float, now: datetime) -> int:
+        before = now - timedelta(seconds=older_than)
+        left = {id: item.finished_at or item.popped_at or now for id, item in self.gone.items()}
+        return _delete(self.gone, [item for id, item in self.gone.items() if left[id] <= before])
+
+    def _first(self, n: int, given: Sequence[int]) -> list[Item]:
+        """Which ready messages come first. The order is the queue's definition; a heap may give any."""
+        order = self.definition.order
+        ready = [item for id, item in sorted(self.live.items()) if item.state == "ready"]
+        if order == "heap" and len(given) == min(n, len(ready)) and set(given) <= {item.id for item in ready}:
+            return [self.live[id] for id in given]
+        ranks: dict[str, Callable[[Item], Any]] = {
+            "lifo": lambda item: -item.id,
+            "due": lambda item: item.due_at,
+            "priority": lambda item: -item.priority,
+        }
+        return sorted(ready, key=ranks.get(order, lambda item: item.id))[:n]
+
+    def _held(self, claims: Iterable[Held], now: datetime) -> Iterator[Item]:
+        """The messages that the claims hold; at the end, a refusal for those that hold nothing any more."""
+        messages, unique = self.gone | self.live, sorted(set(claims))
+        lost = tuple(id for id, token in unique if id not in messages or messages[id].token != token)
+        yield from [messages[id] for id, token in unique if id in messages and messages[id].token == token]
+        self._settle(now)
+        if lost:
+            raise Refusal("LeaseLost", lost)
+
+    def _finish(self, item: Item, now: datetime) -> None:
+        self.live.pop(item.id, None)
+        item.state, item.finished_at, item.token, item.lease_until = "finished", now, None, None
+        if self.definition.keeps_history:
+            self.gone[item.id] = item
+
+    def _dead(self, which: Which) -> list[Item]:
+        chosen = which if callable(which) else lambda item: which is None or item.id in which
+        return [item for item in self.live.values() if item.state == "dead" and chosen(item)]
+
+    def _sweep(self, now: datetime) -> None:
+        for item in self.live.values():
+            if item.state == "scheduled" and item.due_at is not None and item.due_at <= now:
+                item.state = "ready"
+            elif item.state == "in_progress" and item.lease_until is not None and item.lease_until <= now:
+                item.errors.append((item.attempts, now, item.consumer, "lease expired"))
+                item.state = "dead" if item.attempts >= self.definition.max_attempts else "ready"
+                item.token = item.lease_until = None
+        self._settle(now)
+
+    def _settle(self, now: datetime) -> None:
+        """In each group without a front, the lowest blocked id becomes it."""
+        if not self.definition.grouped or (self.inside and not self.settles_at_once):
+            return
+        fronts = {item.group for item in self.live.values() if item.state not in ("blocked", "dead")}
+        for _, item in sorted(self.live.items()):
+            if item.state == "blocked" and item.group not in fronts:
+                item.state = "scheduled" if item.due_at is not None and item.due_at > now else "ready"
+                fronts.add(item.group)
+
+
+def _delete(table: dict[int, Item], items: list[Item]) -> int:
+    return len([table.pop(item.id) for item in items])
