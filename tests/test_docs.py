@@ -10,26 +10,31 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
+import tablequeue
 from tablequeue.cli import main
 from tablequeue.definition import ORDERS
 from tablequeue.engines import ENGINES
+from tests.servers import Place
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 ALL = [*sorted(ROOT.glob("*.md")), *DOCS]
+RECIPES = [page for page in DOCS if page.parent.name in ("recipes", "coming-from")]
 # A block of SQL, and the comment before it if there is one.
 SQL = re.compile(r"(?:^<!-- sql: ([^\n]+) -->\n)?^```sql\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 WRITES = "TABLEQUEUE_WRITE_DOCS"
 
 
-def place(page: Path) -> str:
+def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
@@ -66,7 +71,7 @@ def headings(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=place)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": page.stem}
@@ -75,20 +80,43 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile("\n" * (line - 1) + program, str(page), "exec"), namespace)
 
 
+@pytest.mark.parametrize("page", RECIPES, ids=name_of)
+def test_a_recipe_runs_on_postgresql(page: Path, postgresql_url: str) -> None:
+    schema = f"test_{secrets.token_hex(8)}"
+    place = Place(postgresql_url, None)
+    place.execute(f"create schema {schema}")
+    # The page's own tables are to be in there too, so it is no schema of tablequeue's.
+    url = sa.make_url(postgresql_url).update_query_dict({"options": f"-csearch_path={schema}"})
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    try:
+        for line, program in blocks(page.read_text("utf-8")):
+            there = re.sub(r"sqlite:///\w+\.db", url.render_as_string(hide_password=False), program)
+            exec(compile("\n" * (line - 1) + there, str(page), "exec"), namespace)
+    finally:
+        for name in ("db", "engine"):
+            opened = namespace.get(name)
+            if isinstance(opened, tablequeue.Database):
+                opened.close()
+                opened = opened.engine
+            if opened is not None:
+                opened.dispose()
+        place.execute(f"drop schema {schema} cascade")
+        place.close()
+
+
 def test_the_readme_names_every_order() -> None:
     rows = re.findall(r"^\| `(\w+)`", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert set(rows) == set(ORDERS)
 
 
 def test_there_is_something_to_run() -> None:
-    pages = {place(page) for page in PAGES}
+    pages = {name_of(page) for page in PAGES}
     assert pages >= {"README.md", "docs/orders.md", "docs/delivery.md", "docs/keeping.md"}
-    assert pages >= {
-        place(page) for folder in ("recipes", "coming-from") for page in DOCS if page.parent.name == folder
-    }
+    assert pages >= {name_of(page) for page in RECIPES}
+    assert len(RECIPES) > 10
 
 
-@pytest.mark.parametrize("page", [page for page in ALL if SQL.search(page.read_text("utf-8"))], ids=place)
+@pytest.mark.parametrize("page", [page for page in ALL if SQL.search(page.read_text("utf-8"))], ids=name_of)
 def test_the_sql_of_a_page_is_what_is_emitted(page: Path) -> None:
     text = page.read_text("utf-8")
 
@@ -103,10 +131,10 @@ def test_the_sql_of_a_page_is_what_is_emitted(page: Path) -> None:
     if os.environ.get(WRITES):
         page.write_text(current, "utf-8")
     else:
-        assert text == current, f"The SQL has changed: {WRITES}=1 pytest {place(Path(__file__))} writes it anew."
+        assert text == current, f"The SQL has changed: {WRITES}=1 pytest {name_of(Path(__file__))} writes it anew."
 
 
-@pytest.mark.parametrize("page", ALL, ids=place)
+@pytest.mark.parametrize("page", ALL, ids=name_of)
 def test_the_commands_that_print_sql_print_some(page: Path) -> None:
     for arguments in map(shlex.split, re.findall(r"^tablequeue sql ([^#\n]+)", page.read_text("utf-8"), re.MULTILINE)):
         assert dialect(arguments) not in ENGINES or emitted(arguments).strip()
@@ -118,7 +146,7 @@ def test_the_index_names_every_page() -> None:
     assert links >= {*DOCS} - {index}
 
 
-@pytest.mark.parametrize("page", ALL, ids=place)
+@pytest.mark.parametrize("page", ALL, ids=name_of)
 def test_a_page_links_to_what_is_there(page: Path) -> None:
     for target, heading in re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", prose(page.read_text("utf-8"))):
         there = page.parent / target if target else page
