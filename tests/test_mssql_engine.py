@@ -129,7 +129,7 @@ def test_rows_with_options_and_taken_keys(server: Server) -> None:
         ("x", "a", "k", 5),
         ("y", "b", "k", None),
     ]
-    assert "insert into tq_work_turns (group_key)\nselect distinct" in text
+    assert "insert into tq_work_turns (group_key)\nselect group_key" in text
 
 
 @pytest.mark.parametrize("history", ["keep", "none"])

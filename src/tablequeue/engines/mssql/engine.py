@@ -102,7 +102,10 @@ class SQLServer(Engine):
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             "note_batch": (
-                f"insert into {turns}\nselect distinct group_key from @batch where fresh = 1;\n" if grouped else ""
+                f"insert into {turns}\nselect group_key from @batch where fresh = 1\n"
+                "group by group_key order by min(place);\n"
+                if grouped
+                else ""
             ),
         }
 
@@ -249,7 +252,7 @@ class SQLServer(Engine):
                 with whole(cursor):
                     rows = self._claimed_in_steps(cursor, table, operation, params)
                     if notes:
-                        self._note(cursor, table, [row[8] for row in rows])
+                        self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
             # A strict queue's front is being taken in a transaction that is still open: nothing is ready for us.
             if table.definition.strict and cursor.held and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
@@ -275,7 +278,7 @@ class SQLServer(Engine):
             return self._by_ids(cursor, table, super().complete, params)
         with whole(cursor):
             rows = [row for step in _steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
-            self._note(cursor, table, [row[1] for row in rows])
+            self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -300,8 +303,12 @@ class SQLServer(Engine):
             return [id for step in steps for id in operation(cursor, table, step)]
 
     def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
-        if table.definition.grouped and (noted := sorted(set(groups))):
+        if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
             self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
+
+
+def _groups(rows: Sequence[Row], column: int) -> list[str]:
+    return [row[column] for row in sorted(rows, key=lambda row: row[0])]
 
 
 def _text(payload: str | bytes) -> str:
