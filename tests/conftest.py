@@ -44,7 +44,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture
 def place(kind: Kind, request: pytest.FixtureRequest) -> Iterator[Place]:
     schema = f"test_{secrets.token_hex(8)}" if kind.has_schemas else None
-    place = Place(kind.url(request), schema)
+    place = kind.place(kind.url(request), schema)
     yield place
     if schema and kind.drop_schema:
         place.execute(kind.drop_schema.format(schema))

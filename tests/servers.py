@@ -76,6 +76,9 @@ class Kind:
     def has_schemas(self) -> bool:
         return self.engine_class.has_schemas
 
+    def place(self, url: str, schema: str | None) -> Place:
+        return Place(url, schema)
+
 
 # To test another engine, add a line.
 KINDS = (
@@ -137,10 +140,10 @@ class Place:
         self.opened.append(database)
         return database
 
-    def open_with(self, engine_class: type[Engine]) -> Database:
+    def open_with(self, engine_class: type[Engine], name: str | None = None) -> Database:
         """A Database on that engine class instead of the one of the URL: for broken twins."""
         sa_engine = self.sa_engine()
-        database = Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect, self.schema)), None)
+        database = Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect, self.schema)), name)
         self.opened.append(database)
         return database
 

@@ -107,6 +107,10 @@ class AsyncDatabase:
         """Bring the tables of all queues to the schema version of this tablequeue; see `Database.upgrade`."""
         return await self._threads.run(self._database.upgrade)
 
+    async def install_procedures(self, name: str) -> list[str]:
+        """Make or replace the stored procedures of a queue; see `Database.install_procedures`."""
+        return await self._threads.run(partial(self._database.install_procedures, name))
+
     async def close(self) -> None:
         """Let the calls end that have begun, and close the connections. The database can still be used."""
         await asyncio.to_thread(self._threads.close)

@@ -92,6 +92,13 @@ class Database:
         engine = self._runner.engine
         return {name: maintain.upgrade(self._runner, engine, name) for name in self.queues()}
 
+    def install_procedures(self, name: str) -> list[str]:
+        """Make the stored procedures of a queue, or replace them: its verbs for other languages (docs/procedures.md).
+
+        Returns their names. Only their owner may call them before rights are granted; `drop` of the queue drops them.
+        """
+        return maintain.install_procedures(self._runner, self._runner.engine, name)
+
     def close(self) -> None:
         """Close the connections that are not in use. The database can still be used: it opens new ones."""
         self._runner.close()

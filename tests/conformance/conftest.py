@@ -9,7 +9,8 @@ import pytest
 
 from tablequeue import Backoff, Database, Queue
 from tests.callers import CALLERS, Caller
-from tests.servers import Kind, Place
+from tests.procedures import FILES, PROCEDURAL, ProceduralKind
+from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS, designs_with
 
 
@@ -24,9 +25,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         needed = [name for marker in item.iter_markers("needs") for name in marker.args]
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        (fit if params.get("design") in (None, *designs_with(needed)) else unfit).append(item)
+        fits = params.get("design") in (None, *designs_with(needed))
+        if isinstance(params.get("kind"), ProceduralKind):
+            fits = fits and item.path.stem in FILES
+        (fit if fits else unfit).append(item)
     items[:] = fit
     config.hook.pytest_deselected(items=unfit)
+
+
+@pytest.fixture(
+    params=[*KINDS, *PROCEDURAL],
+    ids=[*(kind.name for kind in KINDS), *(f"{kind.name}-procedures" for kind in PROCEDURAL)],
+)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """An engine, with its own verbs or with those that call the stored procedures."""
+    one: Kind = request.param
+    return one
 
 
 @pytest.fixture(params=DESIGNS)

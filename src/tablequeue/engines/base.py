@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines.awaited import Awaited
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.message import STATES
 
 Cursor = Any  # a DB-API cursor: the drivers share no type
@@ -127,6 +127,19 @@ class Held:
         """In a forked child: let go of what would keep a lock of the dead parent alive. The connection stays."""
 
 
+class Stored(NamedTuple):
+    """How an engine writes its stored procedures; see procedures.py."""
+
+    parameter: str
+    """The name of a parameter, `{}` in the operations."""
+    role: Callable[[str], str]
+    """The name of a role as the SQL has it; `BadInput` if it can be none."""
+    schema: str | None = None
+    """Where the printed text puts them if no schema is named; None: where the connection is."""
+    current_schema: str = ""
+    """The query for where the connection is, if `schema` is not None."""
+
+
 class Engine(ABC):
     """One database system. Its SQL lives in `sql/`, a file an operation; nothing above this class names it."""
 
@@ -152,6 +165,8 @@ class Engine(ABC):
     has_schemas: ClassVar[bool] = True
     arranges: ClassVar[bool] = True
     """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
+    stored: ClassVar[Stored | None] = None
+    """How it writes stored procedures; None: it has none."""
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
@@ -417,6 +432,13 @@ class Engine(ABC):
 
 def _by_history(operation: str, table: Table) -> str:
     return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
+
+
+def quoted_role(quotes: str, name: str) -> str:
+    """A role's name between `quotes`; none that could end them is accepted."""
+    if not re.fullmatch(r"[\w][\w.$@ \\-]{0,127}", name):
+        raise BadInput(f"{name!r} cannot name a role.", "Use letters, digits, and _ . $ @ - after the first.")
+    return f"{quotes[0]}{name}{quotes[1]}"
 
 
 def compile_text(text: str, dialect: Dialect) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from tablequeue.definition import Definition, check_name
+from tablequeue.engines import procedures
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
@@ -72,7 +73,20 @@ def names(runner: Runner, engine: Engine) -> list[str]:
 
 
 def drop(desk: Desk) -> None:
-    desk.runner.run(desk.engine.drop, desk.table, {"name": desk.table.name})
+    def drop(cursor: object, table: Table, params: Params) -> None:
+        procedures.drop(desk.engine, cursor, table)
+        desk.engine.drop(cursor, table, params)
+
+    desk.runner.run(drop, desk.table, {"name": desk.table.name})
+
+
+def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
+    """Make or replace the stored procedures of a queue; the names of those to call."""
+
+    def install(cursor: object, table: Table, params: Params) -> list[str]:
+        return procedures.install(engine, cursor, table)
+
+    return runner.run(install, find(runner, engine, name), {})
 
 
 def upgrade(runner: Runner, engine: Engine, name: str) -> int:

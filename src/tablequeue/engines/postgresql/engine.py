@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 import psycopg
@@ -13,7 +14,7 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Table, compile_text
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Stored, Table, compile_text, quoted_role
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.errors import TablequeueError
 
@@ -79,6 +80,7 @@ class PostgreSQL(Engine):
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
         "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats".split()
@@ -268,6 +270,10 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
         "Change the value, or use a bytes queue; nothing was pushed.",
     ),
     ("22008", errors.BadInput, "PostgreSQL cannot store a time: {}.", "Give a time between 4713 BC and 294276 AD."),
+    # The errors of tablequeue's own functions; {} has no remedy, which is in the hint.
+    ("TQ001", errors.BadInput, "{}.", "Correct the options."),
+    ("TQ002", errors.DuplicateKey, "{}.", "Push with another key, or have such conflicts skipped."),
+    ("TQ003", errors.LeaseLost, "{}.", "Make the lease longer than the work, or extend it in time."),
     ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
     ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),

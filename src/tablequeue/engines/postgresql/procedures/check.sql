@@ -1,0 +1,36 @@
+-- {queue}_check: refuses options that a push to this queue cannot have. For push, push_many and push_each.
+create or replace function {queue}_check(
+    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
+) returns void language plpgsql as $$
+    declare
+        refusal text[] := case
+            when p_delay is not null and p_due is not null then
+                array['Both delay and due are given.', 'Give one of them.']
+            when not p_delay between 0 and {longest} then
+                array['delay is ' || p_delay || '.', 'Give seconds, from 0 to 100 years.']
+            -- [not priority]
+            when p_priority is not null then
+                array['The queue does not go by priority.', 'Leave the priority out.']
+            -- [end]
+            -- [groups]
+            when p_group is null then
+                array['The queue has groups, and none is given.', 'Give the message its group.']
+            -- [end]
+            -- [not groups]
+            when p_group is not null then
+                array['The queue has no groups.', 'Leave the group out.']
+            -- [end]
+            when char_length(p_group) not between 1 and 255 then
+                array['The group is of ' || char_length(p_group) || ' characters.', 'Give 1 to 255 characters.']
+            when char_length(p_key) not between 1 and 255 then
+                array['The key is of ' || char_length(p_key) || ' characters.', 'Give 1 to 255 characters.']
+            when p_on_conflict is null or p_on_conflict not in ('raise', 'skip', 'return') then
+                array['on_conflict is ' || coalesce(p_on_conflict, 'null') || '.', 'Give raise, skip or return.']
+        end;
+    begin
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+    end;
+    $$;
+revoke all on function {queue}_check from public;

@@ -1,0 +1,32 @@
+-- {queue}_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
+-- again, if too little was ready.
+-- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
+-- entries of all that was ready since.
+create or replace function {queue}_claim(
+    p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz
+) returns table (
+    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        claimed integer;
+        swept boolean := {queue}_sweep(1, p_now) is not null;
+    begin
+        for turn in 1..2 loop
+            return query
+                -- [at_least_once]
+                {sql claim low_water=0};
+                -- [end]
+                -- [at_most_once]
+                {sql take_keep low_water=0};
+                -- [end]
+            get diagnostics claimed = row_count;
+            p_n := p_n - claimed;
+            exit when p_n <= 0 or swept;
+            swept := true;
+            exit when {queue}_sweep(0, p_now) = 0;
+        end loop;
+    end;
+    $$;
+revoke all on function {queue}_claim from public;

@@ -1,0 +1,33 @@
+-- {queue}_complete: finish those of p_ids that p_token holds, for consumers; which they were.
+-- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
+-- [grouped]
+-- The next messages of their groups become ready, in this transaction: see {queue}_arrange.
+-- [end]
+-- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
+create or replace function {queue}_complete(
+    p_ids bigint[],
+    p_token uuid,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    begin
+        return query
+            -- [at_most_once]
+            {sql complete_once};
+            -- [end]
+            -- [keep at_least_once]
+            {sql complete_keep};
+            -- [end]
+            -- [none]
+            {sql complete_none};
+            -- [end]
+        if not found and cardinality(p_ids) > 0 then
+            raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
+                || ' is lost, so nothing was completed.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+        -- [grouped]
+        perform {queue}_arrange(p_now);
+        -- [end]
+    end;
+    $$;
+revoke all on function {queue}_complete from public;

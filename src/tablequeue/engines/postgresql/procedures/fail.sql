@@ -1,0 +1,56 @@
+-- {queue}_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- [at_least_once]
+-- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is
+-- a dead letter. Returns its new state: ready, scheduled or dead.
+-- [end]
+-- [at_most_once]
+-- It stays lost, with the error. Returns 'lost'.
+-- [end]
+-- Error TQ003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
+-- the message in progress.
+create or replace function {queue}_fail(
+    p_id bigint,
+    p_token uuid,
+    p_error text default '',
+    p_retry_in float8 default null,
+    p_now timestamptz default null
+) returns text language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    declare
+        p_delay float8 := p_retry_in;
+        new_state text;
+    begin
+        if not p_delay between 0 and {longest} then
+            raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        p_error := coalesce(p_error, '');
+        -- [at_least_once]
+        if p_delay is null then
+            select least(
+                cast({cap} as float8),
+                cast({base} as float8) * power(cast({factor} as float8), least(greatest(attempts - 1, 0), {steps}))
+            ) * (1 - cast({jitter} as float8) * random())
+            into p_delay
+            from {queue} where id = p_id and token = p_token;
+        end if;
+        {sql fail max_attempts=max_attempts}
+        into new_state;
+        -- [end]
+        -- [at_most_once]
+        {sql fail_once}
+        into new_state;
+        -- [end]
+        if new_state is null then
+            raise exception using errcode = 'TQ003',
+                message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+        -- [grouped]
+        if new_state = 'dead' then
+            perform {queue}_arrange(p_now);
+        end if;
+        -- [end]
+        return new_state;
+    end;
+    $$;
+revoke all on function {queue}_fail from public;

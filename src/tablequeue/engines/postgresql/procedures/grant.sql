@@ -1,0 +1,1 @@
+grant execute on function {queue}_{verb} to {role};

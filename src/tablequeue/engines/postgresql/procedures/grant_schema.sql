@@ -1,0 +1,1 @@
+grant usage on schema {schema} to {role};

@@ -1,0 +1,47 @@
+-- {queue}_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
+-- finishes it.
+-- [at_least_once]
+-- The lease is of p_lease seconds (else {lease}); who does not finish a message by then has lost it.
+-- [end]
+-- [at_most_once]
+-- They are in the history already, and are never delivered again; complete acknowledges them.
+-- [end]
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+create or replace function {queue}_pop(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_lease float8 default null,
+    p_now timestamptz default null
+) returns table (
+    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, token uuid
+) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        p_token uuid := gen_random_uuid();
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        -- [at_least_once]
+        p_lease := coalesce(p_lease, {lease});
+        if not p_lease between 0 and {longest} then
+            raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        -- [end]
+        -- [at_most_once]
+        if p_lease is not null then
+            raise exception using errcode = 'TQ001', message = 'A message delivered at most once has no lease.',
+                hint = 'Leave the lease out.';
+        end if;
+        -- [end]
+        return query
+            select message.*, p_token
+            from {queue}_claim(p_n, coalesce(p_consumer, session_user), p_lease, p_token, p_now) as message
+            order by {order_by};
+    end;
+    $$;
+revoke all on function {queue}_pop from public;

@@ -1,0 +1,100 @@
+-- {queue}_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
+-- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- [bytes]
+-- The payload is a string in base64.
+-- [end]
+-- If a message has the key of one already: error TQ002 and none is pushed, or with p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the message that has it.
+-- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
+create or replace function {queue}_push_each(
+    p_messages json,
+    p_on_conflict text default 'raise',
+    p_producer text default null,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        messages json[] := array(select value from json_array_elements(p_messages));
+        places integer[] := array(select generate_series(1, cardinality(messages)));
+        pushed bigint[] := array_fill(cast(null as bigint), array[cardinality(messages)]);
+        taken text[];
+        p_payloads {array_type}[];
+        p_headers text[];
+        p_priorities integer[];
+        p_groups text[];
+        p_keys text[];
+        p_dues timestamptz[];
+        p_delays float8[];
+        place integer;
+        id bigint;
+    begin
+        p_producer := coalesce(p_producer, session_user);
+        perform {queue}_check(
+            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict
+        )
+        from unnest(messages) as message;
+        while cardinality(places) > 0 loop
+            select
+                -- [json]
+                array_agg(cast(message -> 'payload' as text) order by chosen),
+                -- [end]
+                -- [text]
+                array_agg(message ->> 'payload' order by chosen),
+                -- [end]
+                -- [bytes]
+                array_agg(decode(message ->> 'payload', 'base64') order by chosen),
+                -- [end]
+                array_agg(message ->> 'headers' order by chosen),
+                array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
+                -- [strict]
+                array_agg(text '' order by chosen),
+                -- [end]
+                -- [not strict]
+                array_agg(message ->> 'group' order by chosen),
+                -- [end]
+                array_agg(message ->> 'key' order by chosen),
+                array_agg(cast(message ->> 'due' as timestamptz) order by chosen),
+                -- [due]
+                array_agg(
+                    coalesce(cast(message ->> 'delay' as float8), case when message ->> 'due' is null then 0 end)
+                    order by chosen
+                )
+                -- [end]
+                -- [not due]
+                array_agg(cast(message ->> 'delay' as float8) order by chosen)
+                -- [end]
+            into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+            from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
+            place := 0;
+            for id in
+                {sql push_each}
+            loop
+                place := place + 1;
+                pushed[places[place]] := id;
+            end loop;
+            exit when p_on_conflict = 'skip';
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+            exit when cardinality(places) = 0;
+            taken := array(select messages[chosen] ->> 'key' from unnest(places) as chosen order by chosen);
+            if p_on_conflict = 'raise' then
+                raise exception using errcode = 'TQ002', detail = cast(to_json(taken) as text),
+                    message = 'Live messages have these keys already: ' || array_to_string(taken[:5], ', ') || '.',
+                    hint = 'Push with other keys, or with p_on_conflict skip or return; nothing was pushed.';
+            end if;
+            for place, id in
+                select chosen, there.id
+                from unnest(places) as chosen
+                join (
+                    {sql find_keys keys=taken}
+                ) as there on there.dedup_key = messages[chosen] ->> 'key'
+            loop
+                pushed[place] := id;
+            end loop;
+            -- What was finished between the two statements is pushed again.
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+        end loop;
+        return query select * from unnest(pushed);
+    end;
+    $$;
+revoke all on function {queue}_push_each from public;

@@ -1,0 +1,25 @@
+-- {queue}_release: give back those of p_ids that p_token holds, unworked, for consumers; which they were. They are
+-- ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
+create or replace function {queue}_release(
+    p_ids bigint[],
+    p_token uuid,
+    p_delay float8 default 0,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    begin
+        if p_delay is null or not p_delay between 0 and {longest} then
+            raise exception using errcode = 'TQ001',
+                message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        return query
+            {sql release};
+        if not found and cardinality(p_ids) > 0 then
+            raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
+                || ' is lost, so nothing was released.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+    end;
+    $$;
+revoke all on function {queue}_release from public;

@@ -1,0 +1,29 @@
+-- {queue}_remove: the rows of take, in any order. It sweeps as {queue}_claim does.
+create or replace function {queue}_remove(
+    p_n integer, p_consumer text, p_token uuid, p_now timestamptz
+) returns table (
+    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        removed integer;
+        swept boolean := {queue}_sweep(1, p_now) is not null;
+    begin
+        for turn in 1..2 loop
+            return query
+                -- [keep]
+                {sql take_keep low_water=0};
+                -- [end]
+                -- [none]
+                {sql take_none low_water=0};
+                -- [end]
+            get diagnostics removed = row_count;
+            p_n := p_n - removed;
+            exit when p_n <= 0 or swept;
+            swept := true;
+            exit when {queue}_sweep(0, p_now) = 0;
+        end loop;
+    end;
+    $$;
+revoke all on function {queue}_remove from public;

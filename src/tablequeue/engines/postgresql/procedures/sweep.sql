@@ -1,0 +1,28 @@
+-- {queue}_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
+-- than p_every seconds ago. For pop and take. The session remembers it in the setting tablequeue.{table}.
+create or replace function {queue}_sweep(p_every float8, p_now timestamptz) returns bigint language plpgsql as $$
+    declare
+        moved bigint := 0;
+        message bigint;
+        clock float8 := extract(epoch from clock_timestamp());
+        last_sweep float8 := nullif(current_setting('tablequeue.{table}', true), '');
+    begin
+        if p_now is null and clock < last_sweep + p_every then
+            return null;
+        end if;
+        perform set_config('tablequeue.{table}', cast(clock as text), false);
+        for message in
+            {sql sweep n=1000 max_attempts=max_attempts}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [grouped]
+        moved := moved + {queue}_arrange(p_now);
+        -- [end]
+        -- [retention]
+        {sql purge_history n=1000 age=retention};
+        -- [end]
+        return moved;
+    end;
+    $$;
+revoke all on function {queue}_sweep from public;

@@ -1,0 +1,25 @@
+-- {queue}_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
+-- transaction commits.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too.
+create or replace function {queue}_take(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_now timestamptz default null
+) returns table (
+    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        return query
+            select message.*
+            from {queue}_remove(p_n, coalesce(p_consumer, session_user), null, p_now) as message
+            order by {order_by};
+    end;
+    $$;
+revoke all on function {queue}_take from public;

@@ -1,0 +1,188 @@
+"""Stored procedures of a queue, so that any language can take part and rights are given by role.
+
+Each is a template in the engine's folder `procedures/`, around the same SQL texts that the Python verbs run. There
+
+- `{word}` is one of the words of the engine's texts, or of `_words` below;
+- `{sql claim}` is the statement of that operation, `{sql claim/2}` the second one of several; its `:name` parameters
+  become the procedure's own (`p_name`, or `@name` on SQL Server), except those given as in `{sql sweep n=1000}`;
+- the lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are there for such queues only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition, check_name
+from tablequeue.engines.base import Cursor, Engine, Stored, Table
+from tablequeue.errors import BadInput
+
+# Who may call what. A template that is none of these is for the others to call.
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "producer": ("push", "push_many", "push_each"),
+    "consumer": ("pop", "take", "complete", "fail", "release", "extend"),
+    "observer": ("stats", "peek", "history", "lost"),
+}
+VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
+# What must hold for a queue to have them.
+NEEDS = {
+    "arrange": "grouped",
+    "release": "at_least_once",
+    "extend": "at_least_once",
+    "history": "keep",
+    "lost": "at_most_once",
+}
+# Templates that make nothing.
+_OTHERS = ("grant", "grant_schema", "drop")
+# e to that is about the largest float.
+_LARGEST_EXPONENT = 700
+
+
+def procedures(engine: Engine, name: str, definition: Definition) -> str:
+    """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
+    engine = _placed(engine, _stored(engine).schema)
+    return "\n\n".join(_rendered(engine, file, name, definition) for file in _files(engine, definition))
+
+
+def grants(engine: Engine, name: str, definition: Definition, roles: Mapping[str, Sequence[str]]) -> str:
+    """The text that lets roles of the database call what ROLES says. `roles` are names for each kind."""
+    engine = _placed(engine, _stored(engine).schema)
+    parts = [f"-- The rights on the procedures of the queue {check_name(name)}; nobody needs its tables."]
+    for kind, names in roles.items():
+        called = [verb for verb in ROLES[kind] if verb in _files(engine, definition)]
+        for role in map(_stored(engine).role, names):
+            parts.append(f"-- A {kind} may {', '.join(called)}.")
+            wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
+            parts.extend(text for file, more in wanted if (text := _rendered(engine, file, name, definition, more)))
+    return "\n".join(parts)
+
+
+def dropping(engine: Engine, name: str, definition: Definition) -> str:
+    """The text that drops the procedures of a queue, if they are there; empty where there are none."""
+    if engine.stored is None:
+        return ""
+    files = reversed(_files(engine, definition))
+    return "\n".join(_rendered(engine, "drop", name, definition, {"verb": file}) for file in files)
+
+
+def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
+    """Make or replace the procedures of a queue; the names of those to call."""
+    stored = _stored(engine)
+    if stored.schema is not None and engine.schema is None:
+        cursor.execute(stored.current_schema)
+        engine = _placed(engine, cursor.fetchone()[0])
+    for statement in engine.split(procedures(engine, table.name, table.definition)):
+        cursor.execute(statement)
+    return [f"tq_{table.name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
+
+
+def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
+    for statement in engine.split(dropping(engine, table.name, table.definition)):
+        cursor.execute(statement)
+
+
+def holds(definition: Definition) -> set[str]:
+    """What may be asked of a queue's definition, by a template or by NEEDS."""
+    return {
+        definition.order,
+        definition.delivery,
+        definition.payload,
+        "keep" if definition.keeps_history else "none",
+        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+    }
+
+
+def templates(engine: str) -> tuple[str, ...]:
+    """Those of an engine, in the order they are made: what others call first."""
+    folder = resources.files("tablequeue.engines").joinpath(engine, "procedures")
+    files = sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql"))
+    return (*(file for file in files if file not in VERBS), *(verb for verb in VERBS if verb in files))
+
+
+@cache
+def template(engine: str, file: str) -> str:
+    return resources.files("tablequeue.engines").joinpath(engine, "procedures", f"{file}.sql").read_text("utf-8")
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _stored(engine: Engine) -> Stored:
+    if engine.stored is None:
+        raise BadInput(f"{engine.name} has no stored procedures.", "Use the SQL of the operations: `tablequeue sql`.")
+    return engine.stored
+
+
+def _placed(engine: Engine, schema: str | None) -> Engine:
+    return engine if engine.schema or schema is None else type(engine)(engine.dialect, schema)
+
+
+def _files(engine: Engine, definition: Definition) -> list[str]:
+    there = holds(definition)
+    wanted = (file for file in templates(engine.name) if file not in _OTHERS)
+    return [file for file in wanted if NEEDS.get(file, definition.order) in there]
+
+
+_SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
+
+
+def _rendered(
+    engine: Engine, file: str, name: str, definition: Definition, more: Mapping[str, str] | None = None
+) -> str:
+    words = engine.words(check_name(name), definition, "ready") | _words(definition) | dict(more or {})
+    lines = []
+    for line in _chosen(template(engine.name, file), holds(definition)):
+        margin = "\n" + line[: len(line) - len(line.lstrip())]
+
+        def statement(match: re.Match[str], margin: str = margin) -> str:
+            values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
+            text = engine.render(match[1], name, definition, values.get("state", "ready"))
+            return _bound(engine, engine.split(text)[int(match[2] or 1) - 1], values).replace("\n", margin)
+
+        lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
+    # The words of the engine may have parameters too, as the clock.
+    return "\n".join(_bound(engine, line, {}) for line in lines).strip()
+
+
+def _bound(engine: Engine, text: str, values: Mapping[str, str]) -> str:
+    """The text with values, or the procedure's own parameters, for its `:name` parameters."""
+    form = _stored(engine).parameter
+    return re.sub(r"(?<![:\w]):([a-z]\w*)", lambda match: values.get(match[1], form.format(match[1])), text)
+
+
+def _chosen(text: str, there: set[str]) -> Iterator[str]:
+    wanted = True
+    for line in text.splitlines():
+        if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
+            wanted = mark[2] == "end" or (there >= {*mark[2].split()}) is (mark[1] is None)
+        elif wanted:
+            yield line
+
+
+def _words(definition: Definition) -> dict[str, str]:
+    backoff = definition.backoff
+    return {
+        "order": definition.order,
+        "lease": repr(float(definition.lease)),
+        "max_attempts": str(definition.max_attempts),
+        "retention": repr(float(definition.retention or 0)),
+        "base": repr(float(backoff.base)),
+        "factor": repr(float(backoff.factor)),
+        "cap": repr(float(backoff.cap)),
+        "jitter": repr(float(backoff.jitter)),
+        "steps": str(_steps(backoff)),
+        "longest": str(int(LONGEST)),
+        "largest": str(LARGEST),
+    }
+
+
+def _steps(backoff: Backoff) -> int:
+    """After how many factors the wait stays the same, at the cap or at nothing: no power beyond can overflow."""
+    growth = math.log(backoff.factor)
+    if growth == 0 or backoff.base == 0:
+        return 0
+    end = math.log(backoff.cap / backoff.base) if growth > 0 else -_LARGEST_EXPONENT
+    return max(0, min(math.ceil(end / growth), int(_LARGEST_EXPONENT / abs(growth))))

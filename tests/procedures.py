@@ -1,0 +1,174 @@
+"""Engines whose verbs call the stored procedures, so that the conformance suite runs over them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from tablequeue import Database, errors
+from tablequeue.definition import Definition
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Cursor, Engine, Params, Row, Table
+from tests.servers import KINDS, Kind, Place
+
+# The files of the conformance suite that run through the procedures too: those about the verbs that have one.
+FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
+# A procedure draws its own token, the verbs draw theirs: whose is whose.
+TOKENS: dict[str, str] = {}
+
+Call = Callable[[Cursor, Table, str, Params], list[Row]]
+
+
+def on_postgresql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
+    given = ", ".join(f"p_{name} => %({name})s" for name in params)
+    cursor.execute(f"select * from {_queue(table)}_{verb}({given})", params)  # noqa: S608 (checked names)
+    rows: list[Row] = cursor.fetchall()
+    return rows
+
+
+CALLS: dict[str, Call] = {"postgresql": on_postgresql}
+
+
+@dataclass(frozen=True)
+class ProceduralKind(Kind):
+    """An engine whose verbs call the procedures."""
+
+    @property
+    def engine_class(self) -> type[Engine]:
+        return procedural(super().engine_class)
+
+    def place(self, url: str, schema: str | None) -> Place:
+        return ProceduralPlace(url, schema, kind=self)
+
+
+@dataclass
+class ProceduralPlace(Place):
+    kind: Kind | None = None
+
+    def open(self, name: str | None = None) -> Database:
+        assert self.kind is not None
+        return self.open_with(self.kind.engine_class, name)
+
+
+@cache
+def procedural(engine: type[Engine]) -> type[Engine]:
+    """The engine, with each verb that has a procedure calling it.
+
+    Nothing is swept outside of the procedures: they must see to it.
+    """
+    call = CALLS[engine.name]
+
+    class Procedural(engine):  # type: ignore[misc, valid-type]
+        # Each call is in a transaction, for the savepoint of `_held`.
+        alone = engine.alone - {"complete", "fail", "release", "extend"}
+
+        def create(self, cursor: Cursor, table: Table, params: Params) -> None:
+            super().create(cursor, table, params)
+            procedures.install(self, cursor, table)
+
+        def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+            given = _options(table.definition, params) | {"payload": params["payload"], "key": params["key"]}
+            return call(cursor, table, "push", given | {"on_conflict": "skip"})[0][0]
+
+        def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+            texts = [_json(table.definition, payload) for payload in params["payloads"]]
+            given = _options(table.definition, params) | {"messages": f"[{','.join(texts)}]"}
+            return [row[0] for row in call(cursor, table, "push_many", given)]
+
+        def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+            rows = [_object(table.definition, row) for row in params["rows"]]
+            given = {name: params[name] for name in ("producer", "now")}
+            given |= {"messages": f"[{','.join(rows)}]", "on_conflict": "skip"}
+            return [row[0] for row in call(cursor, table, "push_each", given)]
+
+        def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            given = {name: params[name] for name in ("n", "consumer", "now")}
+            if table.definition.delivery == "at_least_once":
+                given["lease"] = params["lease"]
+            rows = call(cursor, table, "pop", given)
+            if rows:
+                TOKENS[params["token"]] = str(rows[0][-1])
+            return [row[:-1] for row in rows]
+
+        def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            if params["token"] is not None:
+                return self.claim(cursor, table, params)
+            return call(cursor, table, "take", {name: params[name] for name in ("n", "consumer", "now")})
+
+        def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+            return 0
+
+        def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+            return [row[0] for row in self._held(cursor, table, "complete", params, ("ids", "now"))]
+
+        def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+            return [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
+
+        def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+            rows = self._held(cursor, table, "fail", params | {"retry_in": params["delay"]}, FAIL)
+            return rows[0][0] if rows else None
+
+        def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
+            rows = self._held(cursor, table, "extend", params | {"seconds": params["lease"]}, ("id", "seconds", "now"))
+            return rows[0][0] if rows else None
+
+        def _held(self, cursor: Cursor, table: Table, verb: str, params: Params, names: Sequence[str]) -> list[Row]:
+            """The rows of a procedure that acts under a token; none if it says that the lease is lost."""
+            given = {name: params[name] for name in names}
+            given["token"] = TOKENS.get(params["token"], params["token"])
+            cursor.execute("savepoint tablequeue_tests")
+            try:
+                return call(cursor, table, verb, given)
+            except Exception as error:
+                if not isinstance(self.translate(error), errors.LeaseLost):
+                    raise
+                cursor.execute("rollback to savepoint tablequeue_tests")
+                return []
+
+    return Procedural
+
+
+FAIL = ("id", "error", "retry_in", "now")
+
+
+def _queue(table: Table) -> str:
+    return table.engine.words(table.name, table.definition, "ready")["queue"]
+
+
+def _options(definition: Definition, params: Params) -> Params:
+    """The options of a push, without what only the verbs set."""
+    given = {name: params[name] for name in ("headers", "delay", "due", "producer", "now")}
+    if definition.groups:
+        given["group"] = params["group"]
+    if definition.order == "priority":
+        given["priority"] = params["priority"]
+    return given
+
+
+def _object(definition: Definition, row: Params) -> str:
+    """A message for push_each, whose payload and headers are JSON already."""
+    given = {name: row[name] for name in ("delay", "key")}
+    given["due"] = None if row["due"] is None else row["due"].isoformat()
+    given |= {name: value for name, value in _options(definition, row).items() if name in ("group", "priority")}
+    texts = {name: json.dumps(value) for name, value in given.items() if value is not None}
+    texts["payload"] = _json(definition, row["payload"])
+    if row["headers"] is not None:
+        texts["headers"] = row["headers"]
+    return "{" + ",".join(f'"{name}":{text}' for name, text in texts.items()) + "}"
+
+
+def _json(definition: Definition, payload: str | bytes) -> str:
+    if isinstance(payload, bytes):
+        return json.dumps(b64encode(payload).decode())
+    return payload if definition.payload == "json" else json.dumps(payload)
+
+
+PROCEDURAL = [
+    ProceduralKind(**{field.name: getattr(kind, field.name) for field in fields(kind)})
+    for kind in KINDS
+    if kind.name in CALLS
+]
