@@ -55,7 +55,9 @@ class Backoff:
     def seconds(self, attempts: int) -> float:
         # factor ** attempts overflows a float long before it matters: compare logarithms first.
         exponent = max(attempts - 1, 0)
-        if self.base > 0 and self.factor > 1 and exponent * math.log(self.factor) > math.log(self.cap / self.base):
+        if self.base == 0:
+            wait = 0.0
+        elif self.factor > 1 and exponent * math.log(self.factor) > math.log(self.cap / self.base):
             wait = self.cap
         else:
             wait = min(self.cap, self.base * self.factor**exponent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -9,7 +11,7 @@ import sqlalchemy as sa
 
 from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
 from tablequeue.definition import Definition, check_name
-from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine, operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
@@ -53,6 +55,9 @@ FILES = {
 @click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="Whose SQL.")
 @click.option("--schema", help="The schema that holds the queues.")
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="For peek and purge.")
+@click.option("--producer", multiple=True, metavar="ROLE", help="For grant: who may push.")
+@click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: who may pop and finish.")
+@click.option("--observer", multiple=True, metavar="ROLE", help="For grant: who may look.")
 @definition_options
 @click.pass_obj
 def sql(
@@ -63,12 +68,18 @@ def sql(
     dialect: str,
     schema: str | None,
     state: str,
+    producer: tuple[str, ...],
+    consumer: tuple[str, ...],
+    observer: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
     It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
     Nothing is run and no database is needed. A word after a colon is a parameter.
+
+    `procedures` makes stored procedures of the verbs, and `grant` lets roles call them: --producer, --consumer and
+    --observer, each as often as needed. Nobody needs the tables.
     """
     engine = _engine(dialect, schema or settings.schema)
     names = operations(engine.name)
@@ -78,7 +89,10 @@ def sql(
         return
     if operation not in {*names, *operations_of(engine.name)}:
         raise click.BadParameter(f"{operation!r} is none of: {', '.join(names)}.", param_hint="OPERATION")
-    text = script(engine, operation, queue, definition_of(options), state)
+    roles = {"producer": producer, "consumer": consumer, "observer": observer}
+    if operation != "grant" and any(roles.values()):
+        raise click.UsageError("Roles go with `sql grant` only.")
+    text = script(engine, operation, queue, definition_of(options), state, roles)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -89,16 +103,30 @@ def operations(engine: str) -> list[str]:
     """The operations of an engine, by the names of the verbs."""
     files = {*operations_of(engine)} - {"set_version"}  # the end of an upgrade, where there is one
     parts = {part for several in FILES.values() for part in several}
-    return sorted({name for name, several in FILES.items() if files & several.keys()} | files - parts)
+    names = {name for name, several in FILES.items() if files & several.keys()} | files - parts
+    return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
 
 
-def script(engine: Engine, operation: str, queue: str, definition: Definition, state: str) -> str:
+def script(
+    engine: Engine,
+    operation: str,
+    queue: str,
+    definition: Definition,
+    state: str,
+    roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
     """The files of an operation, one after the other."""
     check_name(queue)
+    if operation == "procedures":
+        return procedures.procedures(engine, queue, definition)
+    if operation == "grant":
+        return procedures.grants(engine, queue, definition, roles)
     there, holds = {*operations_of(engine.name)}, _holds(engine, definition)
     files = FILES.get(operation, {operation: ""}).items()
     wanted = [file for file, when in files if file in there and {*when.split()} <= holds]
     texts = [engine.render(file, queue, definition, state).strip() for file in wanted]
+    if operation == "drop" and engine.stored:
+        texts.insert(0, procedures.dropping(engine, queue, definition))
     if operation in _PARAMETERS:
         values = {
             "name": f"'{queue}'",

@@ -54,7 +54,7 @@ def grants(engine: Engine, name: str, definition: Definition, roles: Mapping[str
     for kind, names in roles.items():
         called = [verb for verb in ROLES[kind] if verb in _files(engine, definition)]
         for role in map(_stored(engine).role, names):
-            parts.append(f"-- A {kind} may {', '.join(called)}.")
+            parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
             parts.extend(text for file, more in wanted if (text := _rendered(engine, file, name, definition, more)))
     return "\n".join(parts)
@@ -65,7 +65,8 @@ def dropping(engine: Engine, name: str, definition: Definition) -> str:
     if engine.stored is None:
         return ""
     files = reversed(_files(engine, definition))
-    return "\n".join(_rendered(engine, "drop", name, definition, {"verb": file}) for file in files)
+    lines = (_rendered(engine, "drop", name, definition, {"verb": file}) for file in files)
+    return "\n".join(["-- Drop the procedures of a queue, those that are there.", *lines])
 
 
 def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
@@ -80,6 +81,8 @@ def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
 
 
 def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
+    if engine.stored is None:
+        return
     for statement in engine.split(dropping(engine, table.name, table.definition)):
         cursor.execute(statement)
 
