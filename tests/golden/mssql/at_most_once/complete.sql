@@ -1,0 +1,12 @@
+-- Acknowledge those of the JSON array :ids that were delivered at most once under :token.
+-- Index: the primary key of the history. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan
+-- could be to scan, and so to lock, all of it. Locks: the rows. A crash finishes all or none.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+update message
+set finished_at = @now, token = null
+output inserted.id
+from tq_emails_history as message with (rowlock, forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token;

@@ -1,0 +1,101 @@
+-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
+--   :name            'emails'
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "due", "payload": "json", "strict": false}'
+--   :schema_version  2
+--   :now             null, for the database's clock
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- The application lock lets one creator at a time through, until its transaction ends: IF OBJECT_ID ... IS NULL alone
+-- lets two through at once. No row lock can say it: there is no row yet. A crash leaves nothing.
+declare @granted int;
+exec @granted = sp_getapplock
+    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
+if @granted < 0
+    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+if object_id(N'tq_queues', N'U') is null
+    create table tq_queues (
+        name varchar(48) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
+        definition nvarchar(max) not null,
+        schema_version int not null,
+        created_at datetime2(6) not null
+    );
+
+-- A queue's table. How it is laid out is the choice of its order:
+--   fifo, lifo, priority: clustered on the identity, so that messages lie in the order they came in, and neighbours
+--     are read and removed together. Few consumers drain it fastest.
+--   due: clustered on the due time (create_due), the order in which its messages go.
+--   heap: no clustered index. Many consumers and producers spread over the pages instead of queueing up for the latch
+--     of the first and the last one; a row is found by its RID.
+-- A message is in exactly one of the five filtered indexes of the states; the ready one has the columns of the order.
+-- They are narrow (the message itself is read once, by the claim); the column of the filter is included, for a plan
+-- that tests or returns it would look up every row otherwise. lifo has its ready index ascending and reads it
+-- backwards: descending, every push would split the first page.
+-- A deduplication key is unique among the messages in the table: live ones and dead letters. It and the group are
+-- the UTF-16 bytes of their text, for SQL Server pads text before it compares, under a binary collation too: N'a' and
+-- N'a ' would be one key. Bytes are padded with zeros, and no key has a NUL. convert(nvarchar(510), dedup_key) is the
+-- text again.
+-- No lock escalation: a table lock would stop every consumer. Statements keep to 1,000 messages besides.
+-- Names of constraints begin with their kind: they are objects like tables, and tq_emails_new may be a queue's.
+-- Who writes here needs the settings of filtered indexes; see session.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_emails (
+    id bigint identity (1, 1) not null constraint pk_tq_emails primary key nonclustered,
+    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_tq_emails_state default 'ready'
+        constraint ck_tq_emails_state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts int not null constraint df_tq_emails_attempts default 0,
+    priority int not null constraint df_tq_emails_priority default 0,
+    token uniqueidentifier null,
+    pushed_at datetime2(6) not null,
+    due_at datetime2(6) null,
+    first_popped_at datetime2(6) null,
+    popped_at datetime2(6) null,
+    lease_until datetime2(6) null,
+    group_key varbinary(1020) null,
+    dedup_key varbinary(1020) null,
+    producer nvarchar(512) null,
+    consumer nvarchar(512) null,
+    headers nvarchar(max) null,
+    errors nvarchar(max) null,
+    payload nvarchar(max) not null
+);
+alter table tq_emails set (lock_escalation = disable);
+create index tq_emails_ready on tq_emails (due_at, id) include (state) where state in ('ready', 'scheduled');
+create index tq_emails_scheduled on tq_emails (due_at) include (state) where state = 'scheduled';
+create index tq_emails_in_progress on tq_emails (lease_until) include (state) where state = 'in_progress';
+create index tq_emails_dead on tq_emails (id) include (state) where state = 'dead';
+create index tq_emails_blocked on tq_emails (group_key, id) include (state) where state = 'blocked';
+create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
+
+-- What a queue in the order of due times has besides: its messages lie in that order. Unique, by the id: else SQL
+-- Server would add four bytes to the keys that are not.
+-- In the transaction that makes the table.
+create unique clustered index tq_emails_due on tq_emails (due_at, id);
+
+-- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
+-- its token is the fence of the acknowledgement.
+-- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
+-- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
+create table tq_emails_history (
+    id bigint not null constraint pk_tq_emails_history primary key clustered,
+    attempts int not null,
+    priority int not null,
+    token uniqueidentifier null,
+    pushed_at datetime2(6) not null,
+    due_at datetime2(6) null,
+    first_popped_at datetime2(6) null,
+    popped_at datetime2(6) null,
+    finished_at datetime2(6) null,
+    group_key nvarchar(510) collate Latin1_General_100_BIN2 null,
+    dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null,
+    producer nvarchar(512) null,
+    consumer nvarchar(512) null,
+    headers nvarchar(max) null,
+    errors nvarchar(max) null,
+    payload nvarchar(max) not null
+);
+alter table tq_emails_history set (lock_escalation = disable);
+create index tq_emails_finished on tq_emails_history (finished_at) include (popped_at);
+
+-- Enter a queue in the catalogue, in the transaction that makes its tables.
+insert into tq_queues (name, definition, schema_version, created_at)
+values (cast(:name as varchar(48)), cast(:definition as nvarchar(max)), :schema_version, coalesce(cast(:now as datetime2(6)), sysutcdatetime()));

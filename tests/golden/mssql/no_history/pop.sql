@@ -1,0 +1,35 @@
+-- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
+-- One statement finds, locks and marks them: UPDLOCK keeps a second reader off a row from the first look at it,
+-- READPAST has that reader pass over it (a strict queue waits instead), ROWLOCK keeps it to the row. READCOMMITTEDLOCK
+-- is for READ_COMMITTED_SNAPSHOT, under which READPAST is refused without it.
+-- Index: tq_emails_ready. It is forced, for the statistics of a queue are out of date as soon as they are made; and it
+-- has the order, for were the rows to be sorted, all of them would be locked. The literals are its filter.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+declare @n bigint = :n;
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
+declare @lease float = cast(:lease as float);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor(@lease / 60) as int), @now));
+with next as (
+    select top (@n)
+        id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
+        dedup_key, consumer, headers, payload
+    from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+    where state = 'ready'
+    order by id
+)
+update next
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = @token,
+    consumer = @consumer,
+    popped_at = @now,
+    first_popped_at = coalesce(first_popped_at, @now),
+    lease_until = @until
+output
+    inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
+    inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
+    convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at;

@@ -1,0 +1,25 @@
+-- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
+-- Index: tq_emails_key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key waits
+-- for another transaction that is pushing the same one. Two that look at the same moment: the unique index refuses the
+-- second one (error 2601), which engine.py takes for the same answer.
+-- A crash before the commit leaves nothing.
+declare @payload varbinary(max) = cast(:payload as varbinary(max));
+declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
+declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
+declare @priority int = :priority;
+declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
+declare @key varbinary(1020) = convert(varbinary(1020), cast(:key as nvarchar(510)));
+declare @delay float = cast(:delay as float);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor(@delay / 60) as int), @now)));
+insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+output inserted.id
+select
+    @payload, @headers, @producer, @priority, @group, @key, @now, @due,
+    case when @due > @now then 'scheduled' else 'ready' end
+where @key is null
+    or not exists (
+        select 1 from tq_emails as there with (readcommittedlock)
+        where there.dedup_key = @key and there.dedup_key is not null
+    );

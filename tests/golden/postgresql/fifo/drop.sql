@@ -1,0 +1,26 @@
+-- Drop the procedures of a queue, those that are there.
+drop function if exists tq_emails_history;
+drop function if exists tq_emails_peek;
+drop function if exists tq_emails_stats;
+drop function if exists tq_emails_extend;
+drop function if exists tq_emails_release;
+drop function if exists tq_emails_fail;
+drop function if exists tq_emails_complete;
+drop function if exists tq_emails_take;
+drop function if exists tq_emails_pop;
+drop function if exists tq_emails_push_each;
+drop function if exists tq_emails_push_many;
+drop function if exists tq_emails_push;
+drop function if exists tq_emails_sweep;
+drop function if exists tq_emails_remove;
+drop function if exists tq_emails_claim;
+drop function if exists tq_emails_check;
+
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+drop table if exists tq_emails;
+
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists tq_emails_history;
+
+-- Take a queue out of the catalogue, in the transaction that drops its tables.
+delete from tq_queues where name = :name;

@@ -1,0 +1,19 @@
+-- The rights on the procedures of the queue emails; nobody needs its tables.
+-- As producer: push, push_many, push_each.
+grant usage on schema public to "web";
+grant execute on function public.tq_emails_push to "web";
+grant execute on function public.tq_emails_push_many to "web";
+grant execute on function public.tq_emails_push_each to "web";
+-- As consumer: pop, take, complete, fail, release, extend.
+grant usage on schema public to "worker";
+grant execute on function public.tq_emails_pop to "worker";
+grant execute on function public.tq_emails_take to "worker";
+grant execute on function public.tq_emails_complete to "worker";
+grant execute on function public.tq_emails_fail to "worker";
+grant execute on function public.tq_emails_release to "worker";
+grant execute on function public.tq_emails_extend to "worker";
+-- As observer: stats, peek, history.
+grant usage on schema public to "board";
+grant execute on function public.tq_emails_stats to "board";
+grant execute on function public.tq_emails_peek to "board";
+grant execute on function public.tq_emails_history to "board";

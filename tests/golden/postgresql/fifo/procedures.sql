@@ -1,0 +1,698 @@
+-- public.tq_emails_check: refuses options that a push to this queue cannot have. For push, push_many and push_each.
+create or replace function public.tq_emails_check(
+    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
+) returns void language plpgsql as $$
+    declare
+        refusal text[] := case
+            when p_delay is not null and p_due is not null then
+                array['Both delay and due are given.', 'Give one of them.']
+            when not p_delay between 0 and 3200000000 then
+                array['delay is ' || p_delay || '.', 'Give seconds, from 0 to 100 years.']
+            when p_priority is not null then
+                array['The queue does not go by priority.', 'Leave the priority out.']
+            when p_group is not null then
+                array['The queue has no groups.', 'Leave the group out.']
+            when char_length(p_group) not between 1 and 255 then
+                array['The group is of ' || char_length(p_group) || ' characters.', 'Give 1 to 255 characters.']
+            when char_length(p_key) not between 1 and 255 then
+                array['The key is of ' || char_length(p_key) || ' characters.', 'Give 1 to 255 characters.']
+            when p_on_conflict is null or p_on_conflict not in ('raise', 'skip', 'return') then
+                array['on_conflict is ' || coalesce(p_on_conflict, 'null') || '.', 'Give raise, skip or return.']
+        end;
+    begin
+        if refusal is not null then
+            raise exception using errcode = 'TQ001', message = refusal[1], hint = refusal[2];
+        end if;
+    end;
+    $$;
+revoke all on function public.tq_emails_check from public;
+
+-- public.tq_emails_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
+-- again, if too little was ready.
+-- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
+-- entries of all that was ready since.
+create or replace function public.tq_emails_claim(
+    p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz
+) returns table (
+    id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        claimed integer;
+        swept boolean := public.tq_emails_sweep(1, p_now) is not null;
+    begin
+        for turn in 1..2 loop
+            return query
+                update public.tq_emails
+                set state = 'in_progress',
+                    attempts = attempts + 1,
+                    token = cast(p_token as uuid),
+                    consumer = cast(p_consumer as text),
+                    popped_at = coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                    first_popped_at = coalesce(first_popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp())),
+                    lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
+                where id = any(array(
+                    select id from public.tq_emails
+                    where state = 'ready' and id > 0
+                    order by id
+                    limit p_n
+                    for update skip locked
+                ))
+                returning
+                    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;
+            get diagnostics claimed = row_count;
+            p_n := p_n - claimed;
+            exit when p_n <= 0 or swept;
+            swept := true;
+            exit when public.tq_emails_sweep(0, p_now) = 0;
+        end loop;
+    end;
+    $$;
+revoke all on function public.tq_emails_claim from public;
+
+-- public.tq_emails_remove: the rows of take, in any order. It sweeps as public.tq_emails_claim does.
+create or replace function public.tq_emails_remove(
+    p_n integer, p_consumer text, p_token uuid, p_now timestamptz
+) returns table (
+    id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql as $$
+    #variable_conflict use_column
+    declare
+        removed integer;
+        swept boolean := public.tq_emails_sweep(1, p_now) is not null;
+    begin
+        for turn in 1..2 loop
+            return query
+                with taken as (
+                    delete from public.tq_emails
+                    where id = any(array(
+                        select id from public.tq_emails
+                        where state = 'ready' and id > 0
+                        order by id
+                        limit p_n
+                        for update skip locked
+                    ))
+                    returning *
+                )
+                insert into public.tq_emails_history (
+                    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+                    producer, consumer, headers, errors, payload
+                )
+                select
+                    id, attempts + 1, priority, cast(p_token as uuid), pushed_at, due_at, coalesce(first_popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp())), coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                    case when cast(p_token as uuid) is null then coalesce(cast(p_now as timestamptz), statement_timestamp()) end, group_key, dedup_key, producer, cast(p_consumer as text),
+                    headers, errors, payload
+                from taken
+                returning
+                    id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key, dedup_key,
+                    due_at;
+            get diagnostics removed = row_count;
+            p_n := p_n - removed;
+            exit when p_n <= 0 or swept;
+            swept := true;
+            exit when public.tq_emails_sweep(0, p_now) = 0;
+        end loop;
+    end;
+    $$;
+revoke all on function public.tq_emails_remove from public;
+
+-- public.tq_emails_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
+-- than p_every seconds ago. For pop and take. The session remembers it in the setting tablequeue.tq_emails.
+create or replace function public.tq_emails_sweep(p_every float8, p_now timestamptz) returns bigint language plpgsql as $$
+    declare
+        moved bigint := 0;
+        message bigint;
+        clock float8 := extract(epoch from clock_timestamp());
+        last_sweep float8 := nullif(current_setting('tablequeue.tq_emails', true), '');
+    begin
+        if p_now is null and clock < last_sweep + p_every then
+            return null;
+        end if;
+        perform set_config('tablequeue.tq_emails', cast(clock as text), false);
+        for message in
+            with due as (
+                select id from public.tq_emails
+                where state = 'scheduled' and due_at <= coalesce(cast(p_now as timestamptz), statement_timestamp())
+                order by due_at
+                limit 1000
+                for update skip locked
+            ), expired as (
+                select id from public.tq_emails
+                where state = 'in_progress' and lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp())
+                order by lease_until
+                limit 1000
+                for update skip locked
+            )
+            update public.tq_emails
+            set state = case when state = 'in_progress' and attempts >= 5 then 'dead' else 'ready' end,
+                errors = case
+                    when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
+                    ))
+                    else errors
+                end,
+                token = null,
+                lease_until = null
+            where id = any(array(select id from due union all select id from expired))
+            returning id
+        loop
+            moved := moved + 1;
+        end loop;
+        return moved;
+    end;
+    $$;
+revoke all on function public.tq_emails_sweep from public;
+
+-- public.tq_emails_push: push one message, for producers; its id. If a message has its key already: error TQ002, or with
+-- p_on_conflict 'skip' null, or with 'return' the id of that message.
+-- Locks: none that another reader or writer waits for, except pushes of the same key until the transaction ends.
+-- A crash before the commit leaves nothing.
+create or replace function public.tq_emails_push(
+    p_payload json,
+    p_headers json default null,
+    p_delay float8 default null,
+    p_due timestamptz default null,
+    p_priority integer default null,
+    p_group text default null,
+    p_key text default null,
+    p_on_conflict text default 'raise',
+    p_producer text default null,
+    p_now timestamptz default null
+) returns bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    declare
+        pushed bigint;
+        there text;
+    begin
+        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict);
+        p_priority := coalesce(p_priority, 0);
+        p_producer := coalesce(p_producer, session_user);
+        loop
+            insert into public.tq_emails (
+                payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+            )
+            values (
+                cast(p_payload as json), cast(p_headers as json), cast(p_producer as text),
+                cast(p_priority as integer), cast(p_group as text), cast(p_key as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
+                case
+                    when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
+                        then 'scheduled'
+                    else 'ready'
+                end
+            )
+            on conflict (dedup_key) where dedup_key is not null do nothing
+            returning id
+            into pushed;
+            exit when pushed is not null or p_on_conflict = 'skip';
+            if p_on_conflict = 'raise' then
+                raise exception using errcode = 'TQ002', detail = p_key,
+                    message = 'A live message has the key ' || p_key || ' already.',
+                    hint = 'Push with another key, or with p_on_conflict skip or return.';
+            end if;
+            select dedup_key, id from public.tq_emails where dedup_key = any(cast(array[p_key] as text[]))
+            into there, pushed;
+            exit when pushed is not null; -- else it was finished between the two statements: push again
+        end loop;
+        return pushed;
+    end;
+    $$;
+revoke all on function public.tq_emails_push from public;
+
+-- public.tq_emails_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
+-- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+create or replace function public.tq_emails_push_many(
+    p_messages json,
+    p_headers json default null,
+    p_delay float8 default null,
+    p_due timestamptz default null,
+    p_priority integer default null,
+    p_group text default null,
+    p_producer text default null,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
+    begin
+        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, null, 'raise');
+        p_priority := coalesce(p_priority, 0);
+        p_producer := coalesce(p_producer, session_user);
+        return query
+            insert into public.tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+            select
+                cast(payload as json), cast(p_headers as json), cast(p_producer as text),
+                cast(p_priority as integer), cast(p_group as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
+                case
+                    when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
+                        then 'scheduled'
+                    else 'ready'
+                end
+            from unnest(cast(p_payloads as text[])) with ordinality as batch (payload, place)
+            order by place
+            returning id;
+    end;
+    $$;
+revoke all on function public.tq_emails_push_many from public;
+
+-- public.tq_emails_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
+-- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- If a message has the key of one already: error TQ002 and none is pushed, or with p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the message that has it.
+-- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
+create or replace function public.tq_emails_push_each(
+    p_messages json,
+    p_on_conflict text default 'raise',
+    p_producer text default null,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        messages json[] := array(select value from json_array_elements(p_messages));
+        places integer[] := array(select generate_series(1, cardinality(messages)));
+        pushed bigint[] := array_fill(cast(null as bigint), array[cardinality(messages)]);
+        taken text[];
+        p_payloads text[];
+        p_headers text[];
+        p_priorities integer[];
+        p_groups text[];
+        p_keys text[];
+        p_dues timestamptz[];
+        p_delays float8[];
+        place integer;
+        id bigint;
+    begin
+        p_producer := coalesce(p_producer, session_user);
+        perform public.tq_emails_check(
+            cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict
+        )
+        from unnest(messages) as message;
+        while cardinality(places) > 0 loop
+            select
+                array_agg(cast(message -> 'payload' as text) order by chosen),
+                array_agg(message ->> 'headers' order by chosen),
+                array_agg(coalesce(cast(message ->> 'priority' as integer), 0) order by chosen),
+                array_agg(message ->> 'group' order by chosen),
+                array_agg(message ->> 'key' order by chosen),
+                array_agg(cast(message ->> 'due' as timestamptz) order by chosen),
+                array_agg(cast(message ->> 'delay' as float8) order by chosen)
+            into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+            from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
+            place := 0;
+            for id in
+                with batch as materialized (
+                    select nextval(cast((select pg_get_serial_sequence('public.tq_emails', 'id')) as regclass)) as id, entry.*
+                    from (
+                        select * from unnest(
+                            cast(p_payloads as text[]), cast(p_headers as text[]), cast(p_priorities as integer[]),
+                            cast(p_groups as text[]), cast(p_keys as text[]), cast(p_dues as timestamptz[]), cast(p_delays as float8[])
+                        ) with ordinality as entry (payload, headers, priority, group_key, dedup_key, due, delay, place)
+                        order by place
+                    ) as entry
+                ), pushed as (
+                    insert into public.tq_emails (
+                        id, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+                    )
+                    select
+                        id, cast(payload as json), cast(headers as json), cast(p_producer as text),
+                        priority, group_key, dedup_key, coalesce(cast(p_now as timestamptz), statement_timestamp()), coalesce(due, coalesce(cast(p_now as timestamptz), statement_timestamp()) + delay * interval '1 second'),
+                        case
+                            when coalesce(due, coalesce(cast(p_now as timestamptz), statement_timestamp()) + delay * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp()) then 'scheduled'
+                            else 'ready'
+                        end
+                    from batch
+                    order by place
+                    on conflict (dedup_key) where dedup_key is not null do nothing
+                    returning id
+                )
+                select pushed.id from batch left join pushed on pushed.id = batch.id order by batch.place
+            loop
+                place := place + 1;
+                pushed[places[place]] := id;
+            end loop;
+            exit when p_on_conflict = 'skip';
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+            exit when cardinality(places) = 0;
+            taken := array(select messages[chosen] ->> 'key' from unnest(places) as chosen order by chosen);
+            if p_on_conflict = 'raise' then
+                raise exception using errcode = 'TQ002', detail = cast(to_json(taken) as text),
+                    message = 'Live messages have these keys already: ' || array_to_string(taken[:5], ', ') || '.',
+                    hint = 'Push with other keys, or with p_on_conflict skip or return; nothing was pushed.';
+            end if;
+            for place, id in
+                select chosen, there.id
+                from unnest(places) as chosen
+                join (
+                    select dedup_key, id from public.tq_emails where dedup_key = any(cast(taken as text[]))
+                ) as there on there.dedup_key = messages[chosen] ->> 'key'
+            loop
+                pushed[place] := id;
+            end loop;
+            -- What was finished between the two statements is pushed again.
+            places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
+        end loop;
+        return query select * from unnest(pushed);
+    end;
+    $$;
+revoke all on function public.tq_emails_push_each from public;
+
+-- public.tq_emails_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
+-- finishes it.
+-- The lease is of p_lease seconds (else 60.0); who does not finish a message by then has lost it.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+create or replace function public.tq_emails_pop(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_lease float8 default null,
+    p_now timestamptz default null
+) returns table (
+    id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, token uuid
+) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        p_token uuid := gen_random_uuid();
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        p_lease := coalesce(p_lease, 60.0);
+        if not p_lease between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        return query
+            select message.*, p_token
+            from public.tq_emails_claim(p_n, coalesce(p_consumer, session_user), p_lease, p_token, p_now) as message
+            order by id;
+    end;
+    $$;
+revoke all on function public.tq_emails_pop from public;
+
+-- public.tq_emails_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
+-- transaction commits.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too.
+create or replace function public.tq_emails_take(
+    p_n integer default 1,
+    p_consumer text default null,
+    p_now timestamptz default null
+) returns table (
+    id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        if p_n is null or p_n < 1 then
+            raise exception using errcode = 'TQ001', message = 'n is ' || coalesce(cast(p_n as text), 'null') || '.',
+                hint = 'Give a whole number from 1 on.';
+        end if;
+        return query
+            select message.*
+            from public.tq_emails_remove(p_n, coalesce(p_consumer, session_user), null, p_now) as message
+            order by id;
+    end;
+    $$;
+revoke all on function public.tq_emails_take from public;
+
+-- public.tq_emails_complete: finish those of p_ids that p_token holds, for consumers; which they were.
+-- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
+-- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
+create or replace function public.tq_emails_complete(
+    p_ids bigint[],
+    p_token uuid,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    begin
+        return query
+            with finished as (
+                delete from public.tq_emails
+                where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
+                returning *
+            )
+            insert into public.tq_emails_history (
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+                consumer, headers, errors, payload
+            )
+            select
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                consumer, headers, errors, payload
+            from finished
+            returning id;
+        if not found and cardinality(p_ids) > 0 then
+            raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
+                || ' is lost, so nothing was completed.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+    end;
+    $$;
+revoke all on function public.tq_emails_complete from public;
+
+-- public.tq_emails_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after 5 attempts it is
+-- a dead letter. Returns its new state: ready, scheduled or dead.
+-- Error TQ003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
+-- the message in progress.
+create or replace function public.tq_emails_fail(
+    p_id bigint,
+    p_token uuid,
+    p_error text default '',
+    p_retry_in float8 default null,
+    p_now timestamptz default null
+) returns text language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    declare
+        p_delay float8 := p_retry_in;
+        new_state text;
+    begin
+        if not p_delay between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        p_error := coalesce(p_error, '');
+        if p_delay is null then
+            select least(
+                cast(3600.0 as float8),
+                cast(1.0 as float8) * power(cast(2.0 as float8), least(greatest(attempts - 1, 0), 12))
+            ) * (1 - cast(0.1 as float8) * random())
+            into p_delay
+            from public.tq_emails where id = p_id and token = p_token;
+        end if;
+        update public.tq_emails
+        set state = case
+                when attempts >= 5 then 'dead'
+                when cast(p_delay as float8) > 0 then 'scheduled'
+                else 'ready'
+            end,
+            due_at = case
+                when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
+                else due_at
+            end,
+            errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
+            )),
+            token = null,
+            lease_until = null
+        where id = p_id and token = cast(p_token as uuid)
+        returning state
+        into new_state;
+        if new_state is null then
+            raise exception using errcode = 'TQ003',
+                message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+        return new_state;
+    end;
+    $$;
+revoke all on function public.tq_emails_fail from public;
+
+-- public.tq_emails_release: give back those of p_ids that p_token holds, unworked, for consumers; which they were. They are
+-- ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
+create or replace function public.tq_emails_release(
+    p_ids bigint[],
+    p_token uuid,
+    p_delay float8 default 0,
+    p_now timestamptz default null
+) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    begin
+        if p_delay is null or not p_delay between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001',
+                message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        return query
+            update public.tq_emails
+            set state = case when cast(p_delay as float8) > 0 then 'scheduled' else 'ready' end,
+                due_at = case
+                    when cast(p_delay as float8) > 0 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
+                    else due_at
+                end,
+                attempts = attempts - 1,
+                token = null,
+                lease_until = null
+            where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
+            returning id;
+        if not found and cardinality(p_ids) > 0 then
+            raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
+                || ' is lost, so nothing was released.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+    end;
+    $$;
+revoke all on function public.tq_emails_release from public;
+
+-- public.tq_emails_extend: the lease on message p_id, held under p_token, ends p_seconds (else 60.0) from now; for consumers.
+-- Returns that end. Error TQ003 if the lease is lost. Locks: the message, until the transaction ends.
+create or replace function public.tq_emails_extend(
+    p_id bigint,
+    p_token uuid,
+    p_seconds float8 default null,
+    p_now timestamptz default null
+) returns timestamptz language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    declare
+        p_lease float8 := coalesce(p_seconds, 60.0);
+        lease_end timestamptz;
+    begin
+        if not p_lease between 0 and 3200000000 then
+            raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
+                hint = 'Give seconds, from 0 to 100 years.';
+        end if;
+        update public.tq_emails
+        set lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
+        where id = p_id and token = cast(p_token as uuid)
+        returning lease_until
+        into lease_end;
+        if lease_end is null then
+            raise exception using errcode = 'TQ003',
+                message = 'The lease on ' || p_id || ' is lost, so it was not extended.',
+                hint = 'It expired, or the message was finished before: make the lease longer than the work.';
+        end if;
+        return lease_end;
+    end;
+    $$;
+revoke all on function public.tq_emails_extend from public;
+
+-- public.tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and how many are finished (null
+-- if the queue keeps no history); for observers. Locks: none.
+create or replace function public.tq_emails_stats(
+    p_now timestamptz default null
+) returns table (
+    ready bigint, scheduled bigint, in_progress bigint, dead bigint, blocked bigint, oldest_age float8, finished bigint
+) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        return query select live.*, ended.* from (
+            select
+                (select count(*) from public.tq_emails where state = 'ready'),
+                (select count(*) from public.tq_emails where state = 'scheduled'),
+                (select count(*) from public.tq_emails where state = 'in_progress'),
+                (select count(*) from public.tq_emails where state = 'dead'),
+                (select count(*) from public.tq_emails where state = 'blocked'),
+                (
+                    select cast(extract(epoch from coalesce(cast(p_now as timestamptz), statement_timestamp()) - pushed_at) as float8)
+                    from public.tq_emails where state = 'ready' order by id limit 1
+                )
+        ) as live, (
+            select count(finished_at) from public.tq_emails_history
+        ) as ended;
+    end;
+    $$;
+revoke all on function public.tq_emails_stats from public;
+
+-- public.tq_emails_peek: the first p_n messages of a state with ids above p_after, claiming none; for observers. Locks: none.
+create or replace function public.tq_emails_peek(
+    p_n integer default 10,
+    p_state text default 'ready',
+    p_after bigint default 0
+) returns table (
+    id bigint, payload json, headers json, state text, attempts integer, priority integer, group_key text,
+    dedup_key text, producer text, consumer text, pushed_at timestamptz, due_at timestamptz,
+    first_popped_at timestamptz, popped_at timestamptz, lease_until timestamptz, finished_at timestamptz, errors jsonb
+) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        -- The state is spelled into each statement: its index serves no parameter.
+        case p_state
+            when 'ready' then
+                return query
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'ready' and id > p_after
+                    order by id
+                    limit p_n;
+            when 'scheduled' then
+                return query
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'scheduled' and id > p_after
+                    order by id
+                    limit p_n;
+            when 'in_progress' then
+                return query
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'in_progress' and id > p_after
+                    order by id
+                    limit p_n;
+            when 'dead' then
+                return query
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'dead' and id > p_after
+                    order by id
+                    limit p_n;
+            when 'blocked' then
+                return query
+                    select
+                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                    from public.tq_emails
+                    where state = 'blocked' and id > p_after
+                    order by id
+                    limit p_n;
+            else
+                raise exception using errcode = 'TQ001', message = coalesce(p_state, 'null') || ' is no state.',
+                    hint = 'Give one of: ready, scheduled, in_progress, dead, blocked.';
+        end case;
+    end;
+    $$;
+revoke all on function public.tq_emails_peek from public;
+
+-- public.tq_emails_history: the last p_n finished messages with ids from p_low to p_high, highest id first; for observers.
+-- Locks: none.
+create or replace function public.tq_emails_history(
+    p_n integer default 10,
+    p_low bigint default 0,
+    p_high bigint default 9223372036854775807
+) returns table (
+    id bigint, payload json, headers json, state text, attempts integer, priority integer, group_key text,
+    dedup_key text, producer text, consumer text, pushed_at timestamptz, due_at timestamptz,
+    first_popped_at timestamptz, popped_at timestamptz, lease_until timestamptz, finished_at timestamptz, errors jsonb
+) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    begin
+        return query
+            select
+                id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+                priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                cast(null as timestamptz) as lease_until, finished_at, errors
+            from public.tq_emails_history
+            where id between p_low and p_high
+            order by id desc
+            limit p_n;
+    end;
+    $$;
+revoke all on function public.tq_emails_history from public;

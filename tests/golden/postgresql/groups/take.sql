@@ -1,0 +1,26 @@
+-- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
+-- Index: tq_emails_ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too.
+with taken as (
+    delete from tq_emails
+    where id = any(array(
+        select id from tq_emails
+        where state = 'ready'
+        order by id
+        limit :n
+        for update skip locked
+    ))
+    returning *
+)
+insert into tq_emails_history (
+    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+    producer, consumer, headers, errors, payload
+)
+select
+    id, attempts + 1, priority, cast(:token as uuid), pushed_at, due_at, coalesce(first_popped_at, coalesce(cast(:now as timestamptz), statement_timestamp())), coalesce(cast(:now as timestamptz), statement_timestamp()),
+    case when cast(:token as uuid) is null then coalesce(cast(:now as timestamptz), statement_timestamp()) end, group_key, dedup_key, producer, cast(:consumer as text),
+    headers, errors, payload
+from taken
+returning
+    id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key, dedup_key,
+    due_at;

@@ -1,0 +1,8 @@
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+drop table if exists tq_emails;
+
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists tq_emails_history;
+
+-- Take a queue out of the catalogue, in the transaction that drops its tables.
+delete from tq_queues where name = :name;

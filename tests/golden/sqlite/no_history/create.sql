@@ -1,0 +1,49 @@
+-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
+--   :name            'emails'
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "none", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "bytes", "strict": false}'
+--   :schema_version  2
+--   :now             null, for the database's clock
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
+create table if not exists tq_queues (
+    name text primary key,
+    definition text not null check (json_valid(definition)),
+    schema_version integer not null,
+    created_at integer not null
+) strict, without rowid;
+
+-- A queue's table. Times are whole microseconds since 1970 in UTC.
+-- AUTOINCREMENT: without it an emptied queue would give an id a second time.
+-- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
+-- A deduplication key is unique among the messages in the table: live ones and dead letters.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_emails (
+    id integer primary key autoincrement,
+    state text not null default 'ready' check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts integer not null default 0,
+    priority integer not null default 0,
+    token text,
+    pushed_at integer not null,
+    due_at integer,
+    first_popped_at integer,
+    popped_at integer,
+    lease_until integer,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers text check (headers is null or json_valid(headers)),
+    errors text check (errors is null or json_valid(errors)),
+    payload blob not null
+) strict;
+create index tq_emails_ready on tq_emails (id) where state = 'ready';
+create index tq_emails_scheduled on tq_emails (due_at) where state = 'scheduled';
+create index tq_emails_in_progress on tq_emails (lease_until) where state = 'in_progress';
+create index tq_emails_dead on tq_emails (id) where state = 'dead';
+create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
+create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
+
+-- Enter a queue in the catalogue, in the transaction that makes its tables.
+insert into tq_queues (name, definition, schema_version, created_at)
+values (:name, :definition, :schema_version, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
