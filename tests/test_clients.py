@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -14,9 +15,22 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Backoff, connect
-from tests.support import claimed
+from tests.support import claimed, counts
 
 CLIENTS = Path(__file__).parents[1] / "examples" / "clients"
+
+
+def connection_of(url: str) -> dict[str, str]:
+    """The environment in which PostgreSQL's clients connect to it."""
+    parts = sa.make_url(url)
+    settings: dict[str, Any] = {
+        "PGHOST": parts.host,
+        "PGPORT": parts.port,
+        "PGUSER": parts.username,
+        "PGPASSWORD": parts.password,
+        "PGDATABASE": parts.database,
+    }
+    return os.environ | {name: str(value) for name, value in settings.items() if value is not None}
 
 
 CLIENTS_OF = {"psql": [str(CLIENTS / "psql.sh")], "node": ["node", str(CLIENTS / "node" / "orders.js")]}
@@ -28,17 +42,8 @@ def test_a_client_of_postgresql(postgresql_url: str, client: str) -> None:
         pytest.skip(f"{client} is not installed")
     if client == "node" and not (CLIENTS / "node" / "node_modules").exists():
         pytest.skip("npm install has not been run in examples/clients/node")
-    url = sa.make_url(postgresql_url)
     schema = f"clients_{secrets.token_hex(4)}"
-    settings: dict[str, Any] = {
-        "PGHOST": url.host,
-        "PGPORT": url.port,
-        "PGUSER": url.username,
-        "PGPASSWORD": url.password,
-        "PGDATABASE": url.database,
-        "TABLEQUEUE_SCHEMA": schema,
-    }
-    environment = os.environ | {name: str(value) for name, value in settings.items() if value is not None}
+    environment = connection_of(postgresql_url) | {"TABLEQUEUE_SCHEMA": schema}
 
     def run(*words: str) -> str:
         command = [*CLIENTS_OF[client], *words]
@@ -61,6 +66,31 @@ def test_a_client_of_postgresql(postgresql_url: str, client: str) -> None:
         assert {each.consumer for each in queue.history(5)} <= {"psql.sh", "node"}
         (scheduled,) = queue.peek(state="scheduled")
         assert "cannot do" in scheduled.errors[0].error
+    finally:
+        queue.drop()
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql(f"drop schema {schema} cascade")
+        database.close()
+        database.engine.dispose()
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+def test_the_sql_of_the_page_runs(postgresql_url: str) -> None:
+    schema = f"clients_{secrets.token_hex(4)}"
+    database = connect(postgresql_url, schema=schema)
+    queue = database.create_queue("orders")
+    try:
+        database.install_procedures("orders")
+        page = (CLIENTS.parents[1] / "docs" / "procedures.md").read_text("utf-8")
+        blocks = re.findall(r"^```psql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        assert len(blocks) == 3
+        environment = connection_of(postgresql_url) | {"PGOPTIONS": f"-c search_path={schema}"}
+        command = ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]
+        run = subprocess.run(
+            command, env=environment, input="\n".join(blocks), capture_output=True, text=True, check=False
+        )
+        assert (run.returncode, run.stderr) == (0, "")
+        assert counts(queue) == {"ready": 1, "scheduled": 1, "finished": 2}
     finally:
         queue.drop()
         with database.engine.begin() as connection:
