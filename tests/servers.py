@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +65,12 @@ class Kind:
     """How many each writer of a large crowd pushes."""
     waiting: str | None = None
     """Counts the sessions of a server that wait for what another one has locked."""
+    number: Callable[[Any], int] = id
+    """By which the server knows a raw connection."""
+    blocked: Callable[[sa.Connection], set[int]] | None = None
+    """The numbers of the connections that wait for what another one has locked, at this moment."""
+    patient: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Arguments of the driver's connect with which nobody gives up waiting before a test does."""
     drop_schema: str | None = "drop schema if exists {} cascade"
     """Drops the schema of a test; None where the whole database goes with the run."""
 
@@ -93,6 +99,7 @@ KINDS = (
         _dict_of,
         readers_and_writers=(64, 1),
         messages=100,
+        patient={"timeout": 300},
     ),
     Kind(
         "postgresql",
@@ -105,6 +112,8 @@ KINDS = (
         _dict_row,
         server=lambda: _postgresql_server(),
         waiting="select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
+        number=lambda dbapi: dbapi.info.backend_pid,
+        blocked=lambda watch: _blocked_backends(watch),
     ),
     *mssql.kinds(Kind),
 )
@@ -115,6 +124,12 @@ ELSEWHERE = {"mssql"} if not mssql.URL else set()
 def _sqlite_url(request: pytest.FixtureRequest) -> str:
     folder: Path = request.getfixturevalue("tmp_path")
     return f"sqlite:///{folder / 'queues.db'}"
+
+
+def _blocked_backends(watch: sa.Connection) -> set[int]:
+    # Of the locks themselves: pg_stat_activity says for a while after the end that somebody waits.
+    rows = watch.exec_driver_sql("select pid from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0")
+    return set(rows.scalars())
 
 
 def _postgresql_server() -> AbstractContextManager[Server] | None:

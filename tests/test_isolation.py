@@ -1,0 +1,223 @@
+"""Every interleaving of sessions that meet at the same messages; what must hold after each is in tests/isolation.py.
+
+Nothing is held by two, nothing is finished twice, nothing that was pushed is lost, the queue drains, and nobody waits
+who need not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.isolation import (
+    LEASE,
+    Runner,
+    Scenario,
+    commit,
+    complete,
+    extend,
+    fail,
+    give,
+    pop,
+    purge,
+    push,
+    redrive,
+    release,
+    rollback,
+    take,
+)
+from tests.servers import Kind, Place
+from tests.support import DESIGNS
+
+LATER = LEASE + 40
+
+WORK = (pop(), complete(), commit)
+
+# By name: the options of the queue, and the sessions.
+SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
+    **{
+        f"claim, claim ({design})": (
+            DESIGNS[design],
+            Scenario(
+                {"ada": WORK, "bob": WORK}, [("ada", push("aaa", **({"group": "x"} if design == "groups" else {})))]
+            ),
+        )
+        for design in DESIGNS
+    },
+    "claim, claim that is rolled back": (
+        {},
+        Scenario({"ada": (pop(), complete(), rollback), "bob": WORK}, [("ada", push("aa"))]),
+    ),
+    "claim, push": ({}, Scenario({"ada": WORK, "bob": (push(), push(), commit)})),
+    "strict claim, push": ({"strict": True}, Scenario({"ada": WORK, "bob": (push(), push(), commit)})),
+    "complete, expire": (
+        {},
+        Scenario(
+            {"ada": (complete(LATER), commit), "bob": (pop(LATER), complete(LATER), commit)},
+            [("ada", push()), ("ada", pop())],
+            may_wait=frozenset({f"ada: complete({LATER})"}),
+        ),
+    ),
+    "complete that is rolled back, expire": (
+        {},
+        Scenario(
+            {"ada": (complete(LATER), rollback), "bob": (pop(LATER), complete(LATER), rollback), "eve": (pop(LATER),)},
+            [("ada", push()), ("ada", pop())],
+            may_wait=frozenset({f"ada: complete({LATER})"}),
+        ),
+    ),
+    "extend, expire": (
+        {},
+        Scenario(
+            {"ada": (extend(LEASE - 1, 1000), commit), "bob": (pop(LATER), complete(LATER), commit)},
+            [("ada", push()), ("ada", pop())],
+            may_wait=frozenset({f"ada: extend({LEASE - 1}, 1000)"}),
+        ),
+    ),
+    "extend that is rolled back, expire": (
+        {},
+        Scenario(
+            {"ada": (extend(LEASE - 1, 1000), rollback), "bob": (pop(LATER), rollback), "eve": (pop(LATER),)},
+            [("ada", push()), ("ada", pop())],
+            may_wait=frozenset({f"ada: extend({LEASE - 1}, 1000)"}),
+        ),
+    ),
+    "purge, claim": ({}, Scenario({"ada": (purge(), purge()), "bob": WORK}, [("ada", push("aa"))])),
+    "purge, claim that is rolled back": (
+        {},
+        Scenario({"ada": (purge(), purge()), "bob": (pop(), rollback)}, [("ada", push("aa"))]),
+    ),
+    "purge, claim of groups, push": (
+        {"groups": True},
+        Scenario(
+            {"ada": (purge(),), "bob": WORK, "eve": (push("a", group="x"), commit)},
+            [("ada", push("aa", group="x"))],
+        ),
+    ),
+    "take, take that is rolled back": (
+        {},
+        Scenario({"ada": (take(), rollback), "bob": (take(), take(), commit)}, [("ada", push("aa"))]),
+    ),
+    "strict take, take that is rolled back": (
+        {"strict": True},
+        Scenario({"ada": (take(), rollback), "bob": (take(), take(), commit)}, [("ada", push("aa"))]),
+    ),
+    "take, claim": ({}, Scenario({"ada": (take(), take(), commit), "bob": WORK}, [("ada", push("aa"))])),
+    "take, claim (at most once)": (
+        {"delivery": "at_most_once"},
+        Scenario({"ada": (take(), commit), "bob": WORK}, [("ada", push("aaa"))]),
+    ),
+    "release, claim of a group": (
+        {"groups": True},
+        Scenario(
+            {"ada": (release(), commit), "bob": WORK, "eve": (pop(),)},
+            [("ada", push("aa", group="x")), ("ada", pop())],
+        ),
+    ),
+    "complete, push, claim of a group": (
+        {"groups": True},
+        Scenario(
+            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(), complete())},
+            [("ada", push("aa", group="x")), ("ada", pop())],
+        ),
+    ),
+    "complete of the last, push, claim of a group": (
+        {"groups": True},
+        Scenario(
+            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(), complete())},
+            [("ada", push("a", group="x")), ("ada", pop())],
+        ),
+    ),
+    "complete, complete of one claim": (
+        {},
+        Scenario(
+            {"ada": (complete(), commit), "bob": (complete(), commit)},
+            [("ada", push()), ("ada", pop()), ("ada", give("bob"))],
+            may_wait=frozenset({"ada: complete", "bob: complete"}),
+        ),
+    ),
+    "complete, complete of one claim, both rolled back": (
+        {},
+        Scenario(
+            {"ada": (complete(), rollback), "bob": (complete(), rollback), "eve": (pop(),)},
+            [("ada", push()), ("ada", pop()), ("ada", give("bob"))],
+            may_wait=frozenset({"ada: complete", "bob: complete"}),
+        ),
+    ),
+    "fail, complete of one claim": (
+        {},
+        Scenario(
+            {"ada": (fail(), commit), "bob": (complete(), commit), "eve": (pop(),)},
+            [("ada", push()), ("ada", pop()), ("ada", give("bob"))],
+            may_wait=frozenset({"ada: fail", "bob: complete"}),
+        ),
+    ),
+    "last fail, complete of one claim, claim of a group": (
+        {"groups": True, "max_attempts": 1},
+        Scenario(
+            {"ada": (fail(), commit), "bob": (complete(), commit), "eve": (pop(),)},
+            [("ada", push("aa", group="x")), ("ada", pop()), ("ada", give("bob"))],
+            may_wait=frozenset({"ada: fail", "bob: complete"}),
+        ),
+    ),
+    "redrive, claim": (
+        {"max_attempts": 1},
+        Scenario(
+            {"ada": (redrive(),), "bob": WORK, "eve": (pop(), fail(), rollback)},
+            [("ada", push("aa")), ("ada", pop()), ("ada", fail())],
+        ),
+    ),
+    "redrive, claim of a group": (
+        {"groups": True, "max_attempts": 1},
+        Scenario(
+            {"ada": (redrive(),), "bob": WORK, "eve": (push("a", group="x"), commit)},
+            [("ada", push("aa", group="x")), ("ada", pop()), ("ada", fail())],
+        ),
+    ),
+    **{
+        f"push, push of the same key ({on_conflict}, {'rolled back' if end is rollback else 'committed'})": (
+            {},
+            Scenario(
+                {
+                    name: (push(key="k", on_conflict=on_conflict), ending)
+                    for name, ending in (("ada", end), ("bob", commit))
+                }
+                | {"eve": (pop(),)},
+                may_wait=frozenset(f"{name}: push(key='k', on_conflict={on_conflict!r})" for name in ("ada", "bob")),
+            ),
+        )
+        for on_conflict in ("raise", "skip", "return")
+        for end in (commit, rollback)
+    },
+    **{
+        f"claim, late commit of a lower id ({design})": (
+            DESIGNS[design],
+            Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(), complete())}),
+        )
+        for design in ("fifo", "strict")
+    },
+    "claim by the database's own clock, late commit of a lower id": (
+        {},
+        Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(None), pop(None))}),
+    ),
+    "claim by the database's own clock, release of a lower id": (
+        {},
+        Scenario(
+            {"ada": (release(), commit), "eve": (pop(None), pop(None), pop(None))},
+            [("ada", push("aa")), ("ada", pop())],
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "scenario"), SCENARIOS.values(), ids=SCENARIOS)
+def test_every_interleaving(place: Place, kind: Kind, options: dict[str, Any], scenario: Scenario) -> None:
+    if kind.side_by_side and kind.blocked is None:
+        pytest.skip("the server cannot be asked who waits")
+    queue = place.open().create_queue("work", payload="text", **options)
+    runner = Runner(place, kind, queue, [*scenario.sessions])
+    try:
+        assert runner.explore(scenario) > 1
+    finally:
+        runner.close()
