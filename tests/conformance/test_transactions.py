@@ -134,13 +134,13 @@ def test_the_callers_settings_stay_as_they_were(queue: Queue, kind: Kind, place:
         pytest.skip("The driver's rows are what they are.")
     proxy = place.sa_engine().raw_connection()
     raw: Any = proxy.dbapi_connection
-    raw.row_factory = kind.dict_rows
+    setattr(raw, kind.rows_attribute, kind.dict_rows)
     queue.push("x", connection=raw)
     claimed(queue, connection=raw).complete(connection=raw)
     cursor = raw.cursor()
     cursor.execute("select 1 as one")
     assert cursor.fetchone() == {"one": 1}
-    assert raw.row_factory is kind.dict_rows
+    assert getattr(raw, kind.rows_attribute) is kind.dict_rows
     raw.rollback()
     proxy.close()
     assert counts(queue) == {}

@@ -18,6 +18,9 @@ class Entry(NamedTuple):
 ENGINES = {
     "sqlite": Entry("tablequeue.engines.sqlite.engine:SQLite", None),
     "postgresql": Entry("tablequeue.engines.postgresql.engine:PostgreSQL", "postgresql"),
+    # SQLAlchemy has a dialect for each of the two.
+    "mariadb": Entry("tablequeue.engines.mysql.engine:MySQL", "mysql"),
+    "mysql": Entry("tablequeue.engines.mysql.engine:MySQL", "mysql"),
     "mssql": Entry("tablequeue.engines.mssql.engine:SQLServer", "mssql"),
 }
 

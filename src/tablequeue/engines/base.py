@@ -165,6 +165,11 @@ class Engine(ABC):
     has_schemas: ClassVar[bool] = True
     arranges: ClassVar[bool] = True
     """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
+    looks_apart: ClassVar[bool] = False
+    """Whether a caller's transaction may not see what others have committed since it began.
+
+    A claim in it then sweeps, and looks for messages, on a connection of our own, before it claims them within.
+    """
     stored: ClassVar[Stored | None] = None
     """How it writes stored procedures; None: it has none."""
 
@@ -322,6 +327,10 @@ class Engine(ABC):
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages, in the order of the queue. Rows of CLAIMED."""
         return self._claimed(cursor, table, "claim", params)
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """What there is to claim, if the engine looks apart: the next claim or take has it as `params["seen"]`."""
+        raise NotImplementedError
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Remove up to `n` messages to the history: finished, or under a `token` to be finished. Rows of CLAIMED."""

@@ -96,13 +96,16 @@ def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None
     """Claim; sweep before when it is time for it, or after when too little was ready."""
     table, run = desk.table, desk.runner.run
     started = monotonic()
-    due = now is not None or started >= table.next_sweep
+    apart = connection is not None and desk.engine.looks_apart
+    due = now is not None or started >= table.next_sweep or apart
     if due:
-        sweep(desk, now, connection)
+        sweep(desk, now, None if apart else connection)
         # Before the claim: if it fails, nothing has been claimed. Not beside a caller's transaction, which may have
         # locked the database that it would wait for.
         if table.definition.retention is not None and connection is None and started >= table.next_purge:
             _purge_history(desk, now)
+    if apart:
+        params["seen"] = run(desk.engine.look, table, params)
     rows = run(remove, table, params, connection)
     if due:
         finished = monotonic()

@@ -1,0 +1,132 @@
+"""Connections to MariaDB and MySQL: held ones with settings of ours, and the caller's as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
+from pymysql.cursors import Cursor
+
+from tablequeue import errors
+from tablequeue.engines.base import Cursor as AnyCursor
+from tablequeue.engines.base import Held
+
+# SKIP LOCKED came with them.
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
+
+# Bytes that a statement has beside its values, generously.
+OVERHEAD = 1 << 12
+
+# Strict: a value that does not fit is an error, never cut off. The lock wait is short because it is tried again
+# (see runner.RETRIES): 55 s in all, as long as the server's default. A held connection may be idle for 24 days.
+SETTINGS = (
+    "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
+    "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, session wait_timeout = 2147483"
+)
+
+
+class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
+    """Rows as tuples, whatever the connection's cursors give. A statement that the server cannot take is refused here:
+    the server itself hangs up in the middle of it."""
+
+    ours = False
+    """Whether the connection is a held one, and so READ COMMITTED."""
+    named_lock = False
+    """Whether the creator's lock is held; it does not end with the transaction."""
+    limit: int | None = None
+
+    def execute(self, query: Any, args: Any = None) -> int:
+        if args is not None:
+            query = self.mogrify(query, args)
+        # A character is at most 4 bytes.
+        if len(query) > 1 << 18:
+            self._check_size(query)
+        return super().execute(query)
+
+    def _check_size(self, query: str | bytes) -> None:
+        if self.limit is None:
+            super().execute("select @@max_allowed_packet")
+            ((self.limit,),) = self.fetchall()
+        size = len(query.encode("utf-8", "surrogateescape") if isinstance(query, str) else query)
+        assert self.limit is not None
+        if size + OVERHEAD > self.limit:
+            raise errors.BadPayload(
+                f"A statement of {size} bytes is too large for the database, whose max_allowed_packet is {self.limit}.",
+                "Raise max_allowed_packet of the server, or keep the data in a file or object store and push its name.",
+            )
+
+
+class MySQLHeld(Held):
+    def commit(self) -> None:
+        super().commit()
+        self._unlock()
+
+    def rollback(self) -> None:
+        super().rollback()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self.cursor.named_lock:
+            self.cursor.execute("do release_all_locks()")
+            self.cursor.named_lock = False
+
+
+def hold(dbapi: Any) -> MySQLHeld:
+    _check_version(dbapi.get_server_info())
+    if dbapi.charset != "utf8mb4":
+        dbapi.set_character_set("utf8mb4")
+    dbapi.autocommit(True)
+    cursor = dbapi.cursor(MySQLCursor)
+    cursor.ours = True
+    cursor.execute(SETTINGS)
+    # REPEATABLE READ, the default, locks the gaps between rows too: claims would wait for pushes.
+    cursor.execute("set session transaction isolation level read committed")
+    return MySQLHeld(dbapi, cursor)
+
+
+def join(dbapi: Any) -> Any:
+    if dbapi.charset != "utf8mb4":
+        # The server would put question marks for what the other character set does not have.
+        raise errors.BadInput(
+            f"The connection's character set is {dbapi.charset}, which cannot hold every message.",
+            "Connect with charset=utf8mb4.",
+        )
+    return dbapi.cursor(MySQLCursor)
+
+
+@contextmanager
+def whole(cursor: AnyCursor) -> Iterator[None]:
+    """All of the block's statements or none: a transaction, or a savepoint where there is one already.
+
+    The savepoint is for a caller who goes on after our error: most errors roll back one statement only.
+    """
+    connection = cursor.connection
+    ours = connection.get_autocommit() and not connection.server_status & SERVER_STATUS_IN_TRANS
+    cursor.execute("begin" if ours else "savepoint tablequeue")
+    try:
+        yield
+    except Exception:
+        try:
+            cursor.execute("rollback" if ours else "rollback to savepoint tablequeue")
+        except pymysql.Error:
+            pass  # the connection is gone, or a deadlock took the whole transaction: nothing is left to undo
+        raise
+    if ours:
+        cursor.execute("commit")
+
+
+def _check_version(words: str) -> None:
+    # MariaDB may say 5.5.5- before its version, for the sake of old replicas.
+    kind = "MariaDB" if "mariadb" in words.lower() else "MySQL"
+    version = tuple(int(part) for part in re.findall(r"\d+", words.removeprefix("5.5.5-"))[:3])
+    if version < OLDEST[kind]:
+        needed = " or ".join(f"{one} {_dotted(oldest)}" for one, oldest in OLDEST.items())
+        raise errors.DatabaseError(f"The server is {kind} {_dotted(version)}.", f"tablequeue needs {needed}, or newer.")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,66 @@
+"""Bulk pushes: rows of VALUES, their ids, and the keys that are taken already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from tablequeue.engines.base import Cursor, Params
+from tablequeue.engines.mysql.refusals import number_of
+
+# Bytes sent in one statement; larger ones are no faster.
+CHUNK = 1 << 20
+
+
+def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], step: int) -> Iterator[int | None]:
+    """Insert rows in the place of the one of the statement, by the chunk; their ids, None where the key is taken."""
+    head = statement.partition("values")[0].encode() + b"values "
+
+    def insert_all(chunk: Sequence[bytes]) -> Iterator[int | None]:
+        try:
+            cursor.execute(head + b",".join(chunk))
+        except pymysql.err.IntegrityError as error:
+            # It rolled the statement back. Its halves find the key in as few statements as can be.
+            if number_of(error) != ER.DUP_ENTRY:
+                raise
+            if len(chunk) == 1:
+                yield None
+            else:
+                half = len(chunk) // 2
+                yield from insert_all(chunk[:half])
+                yield from insert_all(chunk[half:])
+            return
+        first = cursor.lastrowid
+        yield from range(first, first + len(chunk) * step, step)
+
+    for chunk in chunks:
+        yield from insert_all(chunk)
+
+
+def stored(params: Params, now: datetime, states: tuple[str, str]) -> tuple[Any, ...]:
+    """The values of a new row, in the order of push_rows. `states` are those of a message without and with a wait."""
+    due, delay = params["due"], params["delay"]
+    if due is None and delay is not None:
+        due = now + timedelta(seconds=delay)
+    state = states[due is not None and due > now]
+    names = ("headers", "producer", "priority", "group", "key")
+    return (params.get("payload"), *(params[name] for name in names), now, due, state)
+
+
+def chunked(rows: Iterable[str]) -> Iterator[list[bytes]]:
+    """Rows as the driver sends them, about as many at a time as go into one statement."""
+    chunk: list[bytes] = []
+    size = 0
+    for row in rows:
+        encoded = row.encode("utf-8", "surrogateescape")
+        if chunk and size + len(encoded) > CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(encoded)
+        size += len(encoded)
+    if chunk:
+        yield chunk

@@ -1,0 +1,25 @@
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none.
+-- Which notes there are; those of them that nobody else is at, locked; of their groups without a front, the lowest
+-- message; that becomes the front; the notes are done with.
+-- IGNORE: if another one makes a front of the same group at once, the unique index lets one of them through, and the
+-- other goes without. Nothing else can fail here that it would hide.
+-- Indexes: {table}_front, {table}_blocked. Locks: the notes (passing over those another one has), the new fronts.
+-- A crash leaves all or nothing: what was not arranged is still noted.
+select id from {turns} order by id limit :n;
+select turn.id
+from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id
+for update skip locked;
+select (
+    select message.id from {queue} as message
+    where message.group_key = noted.group_key and message.state = 'blocked'
+    order by message.id limit 1
+)
+from (
+    select distinct turn.group_key
+    from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id
+) as noted
+where not exists (select 1 from {queue} as there where there.front = noted.group_key);
+update ignore {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = case when due_at > {now} then 'scheduled' else 'ready' end
+where state = 'blocked';
+delete turn from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id;

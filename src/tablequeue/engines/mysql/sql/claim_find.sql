@@ -1,0 +1,15 @@
+-- Which messages to claim or take inside a transaction of the caller's. That is REPEATABLE READ mostly, the default, in
+-- which the locking range read of claim_many would lock the gaps too: nobody could push or arrange until it ends, not
+-- even this program on another connection. So they are looked for without locks, in the order of the queue, and then
+-- locked by their ids, as many as are wanted; those that another one has are passed over.
+-- The first statement is run on a connection of our own, which sees what the caller's transaction may not, and then
+-- within for what that has pushed itself.
+-- Indexes: {claim_index}, the primary key. Locks: the rows.
+select id from {queue} force index ({claim_index}) where {claimable} order by {order_by} limit :look;
+select
+    message.id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where {claimable}
+limit :n
+for update skip locked;

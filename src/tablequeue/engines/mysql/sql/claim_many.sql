@@ -1,0 +1,19 @@
+-- Claim up to :n messages under a new lease, as claim does one: lock them, then mark them.
+-- Index: {claim_index}, then the primary key. Locks: the rows; those that another one is claiming are passed over.
+-- A crash before the commit claims none.
+select
+    id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :n
+for update skip locked;
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = :popped_at,
+    first_popped_at = coalesce(first_popped_at, :popped_at),
+    lease_until = :lease_until;

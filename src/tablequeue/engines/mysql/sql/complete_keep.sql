@@ -1,0 +1,18 @@
+-- Finish those of :ids that are held under :token: they move to the history.
+-- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
+-- (BEGIN, INSERT, DELETE, COMMIT).
+-- Index: the primary key. Locks: the rows. A crash finishes all or none.
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
+insert into {history} (
+    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+    consumer, headers, errors, payload
+)
+select
+    message.id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, {now}, group_key, dedup_key,
+    producer, consumer, headers, errors, payload
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+for update;
+delete message
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token;

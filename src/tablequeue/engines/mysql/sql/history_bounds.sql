@@ -1,0 +1,2 @@
+-- The lowest and the highest id in the history. Index: the primary key. Locks: none.
+select (select min(id) from {history}), (select max(id) from {history});

@@ -1,0 +1,2 @@
+-- The names of all queues.
+select name from {catalogue} order by name;

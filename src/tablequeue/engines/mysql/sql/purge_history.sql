@@ -1,0 +1,18 @@
+-- Delete up to :n messages from the history that were finished, and as many that were lost, :age seconds ago or longer.
+-- Index: {table}_finished. Locks: the rows of one bounded batch, by their ids; locked ones are passed over.
+(
+    select id from {history} force index ({table}_finished)
+    where finished_at <= {now} - interval :age second
+    order by finished_at
+    limit :n
+)
+union all
+(
+    select id from {history} force index ({table}_finished)
+    where finished_at is null and popped_at <= {now} - interval :age second
+    limit :n
+);
+select message.id
+from {given} straight_join {history} as message force index (primary) on message.id = given.id
+for update skip locked;
+delete message from {given} straight_join {history} as message force index (primary) on message.id = given.id;

@@ -1,0 +1,12 @@
+-- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
+-- Found, locked by their ids (passing over those another one has), changed. Index: {table}_state.
+-- A crash leaves all or nothing of a batch.
+select id from {queue} force index ({table}_state)
+where state = 'dead' and sweep_at is null and id > :after
+order by id
+limit :n;
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
+for update skip locked;
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due};

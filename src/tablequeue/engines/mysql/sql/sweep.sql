@@ -1,0 +1,29 @@
+-- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead letters
+-- instead if their last attempt is spent. A lost lease is an error of the attempt.
+-- The first statement looks, and mostly finds nothing: one round trip and no locks. Then: which of those are still so,
+-- locked by their ids; those locked already are passed over. Then the changes.
+-- Indexes: {table}_state, the primary key. A crash leaves all or nothing.
+(
+    select id from {queue} force index ({table}_state)
+    where state = 'scheduled' and sweep_at <= {now} order by sweep_at limit :n
+)
+union all
+(
+    select id from {queue} force index ({table}_state)
+    where state = 'in_progress' and sweep_at <= {now} order by sweep_at limit :n
+);
+select message.id
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id
+where sweep_at <= {now}
+for update skip locked;
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = case when attempts >= :max_attempts then 'dead' else 'ready' end,
+    errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
+        'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', 'lease expired'
+    )),
+    token = null,
+    lease_until = null
+where state = 'in_progress';
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id
+set state = 'ready'
+where state = 'scheduled';

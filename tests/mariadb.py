@@ -1,0 +1,117 @@
+"""MariaDB for the tests: the server that TABLEQUEUE_TEST_MARIADB_URL names, or a private one."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import sqlalchemy as sa
+
+
+def kind(kind: Callable[..., Any], server: Callable[[], Any]) -> Any:
+    """The entry of KINDS."""
+    return kind(
+        "mariadb",
+        lambda request: request.getfixturevalue("mariadb_url"),
+        crowd=16,
+        side_by_side=True,
+        explain="explain ",
+        sorts="filesort",
+        analyze="analyze table ",
+        dict_rows=_dict_rows,
+        rows_attribute="cursorclass",
+        server=server,
+        waiting="select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'",
+        drop_schema="drop schema if exists {}",
+        index_of=index_of,
+        looks=1,
+        lock="select id from {} for update",  # under REPEATABLE READ of the gaps too
+    )
+
+
+def index_of(queue: Any, state: str) -> str:
+    """One index has all states, and another one those to claim if they are not claimed by id."""
+    own = state == "ready" and queue.definition.order in ("due", "priority")
+    return f"tq_{queue.name}_{'ready' if own else 'state'}"
+
+
+def _dict_rows(connection: Any) -> Any:
+    from pymysql.cursors import DictCursor
+
+    return DictCursor(connection)
+
+
+def programs() -> tuple[str, str] | None:
+    """The programs that make a data folder, and that serve it. Debian has the latter in /usr/sbin."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
+    install, server = shutil.which("mariadb-install-db", path=path), shutil.which("mariadbd", path=path)
+    return (install, server) if install and server else None
+
+
+@contextmanager
+def server(install: str, serve: str, connections: int = 100) -> Iterator[tuple[str, Callable[[], None], Any]]:
+    """A server of our own in a temporary folder: its URL, and how to start it again and to kill it."""
+    folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
+    as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if os.getuid() == 0:
+        # MariaDB refuses to run as root.
+        account = pwd.getpwnam("mysql")
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    url = sa.URL.create("mariadb+pymysql", "root", host="127.0.0.1", port=_free_port(), database="tests")
+    data = f"--datadir={folder / 'data'}"
+    options = [f"--port={url.port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"]
+    options += [f"--log-error={folder / 'log'}", f"--pid-file={folder / 'pid'}", f"--max-connections={connections}"]
+    # A failed test may leave a transaction open, for which the drop of its schema would wait a day.
+    options += ["--lock-wait-timeout=20"]
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        running.append(subprocess.Popen([serve, "--no-defaults", data, *options], **as_user))
+        _await(url, running[-1])
+
+    def kill() -> None:
+        while running:
+            process = running.pop()
+            process.kill()
+            process.wait()
+
+    try:
+        make = [install, "--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run(make, **as_user, check=True)
+        start()
+        yield url.render_as_string(), start, kill
+    finally:
+        kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await(url: sa.URL, server: subprocess.Popen[bytes]) -> None:
+    """Until the server answers; it then has the database of the URL."""
+    engine = sa.create_engine(url.set(database="mysql"))
+    deadline = monotonic() + 60
+    while True:
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql(f"create database if not exists {url.database}")
+            return engine.dispose()
+        except sa.exc.OperationalError:
+            if server.poll() is not None or monotonic() > deadline:
+                raise
+            sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
