@@ -32,8 +32,9 @@ servers:
 demo: setup
 	$(RUN)/python -m examples.flights
 
+# One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal).
 test: setup servers
-	$(RUN)/pytest
+	$(RUN)/pytest --numprocesses auto --dist worksteal
 
 lint: setup
 	$(RUN)/ruff check
