@@ -51,14 +51,17 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     ),
     "claim, push": ({}, Scenario({"ada": WORK, "bob": (push(), push(), commit)})),
     "strict claim, push": ({"strict": True}, Scenario({"ada": WORK, "bob": (push(), push(), commit)})),
-    "complete, expire": (
-        {},
-        Scenario(
-            {"ada": (complete(LATER), commit), "bob": (pop(LATER), complete(LATER), commit)},
-            [("ada", push()), ("ada", pop())],
-            may_wait=frozenset({f"ada: complete({LATER})"}),
-        ),
-    ),
+    **{
+        f"{name}, expire": (
+            {},
+            Scenario(
+                {"ada": (verb(LATER), commit), "bob": (pop(LATER), complete(LATER), commit)},
+                [("ada", push()), ("ada", pop())],
+                may_wait=frozenset({f"ada: {name}({LATER})"}),
+            ),
+        )
+        for name, verb in {"complete": complete, "fail": fail, "release": release}.items()
+    },
     "complete that is rolled back, expire": (
         {},
         Scenario(

@@ -146,7 +146,7 @@ def test_the_callers_settings_stay_as_they_were(queue: Queue, kind: Kind, place:
     assert counts(queue) == {}
 
 
-@pytest.mark.parametrize("wrong", [1, "sqlite://", object()], ids=repr)
+@pytest.mark.parametrize("wrong", [1, "sqlite://", object()], ids=["a number", "a URL", "an object"])
 def test_what_is_no_connection(queue: Queue, wrong: Any) -> None:
     refuses(BadInput, queue.push, "x", connection=wrong)
     refuses(BadInput, queue.pop, connection=wrong)

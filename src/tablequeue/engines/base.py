@@ -328,7 +328,7 @@ class Engine(ABC):
         """Claim up to `n` messages, in the order of the queue. Rows of CLAIMED."""
         return self._claimed(cursor, table, "claim", params)
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+    def look(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """What there is to claim, if the engine looks apart: the next claim or take has it as `params["seen"]`."""
         raise NotImplementedError
 

@@ -20,19 +20,23 @@ from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition, check_n
 from tablequeue.engines.base import Cursor, Engine, Stored, Table
 from tablequeue.errors import BadInput
 
-# Who may call what. A template that is none of these is for the others to call.
+# Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and
+# tables share their names, history is read_history.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "producer": ("push", "push_many", "push_each"),
     "consumer": ("pop", "take", "complete", "fail", "release", "extend"),
-    "observer": ("stats", "peek", "history", "lost"),
+    "observer": ("stats", "peek", "history", "read_history", "lost"),
 }
 VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
 # What must hold for a queue to have them.
 NEEDS = {
     "arrange": "grouped",
+    "outdated": "retention",
+    "give_back": "at_least_once",
     "release": "at_least_once",
     "extend": "at_least_once",
     "history": "keep",
+    "read_history": "keep",
     "lost": "at_most_once",
 }
 # Templates that make nothing.
@@ -56,7 +60,8 @@ def grants(engine: Engine, name: str, definition: Definition, roles: Mapping[str
         for role in map(_stored(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
-            parts.extend(text for file, more in wanted if (text := _rendered(engine, file, name, definition, more)))
+            there = templates(engine.name)
+            parts.extend(_rendered(engine, file, name, definition, more) for file, more in wanted if file in there)
     return "\n".join(parts)
 
 
@@ -76,7 +81,7 @@ def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
         cursor.execute(stored.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
     for statement in engine.split(procedures(engine, table.name, table.definition)):
-        cursor.execute(statement)
+        cursor.execute(statement)  # no parameters: a colon or a percent sign in it is its own
     return [f"tq_{table.name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
 
 

@@ -9,10 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import RANKS, Cursor, Engine, Held, Params, Row, Table, ready_states
+from tablequeue.engines.base import (
+    RANKS,
+    Cursor,
+    Engine,
+    Held,
+    Params,
+    Row,
+    Stored,
+    Table,
+    quoted_role,
+    ready_states,
+)
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -65,6 +77,7 @@ class SQLServer(Engine):
     # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
     clock = "coalesce(cast(:now as datetime2(6)), sysutcdatetime())"
+    stored = Stored("@p_{}", partial(quoted_role, "[]"))
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "

@@ -6,7 +6,7 @@ The texts are written for both. They were tested on MariaDB; MySQL could not be 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -26,6 +26,12 @@ from tablequeue.errors import TablequeueError
 KEYS = 500
 # Messages that a claim in a caller's transaction looks at, besides twice as many as it wants.
 LOOK = 32
+# The order of what it sees there; else it is by id, which is the first column.
+FOUND: Mapping[str, Callable[[Row], Any]] = {
+    "lifo": lambda row: -row[0],
+    "due": lambda row: (row[1], row[0]),
+    "priority": lambda row: (-row[2], row[0]),
+}
 # What a queue of that order has besides: an index of its own for the claim.
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
@@ -250,27 +256,26 @@ class MySQL(Engine):
         rows.sort(key=RANKS[table.definition.order])
         return rows
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+    def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Rows of (id, due_at, priority)."""
         find, _ = table.statements("claim_find")
         # More than are wanted: others may have the first ones.
-        cursor.execute(find, params | {"look": 2 * params["n"] + LOOK})
-        return [row[0] for row in cursor.fetchall()]
+        cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params)
+        return list(cursor.fetchall())
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Lock up to `n` messages in a transaction of the caller's: of those that are seen, else of its own."""
+        """Lock up to `n` messages in a transaction of the caller's: of those seen from outside, and of its own."""
         _, lock = table.statements("claim_find")
-
-        def locked(found: Sequence[int], n: int) -> list[Row]:
-            cursor.execute(lock, {"lease": None} | params | {"ids": str(found), "n": n})
-            return list(cursor.fetchall())
-
-        seen: list[int] = params["seen"]
-        rows = locked(seen, params["n"]) if seen else []
-        if len(rows) < params["n"]:
-            more = [id for id in self.look(cursor, table, params) if id not in set(seen)]
-            if more:
-                rows += locked(more, params["n"] - len(rows))
-        return rows
+        look = 2 * params["n"] + LOOK
+        while True:
+            within = self.look(cursor, table, params | {"look": look})
+            found = {row[0]: row for row in (*params["seen"], *within)}
+            ids = [row[0] for row in sorted(found.values(), key=FOUND.get(table.definition.order))]
+            cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
+            rows = list(cursor.fetchall())
+            if len(rows) == params["n"] or len(within) < look:
+                return rows
+            look *= 8  # what was locked is found and locked again, and counts
 
     def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, lock, choose, advance, forget = table.statements("arrange")

@@ -1,3 +1,31 @@
+-- Drop the procedures of a queue, those that are there.
+if object_id(N'tq_emails_read_history', N'P') is not null drop procedure tq_emails_read_history;
+if object_id(N'tq_emails_peek', N'P') is not null drop procedure tq_emails_peek;
+if object_id(N'tq_emails_stats', N'P') is not null drop procedure tq_emails_stats;
+if object_id(N'tq_emails_extend', N'P') is not null drop procedure tq_emails_extend;
+if object_id(N'tq_emails_release', N'P') is not null drop procedure tq_emails_release;
+if object_id(N'tq_emails_fail', N'P') is not null drop procedure tq_emails_fail;
+if object_id(N'tq_emails_complete', N'P') is not null drop procedure tq_emails_complete;
+if object_id(N'tq_emails_take', N'P') is not null drop procedure tq_emails_take;
+if object_id(N'tq_emails_pop', N'P') is not null drop procedure tq_emails_pop;
+if object_id(N'tq_emails_push_many', N'P') is not null drop procedure tq_emails_push_many;
+if object_id(N'tq_emails_push', N'P') is not null drop procedure tq_emails_push;
+if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_sweep;
+if object_id(N'tq_emails_remove', N'P') is not null drop procedure tq_emails_remove;
+if object_id(N'tq_emails_peek_scheduled', N'P') is not null drop procedure tq_emails_peek_scheduled;
+if object_id(N'tq_emails_peek_ready', N'P') is not null drop procedure tq_emails_peek_ready;
+if object_id(N'tq_emails_peek_in_progress', N'P') is not null drop procedure tq_emails_peek_in_progress;
+if object_id(N'tq_emails_peek_dead', N'P') is not null drop procedure tq_emails_peek_dead;
+if object_id(N'tq_emails_peek_blocked', N'P') is not null drop procedure tq_emails_peek_blocked;
+if object_id(N'tq_emails_look_up', N'P') is not null drop procedure tq_emails_look_up;
+if object_id(N'tq_emails_insert', N'P') is not null drop procedure tq_emails_insert;
+if object_id(N'tq_emails_give_back', N'P') is not null drop procedure tq_emails_give_back;
+if object_id(N'tq_emails_finish', N'P') is not null drop procedure tq_emails_finish;
+if object_id(N'tq_emails_expired', N'P') is not null drop procedure tq_emails_expired;
+if object_id(N'tq_emails_due', N'P') is not null drop procedure tq_emails_due;
+if object_id(N'tq_emails_claim', N'P') is not null drop procedure tq_emails_claim;
+if object_id(N'tq_emails_arrange', N'P') is not null drop procedure tq_emails_arrange;
+
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 

@@ -3,9 +3,13 @@
 -- even this program on another connection. So they are looked for without locks, in the order of the queue, and then
 -- locked by their ids, as many as are wanted; those that another one has are passed over.
 -- The first statement is run on a connection of our own, which sees what the caller's transaction may not, and then
--- within for what that has pushed itself.
+-- within it, for what it has pushed itself.
 -- Indexes: {claim_index}, the primary key. Locks: the rows.
-select id from {queue} force index ({claim_index}) where {claimable} order by {order_by} limit :look;
+select id, due_at, priority
+from {queue} force index ({claim_index})
+where {claimable}
+order by {order_by}
+limit :look;
 select
     message.id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
