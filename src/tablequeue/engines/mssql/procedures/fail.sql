@@ -1,0 +1,56 @@
+-- {queue}_fail: the attempt on message @p_id, held under @p_token, failed; for consumers. Its new state.
+-- It is tried again after @p_retry_in seconds, or else by the backoff; after {max_attempts} attempts it is dead.
+-- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+-- A crash before the commit leaves the message in progress.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure {queue}_fail
+    @p_id bigint,
+    @p_token uniqueidentifier,
+    @p_error nvarchar(max) = N'',
+    @p_retry_in float = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @p_delay float = @p_retry_in;
+        if @p_delay not between 0 and {longest}
+            throw 51001, N'retry_in is not from 0 to 100 years. Give another one.', 1;
+        set @p_error = coalesce(@p_error, N'');
+        -- [at_least_once]
+        if @p_delay is null
+            select @p_delay = (
+                select min(wait.seconds)
+                from (values
+                    (cast({cap} as float)),
+                    (
+                        cast({base} as float) * power(
+                            cast({factor} as float), case when attempts > {steps} then {steps} else attempts - 1 end
+                        )
+                    )
+                ) as wait (seconds)
+            ) * (1 - cast({jitter} as float) * rand())
+            from {queue} where id = @p_id and token = @p_token;
+        {sql fail max_attempts=max_attempts}
+        -- [end]
+        -- [at_most_once]
+        {sql fail_once}
+        -- [end]
+        if @@rowcount = 0 
+            throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        -- [grouped]
+        declare @arranged table (id bigint);
+        insert into @arranged exec {queue}_arrange @p_now;
+        -- [end]
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go

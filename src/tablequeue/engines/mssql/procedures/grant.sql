@@ -1,0 +1,1 @@
+grant execute on {queue}_{verb} to {role};

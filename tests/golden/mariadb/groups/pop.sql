@@ -1,0 +1,28 @@
+-- Claim one message under a new lease: it is claimed by one consumer only, for SKIP LOCKED passes over those that
+-- another one is claiming. Two round trips in autocommit: the update, then the row of the id that it remembered.
+-- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) LAST_INSERT_ID() is asked in SQL: where
+-- there are triggers, MariaDB's answer to the update does not have it.
+-- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
+-- Index: tq_emails_state, which has the order: were the rows to be sorted, all of them would be locked. It is forced, for
+-- statistics that are out of date have the optimizer read the primary key instead.
+-- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
+update (
+    select last_insert_id(id) as claimed from tq_emails force index (tq_emails_state)
+    where state = 'ready' and sweep_at is null
+    order by id
+    limit 1
+    for update skip locked
+) as next
+straight_join tq_emails as message force index (primary) on message.id = next.claimed
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)),
+    first_popped_at = coalesce(first_popped_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
+    lease_until = coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :lease second;
+select
+    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority,
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+from tq_emails
+where id = last_insert_id() and token = :token;

@@ -1,0 +1,15 @@
+-- The rights on the procedures of the queue emails; nobody needs its tables.
+-- As producer: push, push_many.
+grant execute on tq_emails_push to [web];
+grant execute on tq_emails_push_many to [web];
+-- As consumer: pop, take, complete, fail, release, extend.
+grant execute on tq_emails_pop to [worker];
+grant execute on tq_emails_take to [worker];
+grant execute on tq_emails_complete to [worker];
+grant execute on tq_emails_fail to [worker];
+grant execute on tq_emails_release to [worker];
+grant execute on tq_emails_extend to [worker];
+-- As observer: stats, peek, read_history.
+grant execute on tq_emails_stats to [board];
+grant execute on tq_emails_peek to [board];
+grant execute on tq_emails_read_history to [board];

@@ -1,0 +1,867 @@
+-- tq_emails_claim: the rows of pop, in any order, without a sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_claim
+    @p_n bigint,
+    @p_token uniqueidentifier,
+    @p_consumer nvarchar(512),
+    @p_lease float,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+    declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
+    declare @lease float = cast(@p_lease as float);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
+        dateadd(minute, cast(floor(@lease / 60) as int), @now));
+    with next as (
+        select top (@n)
+            id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
+            dedup_key, consumer, headers, payload
+        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        where state = 'ready'
+        order by id
+    )
+    update next
+    set state = 'in_progress',
+        attempts = attempts + 1,
+        token = @token,
+        consumer = @consumer,
+        popped_at = @now,
+        first_popped_at = coalesce(first_popped_at, @now),
+        lease_until = @until
+    output
+        inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
+        inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
+        convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at
+end;
+go
+
+-- tq_emails_due: what is due becomes ready. For tq_emails_sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_due
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = 1000;
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    with due as (
+        select top (@n) id, state
+        from tq_emails with (index (tq_emails_scheduled), rowlock, readpast, updlock, readcommittedlock)
+        where state = 'scheduled' and due_at <= @now
+        order by due_at
+    )
+    update due
+    set state = 'ready'
+    output inserted.id
+end;
+go
+
+-- tq_emails_expired: what was abandoned becomes ready, or a dead letter. For tq_emails_sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_expired
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = 1000;
+    declare @max_attempts int = 5;
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @error nvarchar(max) = N'lease expired';
+    with expired as (
+        select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
+        from tq_emails with (index (tq_emails_in_progress), rowlock, readpast, updlock, readcommittedlock)
+        where state = 'in_progress' and lease_until <= @now
+        order by lease_until
+    )
+    update expired
+    set state = case when attempts >= @max_attempts then 'dead' else 'ready' end,
+        errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
+            select
+                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+            for json path, without_array_wrapper, include_null_values
+        ))),
+        token = null,
+        lease_until = null
+    output inserted.id
+end;
+go
+
+-- tq_emails_finish: what complete finishes, and the groups of that if there are some.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_finish
+    @p_ids nvarchar(max),
+    @p_token uniqueidentifier,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    delete from message
+    output
+        deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
+        deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
+        deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload
+    into tq_emails_history (
+        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+        consumer, headers, errors, payload
+    )
+    output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
+    from tq_emails as message with (rowlock, forceseek)
+    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+        and message.token = @token
+end;
+go
+
+-- tq_emails_give_back: what release gives back.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_give_back
+    @p_ids nvarchar(max),
+    @p_token uniqueidentifier,
+    @p_delay float,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+    declare @delay float = cast(@p_delay as float);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+        dateadd(minute, cast(floor(@delay / 60) as int), @now));
+    update message
+    set state = case when @delay > 0 then 'scheduled' else 'ready' end,
+        due_at = case when @delay > 0 then @due else due_at end,
+        attempts = attempts - 1,
+        token = null,
+        lease_until = null
+    output inserted.id
+    from tq_emails as message with (rowlock, forceseek)
+    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+        and message.token = @token
+end;
+go
+
+-- tq_emails_insert: the push of tq_emails_push, without its checks.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_insert
+    @p_payload nvarchar(max),
+    @p_headers nvarchar(max),
+    @p_delay float,
+    @p_due datetime2(6),
+    @p_priority int,
+    @p_group nvarchar(510),
+    @p_key nvarchar(510),
+    @p_producer nvarchar(512),
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @payload nvarchar(max) = cast(@p_payload as nvarchar(max));
+    declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
+    declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
+    declare @priority int = @p_priority;
+    declare @group varbinary(1020) = convert(varbinary(1020), cast(@p_group as nvarchar(510)));
+    declare @key varbinary(1020) = convert(varbinary(1020), cast(@p_key as nvarchar(510)));
+    declare @delay float = cast(@p_delay as float);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @due datetime2(6) = coalesce(cast(@p_due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+        dateadd(minute, cast(floor(@delay / 60) as int), @now)));
+    insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+    output inserted.id
+    select
+        @payload, @headers, @producer, @priority, @group, @key, @now, @due,
+        case when @due > @now then 'scheduled' else 'ready' end
+    where @key is null
+        or not exists (
+            select 1 from tq_emails as there with (readcommittedlock)
+            where there.dedup_key = @key and there.dedup_key is not null
+        )
+end;
+go
+
+-- tq_emails_look_up: which of the JSON array @p_keys messages have. For push.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_look_up
+    @p_keys nvarchar(max)
+as
+begin
+    set xact_abort, nocount on;
+    declare @keys nvarchar(max) = cast(@p_keys as nvarchar(max));
+    select distinct convert(nvarchar(510), message.dedup_key) as dedup_key, message.id
+    from openjson(@keys) as given
+    inner join tq_emails as message
+        on message.dedup_key = convert(varbinary(1020), convert(nvarchar(510), given.value))
+        and message.dedup_key is not null
+end;
+go
+
+-- tq_emails_peek_blocked: the messages of tq_emails_peek that are blocked.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek_blocked
+    @p_n bigint,
+    @p_after bigint
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @after bigint = @p_after;
+    select top (@n)
+        id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+        convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        lease_until, cast(null as datetime2(6)) as finished_at, errors
+    from tq_emails
+    where state = 'blocked' and id > @after
+    order by id
+end;
+go
+
+-- tq_emails_peek_dead: the messages of tq_emails_peek that are dead.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek_dead
+    @p_n bigint,
+    @p_after bigint
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @after bigint = @p_after;
+    select top (@n)
+        id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+        convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        lease_until, cast(null as datetime2(6)) as finished_at, errors
+    from tq_emails
+    where state = 'dead' and id > @after
+    order by id
+end;
+go
+
+-- tq_emails_peek_in_progress: the messages of tq_emails_peek that are in_progress.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek_in_progress
+    @p_n bigint,
+    @p_after bigint
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @after bigint = @p_after;
+    select top (@n)
+        id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+        convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        lease_until, cast(null as datetime2(6)) as finished_at, errors
+    from tq_emails
+    where state = 'in_progress' and id > @after
+    order by id
+end;
+go
+
+-- tq_emails_peek_ready: the messages of tq_emails_peek that are ready.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek_ready
+    @p_n bigint,
+    @p_after bigint
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @after bigint = @p_after;
+    select top (@n)
+        id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+        convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        lease_until, cast(null as datetime2(6)) as finished_at, errors
+    from tq_emails
+    where state = 'ready' and id > @after
+    order by id
+end;
+go
+
+-- tq_emails_peek_scheduled: the messages of tq_emails_peek that are scheduled.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek_scheduled
+    @p_n bigint,
+    @p_after bigint
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @after bigint = @p_after;
+    select top (@n)
+        id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+        convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        lease_until, cast(null as datetime2(6)) as finished_at, errors
+    from tq_emails
+    where state = 'scheduled' and id > @after
+    order by id
+end;
+go
+
+-- tq_emails_remove: the rows of take, in any order, without a sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_remove
+    @p_n bigint,
+    @p_token uniqueidentifier,
+    @p_consumer nvarchar(512),
+    @p_lease float,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @n bigint = @p_n;
+    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+    declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    with next as (
+        select top (@n)
+            id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
+            payload
+        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        where state = 'ready'
+        order by id
+    )
+    delete from next
+    output
+        deleted.id, deleted.attempts + 1, deleted.priority, @token, deleted.pushed_at, deleted.due_at,
+        coalesce(deleted.first_popped_at, @now), @now, case when @token is null then @now end,
+        convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key), deleted.producer, @consumer,
+        deleted.headers, deleted.errors, deleted.payload
+    into tq_emails_history (
+        id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+        producer, consumer, headers, errors, payload
+    )
+    output
+        deleted.id, deleted.payload, deleted.headers, deleted.attempts + 1 as attempts, deleted.pushed_at,
+        @now as popped_at, cast(null as datetime2(6)) as lease_until, deleted.priority,
+        convert(nvarchar(510), deleted.group_key) as group_key, convert(nvarchar(510), deleted.dedup_key) as dedup_key,
+        deleted.due_at
+end;
+go
+
+-- tq_emails_sweep: what is due or abandoned becomes ready. Returns how many, or -1 if the last sweep of this session was
+-- less than @p_every milliseconds ago. For pop and take.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_sweep
+    @p_every bigint,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @clock bigint = datediff_big(millisecond, '2000-01-01', sysutcdatetime());
+    if @p_now is null and @clock < convert(bigint, session_context(N'tq_emails')) + @p_every return -1;
+    exec sys.sp_set_session_context @key = N'tq_emails', @value = @clock;
+    declare @moved table (id bigint);
+    insert into @moved exec tq_emails_due @p_now;
+    insert into @moved exec tq_emails_expired @p_now;
+    return (select count(*) from @moved);
+end;
+go
+
+-- tq_emails_push: push one message, for producers; its id. If a message has its key already: error 51002, or with
+-- @p_on_conflict 'skip' null, or with 'return' the id of that message. Two that push a key at the same moment: one of
+-- them may get error 2601 instead, and is to be tried again.
+-- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_push
+    @p_payload nvarchar(max),
+    @p_headers nvarchar(max) = null,
+    @p_delay float = null,
+    @p_due datetime2(6) = null,
+    @p_priority int = null,
+    @p_group nvarchar(510) = null,
+    @p_key nvarchar(510) = null,
+    @p_on_conflict varchar(6) = 'raise',
+    @p_producer nvarchar(512) = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_delay is not null and @p_due is not null
+            throw 51001, N'Both delay and due are given. Give one of them.', 1;
+        if @p_delay not between 0 and 3200000000
+            throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if @p_priority is not null
+            throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
+        if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
+        set @p_priority = coalesce(@p_priority, 0);
+        set @p_producer = coalesce(@p_producer, original_login());
+        if @p_key = N'' or len(@p_key) > 255
+            throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
+        if @p_on_conflict is null or @p_on_conflict not in ('raise', 'skip', 'return')
+            throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
+        declare @pushed table (id bigint);
+        declare @there table (dedup_key nvarchar(510), id bigint);
+        declare @keys nvarchar(max) = N'["' + string_escape(@p_key, 'json') + N'"]';
+        insert into @pushed exec tq_emails_insert
+            @p_payload, @p_headers, @p_delay, @p_due, @p_priority, @p_group, @p_key, @p_producer, @p_now;
+        if not exists (select 1 from @pushed) and @p_on_conflict = 'raise'
+            throw 51002, N'A live message has the key already. Push with another key, or have conflicts skipped.', 1;
+        if not exists (select 1 from @pushed) and @p_on_conflict = 'return'
+            insert into @there exec tq_emails_look_up @keys;
+        select coalesce((select id from @pushed), (select id from @there)) as id;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids. A
+-- payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
+-- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_push_many
+    @p_payloads nvarchar(max),
+    @p_headers nvarchar(max) = null,
+    @p_delay float = null,
+    @p_due datetime2(6) = null,
+    @p_priority int = null,
+    @p_group nvarchar(510) = null,
+    @p_producer nvarchar(512) = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_delay is not null and @p_due is not null
+            throw 51001, N'Both delay and due are given. Give one of them.', 1;
+        if @p_delay not between 0 and 3200000000
+            throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if @p_priority is not null
+            throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
+        if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
+        set @p_priority = coalesce(@p_priority, 0);
+        set @p_producer = coalesce(@p_producer, original_login());
+        declare @payloads nvarchar(max) = cast(@p_payloads as nvarchar(max));
+        declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
+        declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
+        declare @priority int = @p_priority;
+        declare @group varbinary(1020) = convert(varbinary(1020), cast(@p_group as nvarchar(510)));
+        declare @delay float = cast(@p_delay as float);
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        declare @due datetime2(6) = coalesce(cast(@p_due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(@delay / 60) as int), @now)));
+        insert into tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+        output inserted.id
+        select
+            batch.value, @headers, @producer, @priority, @group, @now, @due,
+            case when @due > @now then 'scheduled' else 'ready' end
+        from openjson(@payloads) as batch
+        order by cast(batch.[key] as int)
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_pop: claim up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue, each with
+-- the token that finishes it. The lease is of @p_lease seconds (else 60.0); at most once there is none.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_pop
+    @p_n bigint = 1,
+    @p_consumer nvarchar(512) = null,
+    @p_lease float = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_n is null or @p_n not between 1 and 1000
+            throw 51001, N'n is not from 1 to 1000. Give another one.', 1;
+        set @p_lease = coalesce(@p_lease, 60.0);
+        if @p_lease not between 0 and 3200000000
+            throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
+        declare @swept bit = 0, @turn int = 0, @moved bigint, @token uniqueidentifier = newid();
+        declare @claimed table (
+            id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6),
+            popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
+            dedup_key nvarchar(510), due_at datetime2(6)
+        );
+        exec @moved = tq_emails_sweep 1000, @p_now;
+        if @moved >= 0 set @swept = 1;
+        set @p_consumer = coalesce(@p_consumer, original_login());
+        while @turn < 2
+        begin
+            insert into @claimed exec tq_emails_claim @p_n, @token, @p_consumer, @p_lease, @p_now;
+            set @p_n = @p_n - @@rowcount;
+            if @p_n <= 0 or @swept = 1 break;
+            set @swept = 1;
+            exec @moved = tq_emails_sweep 0, @p_now;
+            if @moved = 0 break;
+            set @turn = @turn + 1;
+        end;
+        select
+            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
+            @token as token
+        from @claimed
+        order by id;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_take: remove up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue. They
+-- are finished when the transaction commits.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_take
+    @p_n bigint = 1,
+    @p_consumer nvarchar(512) = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_n is null or @p_n not between 1 and 1000
+            throw 51001, N'n is not from 1 to 1000. Give another one.', 1;
+        declare @swept bit = 0, @turn int = 0, @moved bigint, @token uniqueidentifier = null;
+        declare @claimed table (
+            id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6),
+            popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
+            dedup_key nvarchar(510), due_at datetime2(6)
+        );
+        exec @moved = tq_emails_sweep 1000, @p_now;
+        if @moved >= 0 set @swept = 1;
+        set @p_consumer = coalesce(@p_consumer, original_login());
+        while @turn < 2
+        begin
+            insert into @claimed exec tq_emails_remove @p_n, @token, @p_consumer, null, @p_now;
+            set @p_n = @p_n - @@rowcount;
+            if @p_n <= 0 or @swept = 1 break;
+            set @swept = 1;
+            exec @moved = tq_emails_sweep 0, @p_now;
+            if @moved = 0 break;
+            set @turn = @turn + 1;
+        end;
+        select
+            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        from @claimed
+        order by id;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_complete: finish those of the JSON array @p_ids that @p_token holds, for consumers; which they were.
+-- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
+-- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_complete
+    @p_ids nvarchar(max),
+    @p_token uniqueidentifier,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @done table (id bigint);
+        insert into @done exec tq_emails_finish @p_ids, @p_token, @p_now;
+        if @@rowcount = 0 
+            throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        select id from @done;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_fail: the attempt on message @p_id, held under @p_token, failed; for consumers. Its new state.
+-- It is tried again after @p_retry_in seconds, or else by the backoff; after 5 attempts it is dead.
+-- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+-- A crash before the commit leaves the message in progress.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_fail
+    @p_id bigint,
+    @p_token uniqueidentifier,
+    @p_error nvarchar(max) = N'',
+    @p_retry_in float = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @p_delay float = @p_retry_in;
+        if @p_delay not between 0 and 3200000000
+            throw 51001, N'retry_in is not from 0 to 100 years. Give another one.', 1;
+        set @p_error = coalesce(@p_error, N'');
+        if @p_delay is null
+            select @p_delay = (
+                select min(wait.seconds)
+                from (values
+                    (cast(3600.0 as float)),
+                    (
+                        cast(1.0 as float) * power(
+                            cast(2.0 as float), case when attempts > 12 then 12 else attempts - 1 end
+                        )
+                    )
+                ) as wait (seconds)
+            ) * (1 - cast(0.1 as float) * rand())
+            from tq_emails where id = @p_id and token = @p_token;
+        declare @id bigint = @p_id;
+        declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+        declare @delay float = cast(@p_delay as float);
+        declare @max_attempts int = 5;
+        declare @error nvarchar(max) = cast(@p_error as nvarchar(max));
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(@delay / 60) as int), @now));
+        update tq_emails with (rowlock)
+        set state = case
+                when attempts >= @max_attempts then 'dead'
+                when @delay > 0 then 'scheduled'
+                else 'ready'
+            end,
+            due_at = case when attempts < @max_attempts then @due else due_at end,
+            errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
+                select
+                    attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+                for json path, without_array_wrapper, include_null_values
+            ))),
+            token = null,
+            lease_until = null
+        output inserted.state
+        where id = @id and token = @token
+        if @@rowcount = 0 
+            throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_release: give back those of the JSON array @p_ids that @p_token holds, unworked, for consumers; which they
+-- were. They are ready after @p_delay seconds, and the attempt is not counted. Error 51003 if it holds none of them.
+-- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_release
+    @p_ids nvarchar(max),
+    @p_token uniqueidentifier,
+    @p_delay float = 0,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_delay is null or @p_delay not between 0 and 3200000000
+            throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        declare @done table (id bigint);
+        insert into @done exec tq_emails_give_back @p_ids, @p_token, @p_delay, @p_now;
+        if @@rowcount = 0 
+            throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        select id from @done;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_extend: the lease on message @p_id, held under @p_token, ends @p_seconds (else 60.0) from now; for
+-- consumers. Returns that end. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_extend
+    @p_id bigint,
+    @p_token uniqueidentifier,
+    @p_seconds float = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @p_lease float = coalesce(@p_seconds, 60.0);
+        if @p_lease not between 0 and 3200000000
+            throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
+        declare @id bigint = @p_id;
+        declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+        declare @lease float = cast(@p_lease as float);
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(@lease / 60) as int), @now));
+        update tq_emails with (rowlock)
+        set lease_until = @until
+        output inserted.lease_until
+        where id = @id and token = @token
+        if @@rowcount = 0 
+            throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and then how many are finished,
+-- if the queue keeps a history; for observers.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_stats
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        select
+            (select count_big(*) from tq_emails where state = 'ready') as ready,
+            (select count_big(*) from tq_emails where state = 'scheduled') as scheduled,
+            (select count_big(*) from tq_emails where state = 'in_progress') as in_progress,
+            (select count_big(*) from tq_emails where state = 'dead') as dead,
+            (select count_big(*) from tq_emails where state = 'blocked') as blocked,
+            (
+                select top (1) datediff_big(microsecond, pushed_at, @now) / 1e6
+                from tq_emails where state = 'ready' order by id
+            ) as oldest_age
+        select count_big(finished_at) as finished from tq_emails_history
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_peek: the first @p_n messages of a state with ids above @p_after, claiming none; for observers.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_peek
+    @p_n bigint = 10,
+    @p_state varchar(11) = 'ready',
+    @p_after bigint = 0
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+            throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
+        -- The state is spelled into each statement: its index serves no parameter.
+        if @p_state = 'ready' exec tq_emails_peek_ready @p_n, @p_after;
+        if @p_state = 'scheduled' exec tq_emails_peek_scheduled @p_n, @p_after;
+        if @p_state = 'in_progress' exec tq_emails_peek_in_progress @p_n, @p_after;
+        if @p_state = 'dead' exec tq_emails_peek_dead @p_n, @p_after;
+        if @p_state = 'blocked' exec tq_emails_peek_blocked @p_n, @p_after;
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_read_history: the last @p_n finished messages with ids from @p_low to @p_high, highest id first; for
+-- observers. Not tq_emails_history, which is the table.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_read_history
+    @p_n bigint = 10,
+    @p_low bigint = 0,
+    @p_high bigint = 9223372036854775807
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        declare @n bigint = @p_n;
+        declare @low bigint = @p_low;
+        declare @high bigint = @p_high;
+        select top (@n)
+            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            cast(null as datetime2(6)) as lease_until, finished_at, errors
+        from tq_emails_history
+        where id between @low and @high
+        order by id desc
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go

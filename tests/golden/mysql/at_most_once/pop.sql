@@ -1,0 +1,22 @@
+-- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
+-- Index: tq_emails_state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
+-- are passed over. A rollback puts all of them back, a crash before the commit too.
+select
+    id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), cast(null as datetime(6)), priority,
+    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+from tq_emails force index (tq_emails_state)
+where state = 'ready' and sweep_at is null
+order by id
+limit :n
+for update skip locked;
+insert into tq_emails_history (
+    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+    producer, consumer, headers, errors, payload
+)
+select
+    message.id, attempts + 1, priority, :token, pushed_at, due_at, coalesce(first_popped_at, :popped_at), :popped_at,
+    case when :token is null then cast(:popped_at as datetime(6)) end, group_key, dedup_key, producer, :consumer,
+    headers, errors, payload
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+for update;
+delete message from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;

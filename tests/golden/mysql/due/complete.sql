@@ -1,0 +1,18 @@
+-- Finish those of :ids that are held under :token: they move to the history.
+-- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
+-- (BEGIN, INSERT, DELETE, COMMIT).
+-- Index: the primary key. Locks: the rows. A crash finishes all or none.
+select message.id
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token
+for update;
+insert into tq_emails_history (
+    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+    consumer, headers, errors, payload
+)
+select
+    message.id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), group_key, dedup_key,
+    producer, consumer, headers, errors, payload
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token
+for update;
+delete message
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token;

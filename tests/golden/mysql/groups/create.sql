@@ -1,0 +1,103 @@
+-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
+--   :name            'emails'
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false}'
+--   :schema_version  2
+--   :now             null, for the database's clock
+
+-- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
+-- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.
+-- Hashed, for a lock's name may have 64 characters, and so may a database's.
+select get_lock(concat('tablequeue.', md5(database())), 60);
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
+create table if not exists tq_queues (
+    name varchar(48) character set ascii collate ascii_bin primary key,
+    definition text character set utf8mb4 collate utf8mb4_bin not null,
+    schema_version int not null,
+    created_at datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+
+-- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
+-- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
+-- the order of their ids. A claim changes one index entry.
+-- Keys and groups are binary: 'a', 'A' and 'a ' are three, which no collation says on both MariaDB and MySQL.
+-- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
+-- Under the creator's lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, and whose
+-- comment says whose it is; the next create drops it (leftovers.sql) and begins again.
+create table tq_emails (
+    id bigint not null auto_increment primary key,
+    state enum('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+        character set ascii collate ascii_bin not null default 'ready',
+    attempts int not null default 0,
+    priority int not null default 0,
+    token char(32) character set ascii collate ascii_bin,
+    pushed_at datetime(6) not null,
+    due_at datetime(6),
+    first_popped_at datetime(6),
+    popped_at datetime(6),
+    lease_until datetime(6),
+    group_key varbinary(1020),
+    dedup_key varbinary(1020),
+    producer varchar(255),
+    consumer varchar(255),
+    headers longtext,
+    errors longtext,
+    payload longtext not null check (json_valid(payload)),
+    sweep_at datetime(6) generated always as (
+        case state when 'scheduled' then due_at when 'in_progress' then lease_until end
+    ) stored,
+    key tq_emails_state (state, sweep_at, id),
+    unique key tq_emails_key (dedup_key)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: messages of tq_emails';
+
+-- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the front, is not.
+-- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
+-- The triggers only note which groups to look at: those that got a message, and those that may have lost their front.
+-- They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+alter table tq_emails
+    add column front varbinary(1020) generated always as (case when state in ('ready', 'scheduled', 'in_progress') then group_key end) stored,
+    add unique key tq_emails_front (front),
+    add key tq_emails_blocked (group_key, state, id);
+create table tq_emails_turns (
+    id bigint not null auto_increment primary key,
+    group_key varbinary(1020) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: turns of tq_emails';
+create trigger tq_emails_pushed after insert on tq_emails for each row
+    insert into tq_emails_turns (group_key) values (new.group_key);
+create trigger tq_emails_left after delete on tq_emails for each row
+    insert into tq_emails_turns (group_key) select old.group_key from dual where old.state <> 'dead';
+create trigger tq_emails_moved after update on tq_emails for each row
+    insert into tq_emails_turns (group_key)
+    select new.group_key from dual where new.state in ('dead', 'blocked') and old.state <> new.state;
+
+-- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
+-- its token is the fence of the acknowledgement.
+-- The index is for retention, for lost messages, and for statistics over a time.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create table tq_emails_history (
+    id bigint not null primary key,
+    attempts int not null,
+    priority int not null default 0,
+    token char(32) character set ascii collate ascii_bin,
+    pushed_at datetime(6) not null,
+    due_at datetime(6),
+    first_popped_at datetime(6),
+    popped_at datetime(6),
+    finished_at datetime(6),
+    group_key varbinary(1020),
+    dedup_key varbinary(1020),
+    producer varchar(255),
+    consumer varchar(255),
+    headers longtext,
+    errors longtext,
+    payload longtext not null check (json_valid(payload)),
+    key tq_emails_finished (finished_at)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: history of tq_emails';
+
+-- Enter a queue in the catalogue, when all its tables are there: only now it is one.
+insert into tq_queues (name, definition, schema_version, created_at)
+values (:name, :definition, :schema_version, coalesce(cast(:now as datetime(6)), utc_timestamp(6)));
