@@ -6,7 +6,7 @@ heap comes first, which ids are given) the model takes from the engine's answer,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -82,7 +82,7 @@ class Model:
 
     def pop(self, n: int, who: str, token: str | None, lease: float, given: Sequence[int], now: datetime) -> list[Item]:
         """Without a `token` it is `take`. `given`: the ids that the engine gave."""
-        self._sweep(now)
+        self.sweep(now)
         for item in (items := self._first(n, given)):
             item.attempts += 1
             item.state, item.token, item.consumer = "in_progress", token, who
@@ -175,8 +175,8 @@ class Model:
         chosen = which if callable(which) else lambda item: which is None or item.id in which
         return [item for item in self.live.values() if item.state == "dead" and chosen(item)]
 
-    def _sweep(self, now: datetime) -> None:
-        for item in self.live.values():
+    def sweep(self, now: datetime, locked: Container[int] = ()) -> None:
+        for item in [item for id, item in self.live.items() if id not in locked]:
             if item.state == "scheduled" and item.due_at is not None and item.due_at <= now:
                 item.state = "ready"
             elif item.state == "in_progress" and item.lease_until is not None and item.lease_until <= now:

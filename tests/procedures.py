@@ -12,7 +12,8 @@ from typing import Any
 from tablequeue import Database, errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Cursor, Engine, Params, Row, Table
+from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.texts import Row
 from tests.servers import KINDS, Kind, Place
 
 # The files of the conformance suite that run through the procedures too: those about the verbs that have one.

@@ -119,6 +119,7 @@ class World:
     databases: dict[str, Database]
     callers: sa.Engine
     settles_at_once: bool
+    sweeps_apart: bool
     options: dict[str, Any]
     own_clock: bool
     numbers: Iterator[int]
@@ -140,6 +141,8 @@ class Life(RuleBasedStateMachine):
         self.world = world
         self.time = START
         self.connection: sa.Connection | None = None
+        self.outside: Model
+        """Beside the model of what a transaction sees: what the others see."""
 
     @initialize(history=st.sampled_from(["keep", "keep", "none"]), attempts=st.integers(1, 2), first=FIRST)
     def create(self, history: str, attempts: int, first: list[New]) -> None:
@@ -203,7 +206,7 @@ class Life(RuleBasedStateMachine):
     @rule(target=fresh, who=WHO, steps=STEPS, given=PERHAPS(fresh), new=NEWS, commit=st.booleans())
     def transaction(self, who: str, steps: list[tuple[str, int]], given: Claim | None, new: New, commit: bool) -> Any:
         """Steps in a caller's transaction; the finishing ones act on the claim that is given and on those popped."""
-        before = copy.deepcopy(self.model)
+        self.outside = copy.deepcopy(self.model)
         claims = [given] if given else []
         with self.world.callers.connect() as self.connection:
             self.model.inside = True
@@ -219,7 +222,7 @@ class Life(RuleBasedStateMachine):
             if commit:
                 self.connection.commit()
             else:
-                self.model = before
+                self.model = self.outside
         self.connection = None
         self.model.inside = False
         if self.definition.grouped:
@@ -314,6 +317,7 @@ class Life(RuleBasedStateMachine):
         popped = [queue.pop(**options)] if n == 1 else queue.pop_many(n, **options)
         claims = [claim for claim in popped if claim is not None]
         token = claims[0].token if claims else ""
+        self._sweep_apart()
         items = self.model.pop(n, self._name(who), token, lease or LEASE, ids_of(claims), self.time)
         self._compare_claims(claims, items)
         same({claim.token for claim in claims} | {token}, {token})
@@ -323,7 +327,17 @@ class Life(RuleBasedStateMachine):
         if self.definition.grouped:
             n = 1  # where the next one comes to the front at once, it may come within the same call, or not
         claims = self._queue(who).take_many(n, **self._call())
+        self._sweep_apart()
         self._compare_claims(claims, self.model.pop(n, self._name(who), None, 0, ids_of(claims), self.time))
+
+    def _sweep_apart(self) -> None:
+        """Where a claim within a transaction sweeps outside of it: all that the transaction has not changed itself."""
+        if not (self.model.inside and self.world.sweeps_apart):
+            return
+        outside, inside = self.outside.live, self.model.live
+        locked = {id for id, item in outside.items() if item != inside.get(id)}
+        self.outside.sweep(self.time, locked)
+        self.model.live |= {id: copy.deepcopy(item) for id, item in outside.items() if id not in locked}
 
     def _complete(self, who: str, batch: list[Claim]) -> Any:
         given = answer(lambda: self._queue(who).complete_many(batch, **self._call()))
@@ -482,6 +496,7 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
         databases={name: place.open(name) for name in CONSUMERS},
         callers=place.sa_engine(),
         settles_at_once=not kind.engine_class.arranges,
+        sweeps_apart=kind.engine_class.looks_apart,
         options=DESIGNS[design] | options,
         own_clock=own_clock,
         numbers=count(),

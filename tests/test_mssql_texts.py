@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS
-from tablequeue.engines.base import operations_of
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import STEP, SQLServer
+from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadName
 from tablequeue.message import STATES
 from tablequeue.operations.claim import SWEEP_SIZE

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.base import Engine, operations_of, sql_text, statements_in
+from tablequeue.engines.base import Engine
+from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
 from tests.checks import check_plan

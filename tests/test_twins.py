@@ -11,7 +11,8 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine, operations_of
+from tablequeue.engines.base import Engine
+from tablequeue.engines.texts import operations_of
 from tests import checks
 from tests.servers import Kind, Place
 from tests.support import DESIGNS

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tablequeue import connect
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.base import operations_of
+from tablequeue.engines.texts import operations_of
 from tablequeue.operations.maintain import SCHEMA_VERSION
 from tests.cli.support import Run, lines
 

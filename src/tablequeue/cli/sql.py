@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine, operations_of
+from tablequeue.engines.base import Engine
+from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION

@@ -8,7 +8,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from tablequeue.engines.base import RANKS, Row
+from tablequeue.engines.texts import RANKS, Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.desk import Desk, Params, count, seconds
 

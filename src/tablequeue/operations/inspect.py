@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tablequeue.engines.base import COLUMNS, Row
+from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES, Message, load_errors
 from tablequeue.operations.desk import Desk, count, seconds, whole_ids

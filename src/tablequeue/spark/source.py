@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from tablequeue.engines.base import COLUMNS
+from tablequeue.engines.texts import COLUMNS
 from tablequeue.spark.options import Options
 
 # Rows of one short read, and of one Arrow batch.

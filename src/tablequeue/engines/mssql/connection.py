@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tablequeue import errors
-from tablequeue.engines.base import Held, Params, sql_text
+from tablequeue.engines.base import Held, Params
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
+from tablequeue.engines.texts import sql_text
 
 # OPENJSON; it came with SQL Server 2016.
 OLDEST_LEVEL = 130

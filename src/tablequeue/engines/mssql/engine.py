@@ -13,18 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import (
-    RANKS,
-    Cursor,
-    Engine,
-    Held,
-    Params,
-    Row,
-    Stored,
-    Table,
-    quoted_role,
-    ready_states,
-)
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Stored, Table
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -35,6 +24,7 @@ from tablequeue.engines.mssql.refusals import (
     refused_by,
     translated,
 )
+from tablequeue.engines.texts import RANKS, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # Messages that one statement touches at the most. A statement tries to escalate its locks from 5,000 on, and a claim

@@ -16,10 +16,11 @@ from pymysql.constants import ER
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import RANKS, Cursor, Engine, Held, Params, Row, Table, compile_text
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.mysql.connection import hold, join, whole
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
+from tablequeue.engines.texts import RANKS, Row, compile_text
 from tablequeue.errors import TablequeueError
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.

@@ -14,8 +14,9 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Stored, Table, compile_text, quoted_role
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Stored, Table
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
+from tablequeue.engines.texts import Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
 # Rows from which a bulk push is a COPY instead of one INSERT of an array. Measured with 100-byte JSON,

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Row, Table
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

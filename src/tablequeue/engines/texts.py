@@ -1,0 +1,73 @@
+"""The `.sql` files: their texts, the statements in them, and the columns that their rows have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+from tablequeue.definition import Definition
+from tablequeue.errors import BadInput
+
+Row = Sequence[Any]
+
+# The columns of a stored message, in the order that peek, dead and history select them.
+COLUMNS = (
+    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
+    "popped_at lease_until finished_at errors"
+).split()
+
+# The columns of a claimed row, in the order that claim and take return them.
+CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+
+# Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
+RANKS: Mapping[str, Callable[[Row], Any] | None] = {
+    "heap": None,
+    "fifo": None,
+    "lifo": lambda row: -row[0],
+    "due": lambda row: (row[10], row[0]),
+    "priority": lambda row: (-row[7], row[0]),
+}
+
+
+@cache
+def sql_text(engine: str, operation: str) -> str:
+    """The `.sql` file of one operation, header and all."""
+    return resources.files("tablequeue.engines").joinpath(engine, "sql", f"{operation}.sql").read_text("utf-8")
+
+
+@cache
+def operations_of(engine: str) -> tuple[str, ...]:
+    folder = resources.files("tablequeue.engines").joinpath(engine, "sql")
+    return tuple(sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")))
+
+
+def statements_in(text: str) -> list[str]:
+    """The statements of a file: comments gone, split at a semicolon before a line that is not indented.
+
+    So the lines of a trigger's or a function's body are indented, to the last.
+    """
+    bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
+    return [statement for part in re.split(r";\s*(?:\n(?=\S)|\Z)", bare) if (statement := part.strip())]
+
+
+def ready_states(definition: Definition) -> str:
+    """What the index of a claim holds. A due queue has the scheduled messages in it: no sweep need come first."""
+    return "state in ('ready', 'scheduled')" if definition.order == "due" else "state = 'ready'"
+
+
+def compile_text(text: str, dialect: Dialect) -> str:
+    """SQLAlchemy's rendering of `:name` parameters in a dialect's paramstyle."""
+    return str(sa.text(text).compile(dialect=dialect))
+
+
+def quoted_role(quotes: str, name: str) -> str:
+    """A role's name between `quotes`; none that could end them is accepted."""
+    if not re.fullmatch(r"[\w][\w.$@ \\-]{0,127}", name):
+        raise BadInput(f"{name!r} cannot name a role.", "Use letters, digits, and _ . $ @ - after the first.")
+    return f"{quotes[0]}{name}{quotes[1]}"
