@@ -94,7 +94,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "purge, claim of groups, push": (
         {"groups": True},
         Scenario(
-            {"ada": (purge(),), "bob": WORK, "eve": (push("a", group="x"), commit)},
+            {"ada": (purge(),), "bob": (pop(), commit), "eve": (push("a", group="x"), commit)},
             [("ada", push("aa", group="x"))],
         ),
     ),
@@ -114,7 +114,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "release, claim of a group": (
         {"groups": True},
         Scenario(
-            {"ada": (release(), commit), "bob": WORK, "eve": (pop(),)},
+            {"ada": (release(), commit), "bob": (pop(), commit), "eve": (pop(),)},
             [("ada", push("aa", group="x")), ("ada", pop())],
         ),
     ),
@@ -128,7 +128,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "complete of the last, push, claim of a group": (
         {"groups": True},
         Scenario(
-            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(), complete())},
+            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(),)},
             [("ada", push("a", group="x")), ("ada", pop())],
         ),
     ),
@@ -167,7 +167,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "redrive, claim": (
         {"max_attempts": 1},
         Scenario(
-            {"ada": (redrive(),), "bob": WORK, "eve": (pop(), fail(), rollback)},
+            {"ada": (redrive(),), "bob": (pop(), commit), "eve": (pop(), fail(), rollback)},
             [("ada", push("aa")), ("ada", pop()), ("ada", fail())],
         ),
     ),
@@ -196,7 +196,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     **{
         f"claim, late commit of a lower id ({design})": (
             DESIGNS[design],
-            Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(), complete())}),
+            Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(),)}),
         )
         for design in ("fifo", "strict")
     },
