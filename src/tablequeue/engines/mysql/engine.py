@@ -33,6 +33,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
     "due": lambda row: (row[1], row[0]),
     "priority": lambda row: (-row[2], row[0]),
 }
+# Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
+AUTOINC_READ_FAILED = 1467
 # What a queue of that order has besides: an index of its own for the claim.
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
@@ -100,7 +102,8 @@ class MySQL(Engine):
 
     def is_transient(self, error: Exception) -> bool:
         # Of a lock that was waited for too long only the statement is rolled back; the rest, by then, by us.
-        return isinstance(error, pymysql.Error) and number_of(error) in (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT)
+        transient = (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, AUTOINC_READ_FAILED)
+        return isinstance(error, pymysql.Error) and number_of(error) in transient
 
     # -- values ----------------------------------------------------------------------------------------------------
 
