@@ -121,7 +121,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "complete, push, claim of a group": (
         {"groups": True},
         Scenario(
-            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(), complete())},
+            {"ada": (complete(), commit), "bob": (push("a", group="x"), commit), "eve": (pop(),)},
             [("ada", push("aa", group="x")), ("ada", pop())],
         ),
     ),
@@ -174,7 +174,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "redrive, claim of a group": (
         {"groups": True, "max_attempts": 1},
         Scenario(
-            {"ada": (redrive(),), "bob": WORK, "eve": (push("a", group="x"), commit)},
+            {"ada": (redrive(),), "bob": (pop(), commit), "eve": (push("a", group="x"), commit)},
             [("ada", push("aa", group="x")), ("ada", pop()), ("ada", fail())],
         ),
     ),
@@ -185,8 +185,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
                 {
                     name: (push(key="k", on_conflict=on_conflict), ending)
                     for name, ending in (("ada", end), ("bob", commit))
-                }
-                | {"eve": (pop(),)},
+                },
                 may_wait=frozenset(f"{name}: push(key='k', on_conflict={on_conflict!r})" for name in ("ada", "bob")),
             ),
         )
@@ -202,7 +201,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     },
     "claim by the database's own clock, late commit of a lower id": (
         {},
-        Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(None), pop(None))}),
+        Scenario({"ada": (push(), commit), "bob": (push(), commit), "eve": (pop(None),)}),
     ),
     "claim by the database's own clock, release of a lower id": (
         {},
