@@ -7,7 +7,7 @@
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
 -- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.
 -- Hashed, for a lock's name may have 64 characters, and so may a database's.
-select get_lock(concat('tablequeue.', md5(database())), 60);
+select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
 -- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
@@ -56,6 +56,7 @@ create table tq_emails (
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
 -- The triggers only note which groups to look at: those that got a message, and those that may have lost their front.
 -- They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
+-- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table tq_emails
     add column front varbinary(1020) generated always as (case when state in ('ready', 'scheduled', 'in_progress') then group_key end) stored,
@@ -68,10 +69,13 @@ create table tq_emails_turns (
 create trigger tq_emails_pushed after insert on tq_emails for each row
     insert into tq_emails_turns (group_key) values (new.group_key);
 create trigger tq_emails_left after delete on tq_emails for each row
-    insert into tq_emails_turns (group_key) select old.group_key from dual where old.state <> 'dead';
+    if old.state <> 'dead' then
+        insert into tq_emails_turns (group_key) values (old.group_key);
+    end if;
 create trigger tq_emails_moved after update on tq_emails for each row
-    insert into tq_emails_turns (group_key)
-    select new.group_key from dual where new.state in ('dead', 'blocked') and old.state <> new.state;
+    if new.state in ('dead', 'blocked') and old.state <> new.state then
+        insert into tq_emails_turns (group_key) values (new.group_key);
+    end if;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
 -- its token is the fence of the acknowledgement.
