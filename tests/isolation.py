@@ -32,8 +32,8 @@ PATIENCE = 60
 # When every lease has ended, and every message is due.
 LATE = 10_000_000
 LEASE = 60
-# Looks, some milliseconds apart, at a session that need not wait, before it is said that it does: MariaDB passes over what
-# is locked by waiting for it no time at all, which can be seen.
+# Looks, some milliseconds apart, at a session that need not wait, before it is said that it does: MariaDB passes over
+# what is locked by waiting for it no time at all, which can be seen.
 LOOKS = 100
 
 

@@ -458,7 +458,8 @@ class Life(RuleBasedStateMachine):
             row["due_at"] = None
         else:
             row |= {field: getattr(message, field) for field in TIMES}
-            row["due_at"] = message.due_at if message.state == "scheduled" else None
+            told = message.state == "scheduled" or self.definition.order == "due"
+            row["due_at"] = message.due_at if told else None
         if self.definition.grouped and message.state == "scheduled" and message.due_at and message.due_at <= here:
             # The first of its group may be scheduled for a time that has passed: the next claim looks at it.
             row |= {"state": "ready", "due_at": None}
