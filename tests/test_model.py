@@ -505,7 +505,7 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
     # The same examples in every run, others for each design and each number of them.
     factory: Any = partial(Life, world)
     factory = seed(crc32(f"{EXAMPLES} {design} {own_clock} {options}".encode()))(factory)
-    run_state_machine_as_test(factory, settings=settings(LIVES, max_examples=int(EXAMPLES * share)))
+    run_state_machine_as_test(factory, settings=settings(LIVES, max_examples=max(1, int(EXAMPLES * share))))
 
 
 @pytest.mark.parametrize("design", DESIGNS)
