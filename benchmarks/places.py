@@ -1,4 +1,4 @@
-"""Where the benchmarks run: SQLite in a temporary folder, and a private PostgreSQL server at its default settings."""
+"""Where the benchmarks run: SQLite in a temporary folder; private PostgreSQL and MariaDB servers as they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers import postgresql_bin, private_postgresql
+from tests import mariadb
+from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
 
 @contextmanager
@@ -28,7 +29,16 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
-PLACES = {"sqlite": sqlite_url, "postgresql": postgresql_url}
+@contextmanager
+def mariadb_url() -> Iterator[str]:
+    programs = mariadb.programs()
+    if programs is None:
+        raise SystemExit("MariaDB is not installed. Run `make servers`.")
+    with mariadb_server(*programs) as server:
+        yield server.url
+
+
+PLACES = {"sqlite": sqlite_url, "postgresql": postgresql_url, "mariadb": mariadb_url}
 
 
 def machine() -> str:
