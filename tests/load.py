@@ -190,9 +190,11 @@ def _work(place: Place, book: Book, pipe: Connection, step: Callable[[Queue, Cal
         def note(*words: Any) -> None:
             file.write(json.dumps(words).encode() + b"\n")
 
-        queue = place.open(book.name).queue("load")
+        queue: Queue | None = None
         for n in count():
             try:
+                # The server may be killed before a worker has reached it.
+                queue = queue or place.open(book.name).queue("load")
                 step(queue, note, n)
                 pipe.send("done")
             except (ConnectionLost, Unreachable) as error:
