@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, NewMessage, Queue
+from tablequeue import Claim, Database, NewMessage, Queue, Times
 from tests.servers import Kind
 from tests.support import at, check_fenced, claimed, design_group, ids_of
 
@@ -111,6 +111,58 @@ def check_at_most_once(queue: Queue) -> None:
     assert claimed(queue, now=at(0)).id == id
     assert queue.pop(now=at(1_000_000)) is None, "never twice"
     assert ids_of(queue.lost(now=at(1_000_000))) == [id]
+
+
+def check_lost(queue: Queue) -> None:
+    """`stats` counts what nobody has completed a lease after it was popped, and by whom it was pushed and popped."""
+    queue.push_many("abc", now=at(0))
+    done, _, _ = queue.pop_many(3, now=at(0))
+    done.complete(now=at(1))
+    lease = queue.definition.lease
+    assert queue.stats(now=at(lease - 1)).lost == 0, "these may yet be done"
+    stats = queue.stats(window=60, now=at(lease))
+    assert stats.lost == 2 == len(queue.lost(now=at(lease)))
+    assert stats.window is not None
+    assert [each.lost for each in (*stats.window.producers, *stats.window.consumers)] == [2, 2]
+
+
+def check_window(queue: Queue) -> None:
+    """The window has what was pushed and finished in it, by whom, how fast and with which times; and nothing else."""
+
+    def done(by: str, popped: float, *finished: float) -> None:
+        queue._desk.who = by
+        for claim, time in zip(queue.pop_many(len(finished), now=at(popped)), finished, strict=True):
+            claim.complete(now=at(time))
+
+    queue._desk.who = "ada"
+    queue.push_many("abc", now=at(0))
+    done("cat", 10, 12, 14)
+    queue._desk.who = "dog"
+    claimed(queue, now=at(20)).fail("no", retry_in=0, now=at(21))
+    done("dog", 30, 33)
+    queue._desk.who = "bob"
+    queue.push("d", now=at(100))
+    done("dog", 100, 101)
+
+    window = queue.stats(window=100, now=at(110)).window
+    assert window is not None
+    assert (window.seconds, window.whole) == (100, True)
+    whole = window.queue
+    assert (whole.who, whole.pushed, whole.push_rate) == (None, 1, 0.01), "of the last 100 seconds"
+    assert (whole.finished, whole.completion_rate, whole.redeliveries) == (4, 0.04, 1)
+    assert whole.wait_time == Times(p50=10, p95=pytest.approx(18.5), p99=pytest.approx(19.7))
+    assert whole.run_time == Times(p50=2.5, p95=pytest.approx(3.85), p99=pytest.approx(3.97))
+    assert whole.pushed_slices is not None
+    assert [place for place, number in enumerate(whole.pushed_slices) if number] == [53]
+    assert [place for place, number in enumerate(whole.finished_slices) if number] == [1, 2, 13, 54]
+    by_producer = [(each.who, each.pushed, each.finished, each.redeliveries) for each in window.producers]
+    assert by_producer == [("ada", 0, 3, 1), ("bob", 1, 1, 0)]
+    by_consumer = [(each.who, each.pushed, each.finished, each.redeliveries) for each in window.consumers]
+    assert by_consumer == [("cat", None, 2, 0), ("dog", None, 2, 1)]
+
+    window = queue.stats(window=9, now=at(110)).window
+    assert window is not None
+    assert (window.queue.pushed, window.queue.finished, window.queue.run_time) == (0, 0, None)
 
 
 def check_plan(database: Database, kind: Kind, queue: Queue, operation: str, state: str) -> None:

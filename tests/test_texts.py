@@ -13,6 +13,7 @@ from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.base import Engine
+from tablequeue.engines.looking import Looking
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
@@ -39,7 +40,7 @@ def dialect_of(name: str) -> Any:
 def needed(name: str) -> set[str]:
     """The files that the base engine itself runs."""
     everywhere = {operation for folder in FOLDERS for operation in operations_of(folder)}
-    named = set(re.findall(r'"(\w+)"', inspect.getsource(Engine))) & everywhere
+    named = set(re.findall(r'"(\w+)"', inspect.getsource(Engine) + inspect.getsource(Looking))) & everywhere
     named |= {f"{operation}_{history}" for operation in ("complete", "take") for history in HISTORIES}
     return named if engine_class(name).arranges else named - {"arrange", "drop_groups"}
 

@@ -208,6 +208,8 @@ KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
+WINDOW = on(checks.check_window, "window")
+LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 Twin = Callable[[type[Engine]], type[Engine]]
 KEY = r"(cast\(:key as text\)|:key)"
@@ -240,6 +242,12 @@ TWINS: dict[str, tuple[Twin, Check]] = {
     "a redrive that keeps the attempts": (rewritten("attempts = 0, ", "", "redrive"), REDRIVE),
     "a batch that is half done": (half_a_batch, BATCH),
     "a retention that deletes too much": (rewritten(":age", "0", "purge_history"), RETENTION),
+    "a window of the whole history": (rewritten(r"finished_at > .* and (?=finished_at)", "", "stats_finished"), WINDOW),
+    "a window of all that was pushed": (rewritten(r"pushed_at > .* and (?=pushed_at)", "", "stats_pushed"), WINDOW),
+    "pushed messages of the queue alone": (rewritten(r"(?s)union all.*?\)\n(?=    \) as)", "", "stats_pushed"), WINDOW),
+    "a wait that ends with the last pop": (rewritten("first_popped_at", "popped_at", "stats_finished"), WINDOW),
+    "completed messages that are lost": (rewritten("finished_at is null and ", "", "stats_lost"), LOST),
+    "messages that are lost at once": (rewritten(":age", "0", "stats_lost"), LOST),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in TWINS.values()}

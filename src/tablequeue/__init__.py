@@ -5,10 +5,11 @@ from tablequeue.database import Database, connect
 from tablequeue.definition import Backoff, Definition
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
-from tablequeue.operations.inspect import Stats
+from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.queue import Queue
 
 __all__ = [
+    "Activity",
     "AttemptError",
     "Backoff",
     "Claim",
@@ -21,6 +22,8 @@ __all__ = [
     "Queue",
     "Stats",
     "TablequeueError",
+    "Times",
+    "Window",
     "connect",
     "errors",
 ]

@@ -56,6 +56,7 @@ def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME and the numbers of its messages."""
     with settings.queue(name) as queue:
         definition, stats = dataclasses.asdict(queue.definition), dataclasses.asdict(queue.stats())
+        del stats["window"]
     if settings.json:
         print_json({"queue": name, "definition": definition, "stats": stats})
         return

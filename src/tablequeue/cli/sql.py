@@ -46,7 +46,13 @@ FILES = {
     "take": {"take_keep": "keep", "take_none": "none"},
     "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
     "fail": {"fail": "at_least_once", "fail_once": "at_most_once"},
-    "stats": {"stats": "", "stats_history": "keep"},
+    "stats": {
+        "stats": "",
+        "stats_history": "keep",
+        "stats_lost": "at_most_once",
+        "stats_finished": "keep",
+        "stats_pushed": "keep",
+    },
 }
 
 

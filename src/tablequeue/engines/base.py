@@ -16,6 +16,7 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines.awaited import Awaited
+from tablequeue.engines.looking import Looking
 from tablequeue.engines.texts import RANKS, Row, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
@@ -93,7 +94,7 @@ class Stored(NamedTuple):
     """The query for where the connection is, if `schema` is not None."""
 
 
-class Engine(ABC):
+class Engine(Looking, ABC):
     """One database system. Its SQL lives in `sql/`, a file an operation; nothing above this class names it."""
 
     name: ClassVar[str]
@@ -340,36 +341,6 @@ class Engine(ABC):
         cursor.execute(table.statement("purge_history"), params)
         return cursor.rowcount
 
-    # -- looking -----------------------------------------------------------------------------------------------------
-
-    def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
-        cursor.execute(table.statement("peek", params["state"]), params)
-        return cursor.fetchall()
-
-    def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
-        return self._fetch(cursor, table, "find", params, cursor.fetchone)
-
-    def stats(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        """Counts of the STATES in turn, the oldest ready one's age in seconds (or None), finished (or None)."""
-        row = self._fetch(cursor, table, "stats", params, cursor.fetchone)
-        finished = None
-        if table.definition.keeps_history:
-            finished = self._fetch(cursor, table, "stats_history", params, cursor.fetchone)[0]
-        return (*row, finished)
-
-    def history(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """The last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
-        return self._rows(cursor, table, "history", params)
-
-    def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """The first `n` messages claimed `age` seconds ago or longer and never finished (at most once), as COLUMNS."""
-        return self._rows(cursor, table, "lost", params)
-
-    def history_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        """Lowest and highest id in the history, or two Nones."""
-        return self._fetch(cursor, table, "history_bounds", params, cursor.fetchone)
-
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
@@ -377,19 +348,6 @@ class Engine(ABC):
         if len(rows) > 1:
             rows.sort(key=RANKS[table.definition.order])  # type: ignore[arg-type]  # None: as tuples
         return rows
-
-    def _run(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
-        """Run a file's statements in turn; the cursor is left at the last one."""
-        for statement in table.statements(operation):
-            cursor.execute(statement, params)
-
-    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        self._run(cursor, table, operation, params)
-        return cursor.fetchall()
-
-    def _fetch(self, cursor: Cursor, table: Table, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
-        self._run(cursor, table, operation, params)
-        return fetch()
 
 
 def _by_history(operation: str, table: Table) -> str:

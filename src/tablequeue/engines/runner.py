@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.looking import LOOKS
 from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, TablequeueError, Unreachable
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Runner:
         """One operation: in the caller's transaction if there is a `connection`, else in one of its own."""
         if connection is not None:
             return self._run_within(connection, operation, table, params)
-        alone = operation.__name__ in self.engine.alone
+        alone = operation.__name__ in LOOKS or operation.__name__ in self.engine.alone
         for retry in range(RETRIES + 1):
             try:
                 held = self._idle.pop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,24 +13,6 @@ from tablequeue.message import STATES, Message, load_errors
 from tablequeue.operations.desk import Desk, count, seconds, whole_ids
 
 _LARGEST = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Exact counts at one moment. `finished` is None where the queue keeps no history.
-
-    blocked     messages behind another one of their group.
-    oldest_age  seconds since the first ready message was pushed; None if none is ready.
-    """
-
-    queue: str
-    ready: int
-    scheduled: int
-    in_progress: int
-    dead: int
-    blocked: int
-    oldest_age: float | None
-    finished: int | None
 
 
 def peek(desk: Desk, limit: int, state: str, after: int = 0) -> list[Message]:
@@ -46,13 +27,9 @@ def find(desk: Desk, id: int) -> Message | None:
     return None if row is None else _message(desk, row)
 
 
-def stats(desk: Desk, now: datetime | None) -> Stats:
-    row = desk.runner.run(desk.engine.stats, desk.table, {"now": desk.time(now)})
-    return Stats(desk.table.name, *row)
-
-
-def history(desk: Desk, limit: int) -> list[Message]:
-    return [_message(desk, row) for row in history_rows(desk, 0, _LARGEST, count(limit, "limit"))]
+def history(desk: Desk, limit: int, before: int | None = None) -> list[Message]:
+    high = _LARGEST if before is None else whole_ids([before])[0] - 1
+    return [_message(desk, row) for row in history_rows(desk, 0, high, count(limit, "limit"))]
 
 
 def lost(desk: Desk, limit: int, older_than: float | timedelta | None, now: datetime | None) -> list[Message]:

@@ -1,0 +1,80 @@
+"""The operations that only look at a queue. None of them changes or locks a message, on any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tablequeue.engines.texts import Row
+
+if TYPE_CHECKING:
+    from tablequeue.engines.base import Cursor, Params, Table
+
+
+class Looking:
+    """The part of an engine that looks, and what runs the statements of a file."""
+
+    def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
+        cursor.execute(table.statement("peek", params["state"]), params)
+        return cursor.fetchall()
+
+    def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
+        return self._fetch(cursor, table, "find", params, cursor.fetchone)
+
+    def stats(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        """Counts of the STATES in turn, the oldest ready one's age in seconds (or None), finished (or None)."""
+        row = self._fetch(cursor, table, "stats", params, cursor.fetchone)
+        finished = None
+        if table.definition.keeps_history:
+            finished = self._fetch(cursor, table, "stats_history", params, cursor.fetchone)[0]
+        return (*row, finished)
+
+    def history(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """The last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
+        return self._rows(cursor, table, "history", params)
+
+    def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """The first `n` messages claimed `age` seconds ago or longer and never finished (at most once), as COLUMNS."""
+        return self._rows(cursor, table, "lost", params)
+
+    def history_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        """Lowest and highest id in the history, or two Nones."""
+        return self._fetch(cursor, table, "history_bounds", params, cursor.fetchone)
+
+    def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Of the last `n` messages finished less than `age` seconds ago, the last one first:
+
+        producer, consumer, seconds of wait, seconds of run, attempts, and how many seconds ago.
+        """
+        return self._rows(cursor, table, "stats_finished", params)
+
+    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Of the `n` messages with the highest ids, those pushed less than `age` seconds ago, summed up by moment:
+
+        producer, how many seconds ago, how many messages.
+        """
+        return self._rows(cursor, table, "stats_pushed", params)
+
+    def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """How many messages `lost` would find, by producer and consumer."""
+        return self._rows(cursor, table, "stats_lost", params)
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _run(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
+        """Run a file's statements in turn; the cursor is left at the last one."""
+        for statement in table.statements(operation):
+            cursor.execute(statement, params)
+
+    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        self._run(cursor, table, operation, params)
+        return cursor.fetchall()
+
+    def _fetch(self, cursor: Cursor, table: Table, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
+        self._run(cursor, table, operation, params)
+        return fetch()
+
+
+LOOKS = frozenset(name for name in vars(Looking) if not name.startswith("_"))
+"""The names of those operations: they need no transaction around them."""

@@ -1,0 +1,18 @@
+-- Who pushed and finished the last :n messages of those finished less than :age seconds ago, the last one first: the
+-- seconds that each waited and ran, its attempts, and how many seconds ago it was finished.
+-- Index: {table}_finished. Locks: none under
+-- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = {now};
+declare @since datetime2(6) = {now_less_age};
+select top (@n)
+    producer,
+    consumer,
+    datediff_big(microsecond, pushed_at, first_popped_at) / 1e6 as wait,
+    datediff_big(microsecond, popped_at, finished_at) / 1e6 as run,
+    attempts,
+    datediff_big(microsecond, finished_at, @now) / 1e6 as ago
+from {history}
+where finished_at > @since and finished_at <= @now
+order by finished_at desc;
