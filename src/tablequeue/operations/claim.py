@@ -70,15 +70,17 @@ def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
     return desk.runner.run(desk.engine.arrange, desk.table, {"n": SWEEP_SIZE, "now": desk.time(now)})
 
 
-def arrange_after(desk: Desk, now: datetime | None, connection: Any = None) -> None:
-    """Arrange what a call has left that took effect.
+def arrange_after(desk: Desk, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
+    """Arrange what a call about so many messages has left that took effect.
 
-    If that is refused, it is no failure of the call, which the caller would repeat: the next claim that finds too
-    little arranges it.
+    All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
+    a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
+    finds too little arranges it.
     """
     if desk.table.definition.grouped:
         try:
-            arrange(desk, now, connection)
+            for _ in range(0, messages, SWEEP_SIZE):
+                arrange(desk, now, connection)
         except TablequeueError:
             return
 

@@ -18,12 +18,13 @@ _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+    claims = tuple(claims)
     try:
         _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
     except LeaseLost:
-        arrange_after(desk, now, connection)  # the others of the batch were completed
+        arrange_after(desk, now, connection, len(claims))  # the others of the batch were completed
         raise
-    arrange_after(desk, now, connection)
+    arrange_after(desk, now, connection, len(claims))
 
 
 def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | None, connection: Any) -> None:

@@ -148,8 +148,7 @@ def redrive(desk: Desk, which: Which, now: datetime | None) -> int:
         return len(desk.runner.run(desk.engine.redrive_ids, desk.table, {"ids": desk.engine.dump_ids(ids)}))
 
     total = _each_dead(desk, which, revive) if which is not None else _redrive_all(desk)
-    if total:
-        arrange_after(desk, now)
+    arrange_after(desk, now, messages=total)
     return total
 
 

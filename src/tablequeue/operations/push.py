@@ -106,7 +106,7 @@ def push_many(
         ids = [*desk.runner.run(desk.engine.push_many, desk.table, params | {"payloads": payloads}, connection)]
     else:
         return []
-    arrange_after(desk, now, connection)
+    arrange_after(desk, now, connection, len(ids))
     return ids
 
 

@@ -1,6 +1,8 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none.
 -- Indexes: {table}_front, {table}_blocked. Locks: the notes (passing over those another one has), the new fronts.
 -- Two that arrange the same group at once: the unique index lets one of them through, the other one tries again.
+-- state || '': else the planner, whose statistics are always late here, may read all of {table}_blocked beside the
+-- primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
 -- A crash leaves all or nothing: what was not arranged is still noted.
 with turn as (
     delete from {turns}
@@ -19,5 +21,5 @@ where id = any(array(
         order by id limit 1
     )
     from vacant
-)) and state = 'blocked'
+)) and state || '' = 'blocked'
 returning id;
