@@ -12,8 +12,6 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.base import Engine
-from tablequeue.engines.looking import Looking
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tablequeue.operations.maintain import SCHEMA_VERSION
@@ -38,9 +36,10 @@ def dialect_of(name: str) -> Any:
 
 
 def needed(name: str) -> set[str]:
-    """The files that the base engine itself runs."""
+    """The files that the bases of the engine run."""
     everywhere = {operation for folder in FOLDERS for operation in operations_of(folder)}
-    named = set(re.findall(r'"(\w+)"', inspect.getsource(Engine) + inspect.getsource(Looking))) & everywhere
+    bases = [base for base in engine_class(name).__mro__ if re.fullmatch(r"tablequeue\.engines\.\w+", base.__module__)]
+    named = set(re.findall(r'"(\w+)"', "".join(map(inspect.getsource, bases)))) & everywhere
     named |= {f"{operation}_{history}" for operation in ("complete", "take") for history in HISTORIES}
     return named if engine_class(name).arranges else named - {"arrange", "drop_groups"}
 

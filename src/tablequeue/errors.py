@@ -81,6 +81,17 @@ class LeaseLost(TablequeueError):
         self.ids = tuple(ids)
 
 
+class StreamNotFound(TablequeueError):
+    """The queue has no stream of that name."""
+
+
+class StreamRefused(TablequeueError):
+    """This run of a stream may not go on: another one took over, or its checkpoint does not fit the queue.
+
+    Nothing was changed.
+    """
+
+
 class Locked(TablequeueError):
     """Another program held the database longer than the time-out; nothing was changed."""
 
@@ -111,3 +122,7 @@ class SchemaTooOld(TablequeueError):
 
 class DatabaseError(TablequeueError):
     """The database refused a statement for a reason that has no class of its own."""
+
+
+class ReportFailed(TablequeueError):
+    """Spark could not finish a report; the lake is fit for another one."""

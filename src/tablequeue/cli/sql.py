@@ -33,7 +33,7 @@ FILES = {
         "create_history": "keep",
         "register": "",
     },
-    "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "unregister": ""},
+    "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
     "upgrade": {
         **{
             f"upgrade_{version}{part}": when

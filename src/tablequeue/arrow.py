@@ -1,0 +1,170 @@
+"""Messages as Arrow batches: what Spark reads, and any other program may. Nothing here claims a message.
+
+Reads go by short statements: no snapshot stays open on a live table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.errors import BadInput
+from tablequeue.operations.desk import Desk, Params
+from tablequeue.queue import Queue
+
+# Rows of one short read, and of one batch.
+ROWS = 10_000
+# Rows of one such read by a connection that makes Arrow itself, which costs less a row and more a statement.
+ARROW_ROWS = 100_000
+
+TIME = pa.timestamp("us", "UTC")
+_TYPES = {
+    "id": pa.int64(),
+    "payload": pa.string(),
+    "headers": pa.string(),
+    "state": pa.string(),
+    "attempts": pa.int32(),
+    "priority": pa.int32(),
+    "group": pa.string(),
+    "key": pa.string(),
+    "producer": pa.string(),
+    "consumer": pa.string(),
+    "pushed_at": TIME,
+    "due_at": TIME,
+    "first_popped_at": TIME,
+    "popped_at": TIME,
+    "lease_until": TIME,
+    "finished_at": TIME,
+    "errors": pa.string(),
+}
+# What each kind of message has no value of.
+_ABSENT = {
+    "history": {"state", "lease_until"},
+    "queue": {"finished_at"},
+    "stream": {"state", "consumer", "lease_until", "finished_at"},
+}
+Source = Literal["history", "queue", "stream"]
+
+
+class Range(NamedTuple):
+    """Ids from `low` to `high`; of the history also the time of finishing, from `since` on and before `until`."""
+
+    low: int
+    high: int
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def columns(queue: Queue, source: Source) -> pa.Schema:
+    """The columns of a source: those of `Message` that it has. JSON payloads, headers and errors are JSON text."""
+    types = dict(_TYPES)
+    if queue.definition.payload == "bytes":
+        types["payload"] = pa.binary()
+    return pa.schema([(name, kind) for name, kind in types.items() if name not in _ABSENT[source]])
+
+
+def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
+    """`within` as narrow as the messages that are there; None if there is none."""
+    engine, desk = engine_of(queue)
+    if source == "queue":
+        low, high = desk.runner.run(engine.live_bounds, desk.table, {})
+    else:
+        _need_history(queue)
+        operation = engine.finished_bounds if _timed(within) else engine.history_bounds
+        low, high = desk.runner.run(operation, desk.table, _times(desk, within))
+    if low is None or max(low, within.low) > min(high, within.high):
+        return None
+    return within._replace(low=max(low, within.low), high=min(high, within.high))
+
+
+def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The messages of a range, highest id first, in these columns. What comes meanwhile may be there or not."""
+    engine, desk = engine_of(queue)
+    operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
+    params: Params = {"low": within.low, **_times(desk, within)}
+
+    def read(high: int, n: int) -> Params:
+        return params | {"high": high, "n": n}
+
+    arrow = engine.arrow(desk.runner.sa_engine.url)
+    if arrow is None:
+        high = within.high
+        while rows := desk.runner.run(getattr(engine, operation), desk.table, read(high, ROWS)):
+            yield _batch(desk, rows, schema)
+            high = rows[-1][0] - 1
+        return
+    try:
+        # By ids alone: the last id of a read is not known where it is not among the columns.
+        for high in range(within.high, within.low - 1, -ARROW_ROWS):
+            least = max(within.low, high - ARROW_ROWS + 1)
+            values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
+            yield from arrow.read(desk.runner.run(engine.literal, desk.table, values), schema)
+    finally:
+        arrow.close()
+
+
+def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Messages of the open batch of a stream, by id, in these columns."""
+    engine, desk = engine_of(queue)
+    arrow = engine.arrow(desk.runner.sa_engine.url)
+    try:
+        for start in range(0, len(ids), ROWS):
+            params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
+            if arrow is None:
+                yield _batch(desk, desk.runner.run(engine.stream_rows, desk.table, params), schema)
+            else:
+                params["operation"] = "stream_rows"
+                yield from arrow.read(desk.runner.run(engine.literal, desk.table, params), schema)
+    finally:
+        if arrow is not None:
+            arrow.close()
+
+
+def _batch(desk: Desk, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    values = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+    load_time = desk.engine.load_time
+
+    def load(value: Any, kind: pa.DataType) -> Any:
+        if value is None:
+            return None
+        if kind == TIME:
+            return load_time(value)
+        # JSON that the driver has read becomes text again.
+        return json.dumps(value) if kind == pa.string() and not isinstance(value, str) else value
+
+    arrays = [
+        pa.array([load(value, field.type) for value in values[COLUMNS.index(field.name)]], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _timed(within: Range) -> bool:
+    return within.since is not None or within.until is not None
+
+
+def _times(desk: Desk, within: Range) -> Params:
+    first, last = datetime(1, 1, 2, tzinfo=UTC), datetime(9890, 1, 1, tzinfo=UTC)
+    if not _timed(within):
+        return {}
+    return {"since": desk.time(within.since or first, "since"), "until": desk.time(within.until or last, "until")}
+
+
+def _need_history(queue: Queue) -> None:
+    if not queue.definition.keeps_history:
+        raise BadInput(f"The queue {queue.name!r} keeps no history.", "Read its live messages, or keep a history.")
+
+
+def engine_of(queue: Queue) -> tuple[StreamingEngine, Desk]:
+    desk = queue._desk
+    if isinstance(desk.engine, StreamingEngine):
+        return desk.engine, desk
+    raise BadInput(
+        f"Spark cannot read or write queues on {desk.engine.name} yet.", "Use SQLite, PostgreSQL or MariaDB."
+    )

@@ -1,0 +1,20 @@
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease: they
+-- stay the stream's until it completes the batch, or somebody releases it.
+-- Index: {table}_ready. Locks: the rows; those that another one is claiming are passed over.
+-- In one transaction with stream_set: a crash claims none.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = cast(:token as uuid),
+    consumer = cast(:consumer as text),
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = null
+where id = any(array(
+    select id from {queue}
+    where {claimable} and (cast(:high as bigint) is null or id <= :high)
+    order by {order_by}
+    limit :n
+    for update skip locked
+))
+returning id;

@@ -1,0 +1,9 @@
+-- The stream :stream, locked before, is at :batch, of which :claim is the token, or null if it is completed as well.
+-- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
+update {streams}
+set batch = :batch,
+    completed = :completed,
+    token = :claim,
+    claimed_at = case when cast(:claim as text) is null then null else {now} end,
+    failures = :failures
+where stream = :stream;

@@ -1,0 +1,18 @@
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease: they
+-- stay the stream's until it completes the batch, or somebody releases it.
+-- Index: {table}_ready. Locks: the database. In one transaction with stream_set: a crash claims none.
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = null
+where id in (
+    select id from {queue}
+    where {claimable} and (:high is null or id <= :high)
+    order by {order_by}
+    limit :n
+)
+returning id;

@@ -1,0 +1,222 @@
+"""Writes that many processes make as one: what they stage becomes messages all at once, or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tablequeue.arrow import ROWS, TIME, engine_of
+from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
+from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.desk import Params
+from tablequeue.operations.push import LONGEST_KEY
+from tablequeue.queue import Queue
+
+
+class Staged(NamedTuple):
+    """What one attempt at one part of a write has staged."""
+
+    attempt: str
+    messages: int
+    keyed: bool
+
+
+# The columns of a message to be pushed, and what is stored of each.
+WRITTEN = {
+    "payload": "payload",
+    "headers": "headers",
+    "priority": "priority",
+    "group": "group_key",
+    "key": "dedup_key",
+    "due": "due_at",
+}
+
+
+def written(queue: Queue) -> dict[str, pa.DataType]:
+    """The columns that a write may have, with their types; `payload` is the only one it must have.
+
+    headers   a JSON object as text. `due`: a time. `priority`, `group`, `key`: as in `push`.
+    """
+    definition = queue.definition
+    types = {
+        "payload": pa.binary() if definition.payload == "bytes" else pa.string(),
+        "headers": pa.string(),
+        "key": pa.string(),
+        "due": TIME,
+    }
+    if definition.order == "priority":
+        types["priority"] = pa.int32()
+    if definition.groups:
+        types["group"] = pa.string()
+    return types
+
+
+def prepare(queue: Queue) -> None:
+    """Make the tables that writes go through. Once before the stages of a write, from one place."""
+    engine, desk = engine_of(queue)
+    desk.runner.run(engine.create_staged, desk.table, {"now": None})
+
+
+def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
+    """Put messages where `publish` of the same write finds them, and nobody else.
+
+    `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
+    what was staged for a day. `BadInput` or `BadPayload` for what the queue cannot hold; nothing is staged then.
+    """
+    engine, desk = engine_of(queue)
+    checked = _checked(queue, given)
+    first = next(checked, None)
+    if first is None:
+        return Staged(attempt, 0, False)
+    keyed = "key" in first.schema.names
+    total = 0
+
+    def placed() -> Iterator[pa.RecordBatch]:
+        nonlocal total
+        for batch in chain([first], checked):
+            place = pa.array(range(total, total + batch.num_rows), pa.int64())
+            total += batch.num_rows
+            columns = {
+                "write_id": pa.repeat(write, batch.num_rows),
+                "attempt": pa.repeat(attempt, batch.num_rows),
+                "part": pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
+                "place": place,
+                **{WRITTEN[name]: batch[name] for name in batch.schema.names},
+            }
+            yield pa.RecordBatch.from_pydict(columns)
+
+    arrow = engine.arrow(desk.runner.sa_engine.url)
+    if arrow is not None:
+        try:
+            stream = placed()
+            start = next(stream)
+            arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], stream))
+        finally:
+            arrow.close()
+        return Staged(attempt, total, keyed)
+    shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
+    absent = dict.fromkeys(("headers", "priority", "group", "key", "due"))
+
+    def rows() -> Iterator[Params]:
+        nonlocal total
+        for batch in chain([first], checked):
+            for row in batch.to_pylist():
+                _check_json(queue, row)
+                due = row.get("due")
+                yield {**absent, **row, "place": total, "due": None if due is None else desk.time(due, "due")}
+                total += 1
+
+    stream_of_rows = rows()
+    while chunk := [row for _, row in zip(range(ROWS), stream_of_rows, strict=False)]:
+        desk.runner.run(engine.stage, desk.table, shared | {"rows": chunk})
+    return Staged(attempt, total, keyed)
+
+
+def publish(
+    queue: Queue,
+    write: str,
+    staged: Sequence[Staged],
+    *,
+    on_conflict: Literal["raise", "skip"] = "raise",
+    producer: str | None = None,
+    writer: str | None = None,
+    batch: int = 0,
+) -> int | None:
+    """Push what these attempts staged, all at once; how many messages. A crash publishes all or nothing.
+
+    A `writer` numbers its writes: one whose number is not above that of the last one adds nothing (None).
+    """
+    engine, desk = engine_of(queue)
+    expected = sum(one.messages for one in staged)
+    keyed = any(one.keyed for one in staged)
+    params: Params = {
+        "write": write,
+        "attempts": engine.dump_words([one.attempt for one in staged if one.messages] or [""]),
+        "producer": producer or desk.who,
+        "group": "" if queue.definition.strict else None,
+        "writer": writer,
+        "batch": batch,
+        "now": None,
+    }
+
+    def move(cursor: Any, table: Any, params: Params) -> int | None:
+        if writer is not None and not engine.writer_advance(cursor, table, params):
+            engine.unstage(cursor, table, params)
+            return None
+        if keyed:
+            _check_staged(engine.staged_count(cursor, table, params), expected)
+            if on_conflict == "raise" and (taken := engine.staged_taken(cursor, table, params)):
+                raise DuplicateKey(
+                    f"Live messages, or others of the same write, have keys of it: {', '.join(taken[:5])}; "
+                    "nothing was pushed.",
+                    "Write other keys, or have such conflicts skipped (onConflict=skip).",
+                    taken,
+                )
+        pushed = engine.publish(cursor, table, params)
+        if not keyed:
+            _check_staged(pushed, expected)
+        elif on_conflict == "raise" and pushed != expected:
+            raise Conflict("Somebody pushed one of the keys at the same moment; nothing was pushed.", "Write it again.")
+        engine.unstage(cursor, table, params)
+        return pushed
+
+    pushed = desk.runner.run(move, desk.table, params)
+    arrange_after(desk, None, messages=pushed or 0)
+    return pushed
+
+
+def unstage(queue: Queue, write: str) -> None:
+    """Forget what a write has staged, and what others left a day ago or earlier."""
+    engine, desk = engine_of(queue)
+    desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
+
+
+def _check_staged(there: int, expected: int) -> None:
+    if there != expected:
+        raise DatabaseError(
+            f"Of {expected} staged messages {there} are there: the server lost some in a crash, or the write took "
+            "longer than a day. Nothing was pushed.",
+            "Write it again.",
+        )
+
+
+def _checked(queue: Queue, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches that have rows, in the queue's types. `BadInput` for what `push` would refuse."""
+    types = written(queue)
+    for batch in given:
+        if not batch.num_rows:
+            continue
+        arrays = {name: batch[name].cast(types[name]) for name in batch.schema.names}
+        if arrays["payload"].null_count:
+            raise BadPayload("A payload is null.", "Leave such rows out; nothing was pushed.")
+        if queue.definition.groups and ("group" not in arrays or arrays["group"].null_count):
+            raise BadInput(f"The queue {queue.name!r} has groups, and a row has none.", "Give each row its group.")
+        for name in ("group", "key"):
+            if name in arrays:
+                _check_texts(arrays[name], name)
+        yield pa.RecordBatch.from_pydict(arrays)
+
+
+def _check_texts(texts: pa.Array, name: str) -> None:
+    lengths = pc.utf8_length(texts)
+    if texts.null_count < len(texts) and not 0 < pc.min(lengths).as_py() <= pc.max(lengths).as_py() <= LONGEST_KEY:
+        raise BadInput(f"A {name} is empty or too long.", f"Give strings of 1 to {LONGEST_KEY} characters.")
+    if pc.any(pc.match_substring(texts, "\0")).as_py():
+        raise BadInput(f"A {name} has a NUL, which no database text can hold.", "Leave NULs out.")
+
+
+def _check_json(queue: Queue, row: Params) -> None:
+    try:
+        if queue.definition.payload == "json":
+            json.loads(row["payload"])
+        if row.get("headers") is not None and not isinstance(json.loads(row["headers"]), dict):
+            raise ValueError("headers are not an object")
+    except ValueError as error:
+        raise BadPayload(
+            f"A payload or headers are not JSON: {error}.", "Make them by to_json(struct(...)); nothing was pushed."
+        ) from None
