@@ -24,7 +24,8 @@ from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations.desk import seconds
-from tablequeue.queue import LONGEST_PAUSE, SHORTEST_PAUSE, Queue
+from tablequeue.operations.wait import PAUSES
+from tablequeue.queue import Queue
 from tablequeue.threads import Threads
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need
@@ -252,11 +253,12 @@ class AsyncQueue:
         error: str | BaseException = "",
         *,
         retry_in: float | None = None,
+        retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
     ) -> str:
         """The attempt failed: keep the error and try again later; see `Queue.fail`. Returns the new state."""
-        return await message.fail(error, retry_in=retry_in, connection=connection, now=now)
+        return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     async def release(
         self, message: AsyncClaim, *, delay: float = 0, connection: Any = None, now: datetime | None = None
@@ -369,13 +371,13 @@ class AsyncQueue:
     async def _next(self, n: int, lease: float | None, wait: float | None) -> list[AsyncClaim]:
         """Up to `n` messages as soon as there are any; none after `wait` seconds."""
         limit = None if wait is None else seconds(wait, "wait")
-        idle_since, pause = monotonic(), SHORTEST_PAUSE
+        idle_since, (pause, longest) = monotonic(), PAUSES
         while not (batch := await self.pop_many(n, lease=lease)):
             left = pause if limit is None else limit - (monotonic() - idle_since)
             if left <= 0:
                 break
             await asyncio.sleep(min(pause, left))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, longest)
         return batch
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:

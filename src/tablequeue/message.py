@@ -148,10 +148,11 @@ class Claim:
         error: str | BaseException = "",
         *,
         retry_in: float | None = None,
+        retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
     ) -> str:
-        return self._queue.fail(self, error, retry_in=retry_in, connection=connection, now=now)
+        return self._queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     def release(self, *, delay: float = 0, connection: Any = None, now: datetime | None = None) -> None:
         self._queue.release(self, delay=delay, connection=connection, now=now)

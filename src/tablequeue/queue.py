@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Literal, overload
 
 from tablequeue.definition import Definition
@@ -16,12 +16,9 @@ from tablequeue.operations.desk import Desk, seconds
 from tablequeue.operations.maintain import Which
 from tablequeue.operations.push import Delay, Options
 from tablequeue.operations.stats import Stats
+from tablequeue.operations.wait import INFINITE, Waiter
 
 OnConflict = Literal["raise", "skip", "return"]
-
-# Waiting for a message: the pauses between two looks, from the first to the longest, in seconds.
-SHORTEST_PAUSE = 0.01
-LONGEST_PAUSE = 0.5
 
 
 class Queue:
@@ -205,16 +202,17 @@ class Queue:
         error: str | BaseException = "",
         *,
         retry_in: float | None = None,
+        retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
     ) -> str:
         """The attempt failed: keep the error (of an exception, its traceback) and try again later.
 
-        The message is ready again after `retry_in` seconds, or the queue's backoff; after its last attempt it is a
-        dead letter. Returns the new state: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
-        `LeaseLost` if the claim is not held.
+        The message is ready again after `retry_in` seconds, or the queue's backoff; after its last attempt, or without
+        `retry`, it is a dead letter. Returns the new state: `scheduled`, `ready` or `dead`; `lost` where delivery is
+        at most once. `LeaseLost` if the claim is not held.
         """
-        return finish.fail(self._desk, message, error, retry_in, now, connection)
+        return finish.fail(self._desk, message, error, retry_in, retry, now, connection)
 
     def release(self, message: Claim, *, delay: float = 0, connection: Any = None, now: datetime | None = None) -> None:
         """Give the message back unworked, ready after `delay` seconds; the attempt does not count."""
@@ -259,20 +257,24 @@ class Queue:
         Ends after `wait` seconds without a message; None waits for ever. Claims `prefetch` messages at a time, and
         releases those not yet handed over when the iteration is closed.
         """
-        limit = None if wait is None else seconds(wait, "wait")
+        limit = INFINITE if wait is None else seconds(wait, "wait")
         self._check_prefetch(prefetch)
-        idle_since, pause = monotonic(), SHORTEST_PAUSE
-        while True:
-            batch = self.pop_many(prefetch, lease=lease)
-            if batch:
-                yield from self._hand_over(batch)
-                idle_since, pause = monotonic(), SHORTEST_PAUSE
-                continue
-            left = pause if limit is None else limit - (monotonic() - idle_since)
-            if left <= 0:
-                return
-            sleep(min(pause, left))
-            pause = min(pause * 2, LONGEST_PAUSE)
+        idle_since = monotonic()
+        with self.waiter() as waiter:
+            while True:
+                if batch := self.pop_many(prefetch, lease=lease):
+                    waiter.found()
+                    yield from self._hand_over(batch)
+                    idle_since = monotonic()
+                    continue
+                left = limit - (monotonic() - idle_since)
+                if left <= 0:
+                    return
+                waiter.wait(left)
+
+    def waiter(self, longest_pause: float | None = None) -> Waiter:
+        """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py."""
+        return Waiter(self._desk, longest_pause)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,14 @@ class Stored(NamedTuple):
     """Where the printed text puts them if no schema is named; None: where the connection is."""
     current_schema: str = ""
     """The query for where the connection is, if `schema` is not None."""
+    head: str = ""
+    """What comes before the text of all procedures of a queue."""
+    foot: str = ""
+    """What comes after it."""
+    dropped_first: tuple[str, ...] = ()
+    """The dialects that cannot replace a procedure: it is dropped before, and the rights on it with it."""
+    there: str = ""
+    """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
 
 
 class Engine(Looking, ABC):
@@ -124,6 +132,8 @@ class Engine(Looking, ABC):
 
     A claim in it then sweeps, and looks for messages, on a connection of our own, before it claims them within.
     """
+    wire: ClassVar[type[Any] | None] = None
+    """The Wire of bell.py that hears of pushes; None: who waits looks again and again."""
     stored: ClassVar[Stored | None] = None
     """How it writes stored procedures; None: it has none."""
 
@@ -162,6 +172,10 @@ class Engine(Looking, ABC):
             "redriven_due": "due_at" if definition.order == "due" else "null",
             "front": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
+            # Of a grouped queue: a turn is noted, so that a message may be made ready.
+            "or_noted": f" or exists (select 1 from {prefix}tq_{name}_turns)"
+            if definition.grouped and self.arranges
+            else "",
             "now": self.clock,
         }
 

@@ -19,6 +19,10 @@ class Looking:
         cursor.execute(table.statement("peek", params["state"]), params)
         return cursor.fetchall()
 
+    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """Seconds until a message can be popped, not above 0 if one can be now; None if none is to come."""
+        return self._fetch(cursor, table, "until_next", params, cursor.fetchone)[0]
+
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._fetch(cursor, table, "find", params, cursor.fetchone)
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.bell import Bell
 from tablequeue.engines.looking import LOOKS
 from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, TablequeueError, Unreachable
 
@@ -39,6 +40,7 @@ class Runner:
     def __init__(self, sa_engine: sa.Engine, engine: Engine) -> None:
         self.sa_engine = sa_engine
         self.engine = engine
+        self.bell = self._new_bell()
         self._idle: deque[Held] = deque()
         self._all: list[Held] = []
         _runners.add(self)
@@ -74,10 +76,19 @@ class Runner:
         raise AssertionError("unreachable: the last retry returns or raises")
 
     def close(self) -> None:
-        while self._idle:
-            self._discard(self._idle.pop())
+        if self.bell is not None:
+            self.bell.close()
+        self._close_idle()
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _new_bell(self) -> Bell | None:
+        wire = self.engine.wire
+        return None if wire is None else Bell(lambda: wire(self._hold()), self._discard)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._discard(self._idle.pop())
 
     def _hold(self) -> Held:
         try:
@@ -128,7 +139,7 @@ class Runner:
             return refusal
         if isinstance(refusal, ConnectionLost):
             self._discard(held)
-            self.close()  # whatever broke this connection has most likely broken the idle ones too
+            self._close_idle()  # whatever broke this connection has most likely broken the idle ones too
         else:
             self._idle.append(held)
         return refusal
@@ -206,6 +217,7 @@ def _forget_parent() -> None:
         _inherited.extend(runner._all)
         runner._all.clear()
         runner._idle.clear()
+        runner.bell = runner._new_bell()  # the thread of the old one is the parent's
         runner.sa_engine.dispose(close=False)
 
 

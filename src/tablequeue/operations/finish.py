@@ -34,7 +34,13 @@ def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | N
 
 
 def fail(
-    desk: Desk, claim: Claim, error: str | BaseException, retry_in: float | None, now: datetime | None, connection: Any
+    desk: Desk,
+    claim: Claim,
+    error: str | BaseException,
+    retry_in: float | None,
+    retry: bool,
+    now: datetime | None,
+    connection: Any,
 ) -> str:
     definition = desk.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
@@ -42,7 +48,7 @@ def fail(
         **_held(claim),
         "error": _words(error),
         "delay": delay,
-        "max_attempts": definition.max_attempts,
+        "max_attempts": definition.max_attempts if retry else 0,
         "now": desk.time(now),
     }
     state = desk.runner.run(desk.engine.fail, desk.table, params, connection)

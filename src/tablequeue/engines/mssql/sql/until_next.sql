@@ -1,0 +1,15 @@
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
+-- Indexes: {table}_ready, {table}_scheduled, {table}_in_progress, one entry of each. Without locks under
+-- READ_COMMITTED_SNAPSHOT; else it waits for who is changing one of these rows.
+declare @now datetime2(6) = {now};
+select case
+    when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0e0
+    else datediff_big(microsecond, @now, (
+        select min(coming.at)
+        from (
+            select min(due_at) as at from {queue} where state = 'scheduled'
+            union all
+            select min(lease_until) as at from {queue} where state = 'in_progress'
+        ) as coming
+    )) / 1e6
+end as seconds;

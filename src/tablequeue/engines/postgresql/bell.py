@@ -1,0 +1,68 @@
+"""PostgreSQL's wire: LISTEN, and an advisory lock by which a push sees whether somebody listens.
+
+NOTIFY takes a lock of the whole cluster until its transaction has committed, so that commits which notify do so one
+after the other. A push therefore asks first: it tries the lock that those who wait have shared, gives it back at once,
+and notifies only if it was refused it. That needs no table, hence no dead rows and no heartbeat, and a lock ends with
+its session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from select import select
+from threading import Lock
+
+import psycopg
+
+from tablequeue.engines.base import Held, Table
+from tablequeue.engines.bell import Wire
+
+
+class PostgresWire(Wire):
+    def __init__(self, held: Held) -> None:
+        super().__init__(held)
+        self._lock = Lock()
+        self._notified: set[str] = set()
+        self._cut = False
+        # Wakes `hear`: another thread's statement may have read a notification off the socket.
+        self._awake, self._waker = os.pipe()
+        held.dbapi.add_notify_handler(self._note)
+
+    def __del__(self) -> None:
+        os.close(self._awake)
+        os.close(self._waker)
+
+    def attend(self, table: Table) -> None:
+        self._run(table, "attend")
+
+    def leave(self, table: Table) -> None:
+        self._run(table, "leave")
+
+    def hear(self) -> Collection[str] | None:
+        connection = self.held.dbapi
+        while not self._cut:
+            readable, _, _ = select([connection.fileno(), self._awake], [], [])
+            if self._awake in readable:
+                os.read(self._awake, 512)
+            with self._lock:
+                connection.pgconn.consume_input()
+                while notify := connection.pgconn.notifies():
+                    self._notified.add(notify.relname.decode())
+                channels, self._notified = self._notified, set()
+            if channels:
+                return [channel.removeprefix("tq_") for channel in channels]
+        return None
+
+    def cut(self) -> None:
+        self._cut = True
+        os.write(self._waker, b"x")
+
+    def _run(self, table: Table, operation: str) -> None:
+        with self._lock:
+            for statement in table.statements(operation):
+                self.held.cursor.execute(statement)
+
+    def _note(self, notify: psycopg.Notify) -> None:
+        self._notified.add(notify.channel)
+        os.write(self._waker, b"x")

@@ -1,0 +1,92 @@
+"""SQLite's wire: the system tells of writes to the -wal file, SQLite itself of the commit. Nobody writes to be heard.
+
+A commit writes to the -wal file before it can be seen, and nothing after: so a write begins a look at `PRAGMA
+data_version`, which changes when another connection's commit is to be seen. Where the system cannot tell (macOS has no
+inotify), that is looked at all the time; it reads a few bytes of shared memory and no table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Collection
+from select import select
+from time import monotonic
+
+from tablequeue.engines.base import Held, Table
+from tablequeue.engines.bell import Wire
+
+# Seconds between two looks: while a commit is on its way, and where the system cannot tell of one.
+COMING = 0.0005
+BLIND = 0.005
+# Seconds after a write from which it is no commit's any more: the transaction was rolled back, or goes on.
+LONGEST_COMMIT = 0.5
+
+IN_MODIFY = 0x2
+_EVENTS = 1 << 16
+
+
+class SQLiteWire(Wire):
+    def __init__(self, held: Held, path: str) -> None:
+        super().__init__(held)
+        self._names: set[str] = set()
+        self._cut, self._cutter = os.pipe()
+        self._version = self._data_version()  # by reading it has made the -wal file, which stays while it is open
+        self._events = _watch(f"{path}-wal")
+
+    def __del__(self) -> None:
+        os.close(self._cut)
+        os.close(self._cutter)
+        if self._events is not None:
+            os.close(self._events)
+
+    def attend(self, table: Table) -> None:
+        self._names.add(table.name)
+
+    def leave(self, table: Table) -> None:
+        self._names.discard(table.name)
+
+    def hear(self) -> Collection[str] | None:
+        while True:
+            watched = [self._cut] if self._events is None else [self._cut, self._events]
+            readable, _, _ = select(watched, [], [], BLIND if self._events is None else None)
+            if self._cut in readable:
+                return None
+            if self._committed(LONGEST_COMMIT if readable else 0):
+                return set(self._names)
+
+    def cut(self) -> None:
+        os.write(self._cutter, b"x")
+
+    def _committed(self, patience: float) -> bool:
+        """Whether somebody else has committed since the last look, or does so soon."""
+        end = monotonic() + patience
+        while True:
+            if self._events is not None and select([self._events], [], [], 0)[0]:
+                os.read(self._events, _EVENTS)
+            version = self._data_version()
+            if version != self._version:
+                self._version = version
+                return True
+            left = end - monotonic()
+            if left <= 0 or select([self._cut], [], [], min(COMING, left))[0]:
+                return False
+
+    def _data_version(self) -> int:
+        self.held.cursor.execute("select 1 from sqlite_master limit 1").fetchall()
+        version: int = self.held.cursor.execute("pragma data_version").fetchone()[0]
+        return version
+
+
+def _watch(path: str) -> int | None:
+    """A descriptor that can be read when the file was written to; None if the system has none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "inotify_init1"):
+        return None
+    events: int = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    if events < 0:
+        return None
+    if libc.inotify_add_watch(events, os.fsencode(path), IN_MODIFY) < 0:
+        os.close(events)
+        return None
+    return events

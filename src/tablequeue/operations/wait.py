@@ -1,0 +1,95 @@
+"""Waiting for messages: woken by pushes where the engine can, looking again where it cannot, and when one is due."""
+
+from __future__ import annotations
+
+from threading import Event
+from time import monotonic
+from typing import Self
+
+from tablequeue.operations.desk import Desk
+
+# Seconds between two looks: the first, and what it doubles up to while nothing comes. With a bell they are for a
+# wake-up that was lost: the push had looked for somebody waiting a moment before, or the bell is out of order.
+PAUSES = (0.01, 0.5)
+PAUSES_WITH_BELL = (0.1, 10.0)
+# Seconds of one message after the other from which nobody counts as waiting: pushes need not wake who is awake.
+BUSY_AFTER = 0.1
+
+INFINITE = float("inf")
+
+
+class Waiter:
+    """One who waits at a queue: a consumer, or a worker. For one thread, except `wake`.
+
+    longest   the longest pause between two looks, in seconds; None: as good as the engine's bell allows.
+    """
+
+    def __init__(self, desk: Desk, longest: float | None = None) -> None:
+        self._desk = desk
+        self._bell = desk.runner.bell
+        self._longest = longest
+        self._event = Event()
+        self._called = False
+        self._pause = 0.0
+        self._looked_early = False
+        self._busy_since: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._leave()
+
+    def wake(self) -> None:
+        """End the wait of another thread, or else its next one."""
+        self._called = True
+        self._event.set()
+
+    def found(self) -> None:
+        """A pop has found something."""
+        self._pause, self._looked_early = 0.0, False
+        now = monotonic()
+        if self._busy_since is None:
+            self._busy_since = now
+        elif now - self._busy_since > BUSY_AFTER:
+            self._leave()
+
+    def wait(self, limit: float | None = None) -> None:
+        """After a pop that has found nothing: until another one may find something, or for `limit` seconds.
+
+        Costs one small read a pause. What becomes due, or whose lease ends, is waited for to the moment.
+        """
+        self._busy_since = None
+        end = INFINITE if limit is None else monotonic() + limit
+        while not self._called:
+            # In this order: what is pushed after the look is heard.
+            heard = self._bell is not None and self._bell.attend(self._desk.table, self._event.set)
+            due = self._until_next()
+            if due <= 0 and not self._looked_early:
+                # It came since the pop. But if it is locked, the next pop will not find it either: then pause.
+                self._looked_early = True
+                return
+            left = end - monotonic()
+            if left <= 0:
+                return
+            pause = self._next_pause(heard)
+            self._event.wait(min(pause, left, due if due > 0 else pause))
+            self._event.clear()
+            self._looked_early = False
+        self._called = False
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _until_next(self) -> float:
+        due = self._desk.runner.run(self._desk.engine.until_next, self._desk.table, {"now": None})
+        return INFINITE if due is None else float(due)
+
+    def _next_pause(self, heard: bool) -> float:
+        shortest, longest = PAUSES_WITH_BELL if heard else PAUSES
+        longest = longest if self._longest is None else min(longest, self._longest)
+        self._pause = min(max(shortest, self._pause * 2), longest)
+        return self._pause
+
+    def _leave(self) -> None:
+        if self._bell is not None:
+            self._bell.leave(self._desk.table, self._event.set)

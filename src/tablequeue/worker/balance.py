@@ -1,0 +1,63 @@
+"""How many readers a queue should have: pure functions of what is seen of it.
+
+The rule is that of Service Broker's queue monitor: a reader is added when those there have kept receiving for a while
+and the queue was not emptied; readers that find it empty retire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Seconds of backlog after which readers are added, and of idleness after which they retire. Short against what a
+# handler is worth having readers for, long against a pop: 1 to 8 readers takes half a second.
+GROW_AFTER = 0.1
+RETIRE_AFTER = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is seen of one queue at a moment.
+
+    readers   that there are; `busy` of them have a message.
+    waiting   messages that were popped and that no reader has begun.
+    behind    seconds since the queue was last seen empty, or since its readers were last changed.
+    idle      seconds since every reader was last busy, or since one last retired.
+    minimum, maximum   the readers that it may have.
+    """
+
+    readers: int
+    busy: int
+    waiting: int
+    behind: float
+    idle: float
+    minimum: int
+    maximum: int
+
+
+def wanted(sight: Sight) -> int:
+    """How many readers the queue should have, were it alone.
+
+    Half as many more while it stays behind, half of those without work fewer while it is idle: whatever the maximum,
+    a few steps lead there.
+    """
+    readers = sight.readers
+    if sight.waiting and not readers:
+        readers = 1
+    elif sight.waiting and sight.behind >= GROW_AFTER:
+        readers += max(1, readers // 2)
+    elif sight.idle >= RETIRE_AFTER:
+        readers -= (readers - sight.busy + 1) // 2
+    return min(max(readers, sight.minimum), sight.maximum)
+
+
+def share(wanted: Mapping[str, int], total: int) -> dict[str, int]:
+    """Deal out `total` readers: nobody gets more than wanted, and nobody less than another who gets more than one."""
+    granted = dict.fromkeys(wanted, 0)
+    hungry = [name for name, number in wanted.items() if number]
+    while hungry and total:
+        for name in hungry[:total]:
+            granted[name] += 1
+        total -= min(total, len(hungry))
+        hungry = [name for name in hungry if granted[name] < wanted[name]]
+    return granted

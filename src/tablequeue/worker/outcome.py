@@ -1,0 +1,74 @@
+"""What becomes of a message, as the value that its handler returns. An exception is a Retry with its traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from tablequeue.errors import BadInput
+from tablequeue.operations.desk import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Complete it. A handler that returns nothing says so too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed: try again `after` seconds (the queue's backoff if not given), if any attempts are left."""
+
+    after: float | timedelta | None = None
+    error: str | BaseException = ""
+
+    def __post_init__(self) -> None:
+        if self.after is not None:
+            seconds(self.after, "after")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The attempt failed and no other can help: it becomes a dead letter now."""
+
+    error: str | BaseException = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Not now: give it back until a time (an aware datetime), or for so many seconds. The attempt does not count."""
+
+    until: float | timedelta | datetime
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.until, datetime):
+            seconds(self.until, "until")
+        elif self.until.utcoffset() is None:
+            raise BadInput(f"until is {self.until!r}, which does not say its time zone.", "Give an aware datetime.")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The handler has finished it itself, as with `message.complete(connection=...)` in a transaction of its own."""
+
+
+Outcome = Done | Retry | DeadLetter | Snooze | Finished
+OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
+
+
+def outcome_of(result: Any) -> Outcome:
+    """What a handler of one message has returned; anything that is no outcome is done, whatever it is."""
+    return result if isinstance(result, OUTCOMES) else Done()
+
+
+def outcomes_of(result: Any, n: int) -> Sequence[Outcome]:
+    """What a handler of a batch has returned: one outcome for all, or a list with one for each."""
+    if not isinstance(result, list):
+        return [outcome_of(result)] * n
+    if len(result) != n:
+        raise BadInput(
+            f"The handler of a batch of {n} messages returned a list of {len(result)}.",
+            "Return one outcome for each message, in their order, or a single one for all.",
+        )
+    return [outcome_of(one) for one in result]

@@ -1,0 +1,211 @@
+"""A worker: handlers of queues, run by readers that start when messages arrive and retire when they are gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any, TypeVar
+
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.operations.desk import count, seconds
+from tablequeue.worker.balance import share, wanted
+from tablequeue.worker.crew import Crew, Threads
+from tablequeue.worker.finisher import Finisher
+from tablequeue.worker.handler import Handler
+from tablequeue.worker.keeper import Keeper
+from tablequeue.worker.line import Line
+from tablequeue.worker.outcome import Retry
+from tablequeue.worker.processes import Address, Processes
+from tablequeue.worker.signals import stopping
+from tablequeue.worker.tasks import Loop, Tasks
+
+logger = logging.getLogger("tablequeue.worker")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Seconds between two looks at the number of readers, while there is anything to do.
+TICK = 0.05
+# Seconds that the last completions may take when the worker stops, besides the shutdown time-out.
+LAST_WORDS = 10.0
+
+
+class Worker:
+    """Handlers of queues, and how many readers may run them.
+
+    minimum            readers that each queue keeps while nothing is there to do.
+    maximum            readers of all queues together, at the most.
+    shutdown_timeout   seconds that handlers have to end after `stop`.
+    longest_pause      seconds between two looks at a queue at the most, for those whose wake-ups do not arrive, as
+                       through PgBouncer in transaction mode; None: as the engine's bell allows (docs/activation.md).
+
+    It has no connection before `run`, so that a module can define it and be imported anywhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        minimum: int = 0,
+        maximum: int = 8,
+        shutdown_timeout: float = 30.0,
+        longest_pause: float | None = None,
+    ) -> None:
+        self.minimum = minimum if minimum == 0 else count(minimum, "minimum")
+        self.maximum = count(maximum, "maximum")
+        self.shutdown_timeout = seconds(shutdown_timeout, "shutdown_timeout")
+        self.longest_pause = None if longest_pause is None else seconds(longest_pause, "longest_pause")
+        self.handlers: dict[str, Handler] = {}
+        self._lines: list[Line] = []
+        self._stopping = Event()
+        self._tick = Event()
+        self._balancing = Lock()
+        self._refusal: TablequeueError | None = None
+
+    # -- defining --------------------------------------------------------------------------------------------------
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        readers: int | None = None,
+        batch: int | None = None,
+        timeout: float | None = None,
+        processes: bool = False,
+    ) -> Callable[[F], F]:
+        """The function below works at that queue; the options are those of `Handler`. It stays as it is."""
+
+        def decorate(function: F) -> F:
+            self.add(Handler(queue, function, readers, batch, timeout, processes))
+            return function
+
+        return decorate
+
+    def add(self, handler: Handler) -> None:
+        if handler.queue in self.handlers:
+            raise BadInput(f"The queue {handler.queue!r} has a handler already.", "Give each queue one handler.")
+        self.handlers[handler.queue] = handler
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, database: Database, *, drain: bool = False) -> Mapping[str, int]:
+        """Work until `stop`, or SIGTERM, or SIGINT; to `drain`, until nothing is ready in any of the queues.
+
+        Then handlers end, what they have not begun is given back, and the result says how many messages became what:
+        `completed`, `snoozed`, or the state that a failure gave them. Handlers that still run after the shutdown
+        time-out have failed, and their messages are ready at once for another worker. A second signal ends the
+        process at once; so does SIGKILL: what it had in hand comes back when the leases end.
+
+        Raises what the database refuses for good, as `QueueNotFound`, after it has stopped.
+        """
+        if not self.handlers:
+            raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
+        if self.minimum * len(self.handlers) > self.maximum:
+            raise BadInput(
+                f"{len(self.handlers)} queues with at least {self.minimum} readers are more than {self.maximum}.",
+                "Raise the maximum, or lower the minimum.",
+            )
+        self._stopping.clear()
+        self._refusal = None
+        finisher = Finisher()
+        loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
+        self._lines = [self._line(database, handler, finisher, loop) for handler in self.handlers.values()]
+        keeper = Keeper(self._lines)
+        poppers = [Thread(target=self._pop, args=(line, drain), daemon=True) for line in self._lines]
+        with stopping(self.stop, self._kill):
+            for popper in poppers:
+                popper.start()
+            self._keep_balance(poppers)
+            self._wind_up(poppers, finisher, keeper, loop)
+        if self._refusal is not None:
+            raise self._refusal
+        return dict(finisher.counts)
+
+    def stop(self) -> None:
+        """Have `run` end in good order. From any thread, a handler's too, and from a signal handler."""
+        self._stopping.set()
+        self._tick.set()
+
+    @property
+    def readers(self) -> Mapping[str, int]:
+        """How many readers each queue has at this moment."""
+        return {line.queue.name: line.readers for line in self._lines}
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _line(self, database: Database, handler: Handler, finisher: Finisher, loop: Loop | None) -> Line:
+        maximum = min(handler.readers or self.maximum, self.maximum)
+        queue = database.queue(handler.queue)
+        line = Line(queue, handler, min(self.minimum, maximum), maximum, self.longest_pause, self._look, finisher.put)
+        crew: Crew
+        if handler.is_async:
+            assert loop is not None, "made for the async handlers"
+            crew = Tasks(handler, line.begin, line.end, loop)
+        elif handler.processes:
+            crew = Processes(handler, line.begin, line.end, Address.of(database, queue))
+        else:
+            crew = Threads(handler, line.begin, line.end)
+        line.crew = crew
+        return line
+
+    def _pop(self, line: Line, drain: bool) -> None:
+        try:
+            line.run(drain)
+        except TablequeueError as refusal:
+            self._refusal = refusal
+            self.stop()
+        finally:
+            self._tick.set()
+
+    def _look(self) -> None:
+        """Something was popped: nobody waits for the next tick to get the first reader."""
+        if any(not line.readers for line in self._lines):
+            self._balance()
+        self._tick.set()
+
+    def _balance(self) -> None:
+        with self._balancing:
+            want = {line.queue.name: wanted(line.sight()) for line in self._lines}
+            granted = share(want, self.maximum)
+            for line in self._lines:
+                before, now = line.readers, granted[line.queue.name]
+                line.set_readers(now)
+                if now != before:
+                    logger.debug("%s: %d readers", line.queue.name, now)
+
+    def _keep_balance(self, poppers: list[Thread]) -> None:
+        """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
+        while not self._stopping.is_set() and any(popper.is_alive() for popper in poppers):
+            self._balance()
+            quiet = all(line.is_quiet() for line in self._lines)
+            self._tick.wait(None if quiet else TICK)
+            self._tick.clear()
+
+    def _wind_up(self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, loop: Loop | None) -> None:
+        deadline = monotonic() + self.shutdown_timeout
+        for line in self._lines:
+            line.stop()
+        for popper in poppers:
+            popper.join(max(0, deadline - monotonic()))
+        for line in self._lines:
+            line.give_back()
+        for line in self._lines:
+            if not line.await_finished(deadline):
+                self._give_up(line, finisher)
+        keeper.close()
+        finisher.close(LAST_WORDS)
+        for line in self._lines:
+            line.set_readers(0)
+        if loop is not None:
+            loop.close(LAST_WORDS)
+
+    def _give_up(self, line: Line, finisher: Finisher) -> None:
+        """Of handlers that have not ended: their messages have failed."""
+        for piece in line.abandon():
+            logger.error("%s: a handler has not ended within the shutdown time-out.", line.queue.name)
+            finisher.put(line, piece, [Retry(0, "the worker stopped before the handler ended")] * len(piece.claims))
+
+    def _kill(self) -> None:
+        for line in self._lines:
+            line.crew.abandon()
