@@ -117,7 +117,8 @@ def test_percentiles_are_those_of_sql(place: Any, kind: Kind) -> None:
 def test_a_window_is_a_range_of_the_index(db: Database, kind: Kind, queue: Queue) -> None:
     if kind.explain is None:
         pytest.skip("A plan is not asked for by a word before the statement.")
-    finish(queue, FINISHED)
+    for second in range(50):
+        finish(queue, 100, second)
     finish(queue, 5, 1000)
     table = queue._desk.table
     words = table.engine.words(queue.name, queue.definition, "ready")

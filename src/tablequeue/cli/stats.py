@@ -11,9 +11,7 @@ from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats, Times
 
 COLUMNS = "queue ready scheduled blocked in_progress dead oldest_age finished".split()
-# Those of a window; the last two only where there are any.
-ACTIVITY = ("last {:g} s", "pushed/s", "finished/s", "wait 50/95/99 %", "run 50/95/99 %", "redeliveries", "lost")
-SELDOM = 2
+TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
 
 
 @click.command(cls=Command)
@@ -53,41 +51,37 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
 
 
 def _print_windows(found: list[Stats], length: float, *, everybody: bool) -> None:
-    rows: list[list[object]] = []
+    rows: list[tuple[str, Activity]] = []
     for each in found:
         if each.window is None:
             continue
-        rows.append(_row(each.queue, each.window.queue))
+        rows.append((each.queue, each.window.queue))
         if everybody:
-            rows += [_row(f"from {activity.who}", activity) for activity in each.window.producers]
-            rows += [_row(f"to {activity.who}", activity) for activity in each.window.consumers]
-    if rows:
-        columns = list(ACTIVITY)
-        columns[0] = columns[0].format(length)
-        for place in range(len(columns) - 1, len(columns) - 1 - SELDOM, -1):
-            if not any(row[place] for row in rows):
-                for row in (columns, *rows):
-                    del row[place]
+            rows += [(f"from {activity.who}", activity) for activity in each.window.producers]
+            rows += [(f"to {activity.who}", activity) for activity in each.window.consumers]
+    if not rows:
+        return
+    who = f"last {length:g} s"
+    lost = any(activity.lost for _, activity in rows)
+    click.echo()
+    columns = [who, "pushed", "pushed/s", "finished", "finished/s", "redeliveries", *(["lost"] if lost else [])]
+    print_table(columns, [_counts(name, activity)[: len(columns)] for name, activity in rows], cut=who)
+    if any(activity.finished for _, activity in rows):
         click.echo()
-        print_table(columns, rows, cut=columns[0])
+        timed = [[name, *_times(activity.wait_time), *_times(activity.run_time)] for name, activity in rows]
+        print_table([who, *TIMES], timed, cut=who)
     if any(each.window is not None and not each.window.whole for each in found):
         click.echo("Of a queue with more than 50,000 messages in that time, the last 50,000 were counted.")
 
 
-def _row(name: str, activity: Activity) -> list[object]:
-    return [
-        name,
-        _cell(activity.push_rate),
-        _cell(activity.completion_rate),
-        _times(activity.wait_time),
-        _times(activity.run_time),
-        activity.redeliveries,
-        activity.lost,
-    ]
+def _counts(name: str, activity: Activity) -> list[object]:
+    pushed = activity.pushed, _cell(activity.push_rate)
+    finished = activity.finished, _cell(activity.completion_rate)
+    return [name, *pushed, *finished, activity.redeliveries, activity.lost]
 
 
-def _times(times: Times | None) -> str:
-    return "/".join(f"{time:.2g}" for time in (times.p50, times.p95, times.p99)) if times else ""
+def _times(times: Times | None) -> list[object]:
+    return [round(time, 3) for time in (times.p50, times.p95, times.p99)] if times else [None] * 3
 
 
 def _cell(value: object) -> object:

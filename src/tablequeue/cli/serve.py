@@ -1,0 +1,71 @@
+"""`tablequeue serve`: the dashboard and the metrics."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+
+import click
+import sqlalchemy as sa
+
+from tablequeue.cli.common import Command, Settings, print_json
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, DriverMissing
+
+TOKEN = "TABLEQUEUE_SERVE_TOKEN"
+
+
+@click.command(cls=Command)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Its port; 0: a free one.")
+@click.option("--allow-actions", is_flag=True, help="Dead letters may be redriven and purged.")
+@click.pass_obj
+def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None:
+    """Serve a dashboard of the queues: messages, dead letters, producers and consumers, and /metrics for Prometheus.
+
+    It changes nothing, unless --allow-actions. On this machine (127.0.0.1) everybody may look; on another address only
+    who gives the token of TABLEQUEUE_SERVE_TOKEN, or the one that is printed if there is none: in a form, or as
+    "Authorization: Bearer". Put a proxy that speaks TLS before it there.
+    """
+    try:
+        import uvicorn
+
+        from tablequeue.web import dashboard
+        from tablequeue.web.guard import is_loopback
+    except ImportError as error:
+        raise DriverMissing(
+            f"What the dashboard needs is not installed ({error}).", "Install it: pip install 'tablequeue[serve]'."
+        ) from None
+
+    given = os.environ.get(TOKEN) or None
+    loopback = is_loopback(host)
+    token = given or (None if loopback else secrets.token_urlsafe(24))
+    with settings.database() as database, _listening(host, port) as listener:
+        app = dashboard(database, name=_name(database), token=token, loopback=loopback, allow_actions=allow_actions)
+        config = uvicorn.Config(app, log_config=None, server_header=False, access_log=False)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
+        if settings.json:
+            print_json({"url": url, "token": None if given else token})
+        else:
+            click.echo(f"{_name(database)} at {url}" + ("" if allow_actions else ", read-only"))
+            if token and not given:
+                click.echo(f"token: {token}")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _name(database: Database) -> str:
+    """The database as people may see it: without user, password and options."""
+    url = database.engine.url
+    return sa.URL.create(url.get_backend_name(), None, None, url.host, url.port, url.database).render_as_string()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise BadInput(
+            f"Nothing can be served on {host}, port {port}: {error.strerror or error}.",
+            "Give another --host or --port; 0 finds a free port.",
+        ) from None

@@ -1,0 +1,5 @@
+"""The dashboard of `tablequeue serve`: server-rendered pages over the public verbs, and metrics."""
+
+from tablequeue.web.app import dashboard
+
+__all__ = ["dashboard"]

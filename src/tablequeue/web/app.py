@@ -1,0 +1,80 @@
+"""The dashboard as an ASGI application: which page is where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import resources
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.web import actions, pages
+from tablequeue.web.guard import Guard, Session
+from tablequeue.web.metrics import metrics
+from tablequeue.web.render import Site
+
+SHORTEST_TOKEN = 16
+
+
+def dashboard(
+    database: Database, *, name: str, token: str | None = None, loopback: bool = True, allow_actions: bool = False
+) -> Starlette:
+    """The dashboard of a database: reads through the public verbs, and changes nothing unless `allow_actions`.
+
+    name      what the pages call the database.
+    token     who gives it may look, in a form or as `Authorization: Bearer`; None: everybody who reaches it may.
+    loopback  answer only to the names of this machine, so that no page of the web can point a name of its own here.
+
+    `BadInput` if the token is shorter than 16 characters, or there is none and it is not for this machine alone.
+    """
+    if token is None and not loopback:
+        raise BadInput("Without a token everybody could look.", "Give one, or serve on 127.0.0.1.")
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN}, chosen by chance.")
+    session = Session(token)
+    site = Site(database, session, name, allow_actions)
+
+    def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:
+        return Route(path, partial(handler, site), methods=list(methods or ("GET",)))
+
+    routes = [
+        page("/", pages.overview),
+        page("/login", pages.login),
+        page("/login", actions.login, "POST"),
+        page("/logout", actions.logout, "POST"),
+        page("/metrics", metrics),
+        page("/queues/{queue}", pages.queue),
+        page("/queues/{queue}/messages", pages.messages),
+        page("/queues/{queue}/messages/{id:int}", pages.message),
+        page("/queues/{queue}/messages/{id:int}/payload", pages.payload),
+        page("/queues/{queue}/dead", actions.dead, "POST"),
+        Mount("/static", StaticFiles(directory=str(resources.files("tablequeue.web") / "static"))),
+    ]
+    refused: Any = partial(_refused, site)
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, session=session, loopback=loopback)],
+        exception_handlers={TablequeueError: refused, HTTPException: refused},
+    )
+
+
+_STATUS: tuple[tuple[type[TablequeueError], int], ...] = ((QueueNotFound, 404), (BadInput, 400), (Unreachable, 503))
+
+
+def _refused(site: Site, request: Request, error: Exception) -> Response:
+    if isinstance(error, TablequeueError):
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        return site.page(request, "refused.html", status, cause=error.cause, remedy=error.remedy)
+    assert isinstance(error, HTTPException)
+    words = {403: "This is not allowed.", 404: "There is no such page."}
+    cause = error.detail if error.status_code == 403 else words.get(error.status_code, error.detail)
+    return site.page(request, "refused.html", error.status_code, cause=cause, remedy="")

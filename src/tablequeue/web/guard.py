@@ -1,0 +1,117 @@
+"""Who may look: the Host header, the token, and what every answer says to the browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from hmac import compare_digest
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "tablequeue"
+# What is shown before anybody has given the token.
+OPEN = ("/login", "/static/")
+
+HEADERS = {
+    # Nothing from elsewhere and nothing inline: a payload that got into a page as HTML could still do nothing.
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Session:
+    """The secrets of one run: what the token is worth in a cookie, and what a form of ours carries.
+
+    One value each for all users: whoever has given the token may do the same as the others, and nobody else sees a
+    page that has them.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self.token = token
+        self.cookie = secrets.token_urlsafe(32)
+        self.csrf = secrets.token_urlsafe(32)
+
+    def opens(self, token: str) -> bool:
+        return self.token is not None and _same(token, self.token)
+
+    def admits(self, request: Request) -> bool:
+        if self.token is None:
+            return True
+        kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = request.cookies.get(COOKIE, "")
+        return _same(given, self.cookie) or (kind.lower() == "bearer" and self.opens(bearer.strip()))
+
+    def wrote(self, value: object) -> bool:
+        """Whether a form came from one of our pages."""
+        return isinstance(value, str) and _same(value, self.csrf)
+
+
+def _same(given: str, secret: str) -> bool:
+    """Takes as long wherever the two differ."""
+    return compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is an address or the name of this machine, for itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _host_of(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class Guard:
+    """Lets a request through or answers it, and puts HEADERS on every answer."""
+
+    def __init__(self, app: ASGIApp, session: Session, loopback: bool) -> None:
+        self.app = app
+        self.session = session
+        self.loopback = loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (self._answer(Request(scope)) or self.app)(scope, receive, send_guarded)
+
+    def _answer(self, request: Request) -> Response | None:
+        """The refusal, or the way to the login; None if the request may pass."""
+        host = request.headers.get("host", "")
+        # A page of the web may point a name of its own to 127.0.0.1 and then read what is there (DNS rebinding); it
+        # comes under that name.
+        if self.loopback and not is_loopback(_host_of(host)):
+            return PlainTextResponse("This dashboard answers only to the names of its own machine.", 421)
+        origin = request.headers.get("origin")
+        if request.method != "GET" and origin is not None and urlsplit(origin).netloc != host:
+            return PlainTextResponse("The form came from another site.", 403)
+        path = request.url.path
+        if path.startswith(OPEN) or self.session.admits(request):
+            return None
+        if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            there = quote(f"{path}?{request.url.query}" if request.url.query else path)
+            return RedirectResponse(f"/login?next={there}", 303)
+        return PlainTextResponse("Give the token as Authorization: Bearer.", 401, {"www-authenticate": "Bearer"})

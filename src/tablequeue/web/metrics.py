@@ -1,0 +1,101 @@
+"""What Prometheus scrapes: the numbers of each queue at this moment, and those of its last five minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tablequeue.database import Database
+from tablequeue.errors import TablequeueError
+from tablequeue.message import STATES
+from tablequeue.operations.stats import Stats, Times
+from tablequeue.web.render import Site
+
+WINDOW = 300
+QUANTILES = {"0.5": "p50", "0.95": "p95", "0.99": "p99"}
+
+
+def metrics(site: Site, request: Request) -> Response:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Numbers(site.database))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Numbers(Collector):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def collect(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("tablequeue_up", "Whether the queue could be read.", labels=["queue"])
+        found: list[Stats] = []
+        for name in self._database.queues():
+            try:
+                found.append(self._database.queue(name).stats(window=WINDOW))
+                up.add_metric([name], 1)
+            except TablequeueError:
+                up.add_metric([name], 0)
+        return [up, *_now(found), *_lately(found)]
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # registering asks the database nothing
+
+
+def _now(found: list[Stats]) -> Iterator[Metric]:
+    messages = GaugeMetricFamily("tablequeue_messages", "Messages by state.", labels=["queue", "state"])
+    oldest = GaugeMetricFamily(
+        "tablequeue_oldest_age_seconds", "Since the first ready message was pushed; 0 if none is.", labels=["queue"]
+    )
+    lost = GaugeMetricFamily(
+        "tablequeue_lost_messages", "Delivered at most once and never completed.", labels=["queue"]
+    )
+    finished = GaugeMetricFamily("tablequeue_history_messages", "Finished messages in the history.", labels=["queue"])
+    for stats in found:
+        for state in STATES:
+            messages.add_metric([stats.queue, state], getattr(stats, state))
+        oldest.add_metric([stats.queue], stats.oldest_age or 0)
+        if stats.finished is not None:
+            finished.add_metric([stats.queue], stats.finished)
+        if stats.lost is not None:
+            lost.add_metric([stats.queue], stats.lost)
+    yield from (messages, oldest, finished, lost)
+
+
+def _lately(found: list[Stats]) -> Iterator[Metric]:
+    when = f" in the last {WINDOW} seconds"
+    pushed = GaugeMetricFamily("tablequeue_push_rate", f"Messages pushed a second{when}.", labels=["queue"])
+    done = GaugeMetricFamily("tablequeue_completion_rate", f"Messages finished a second{when}.", labels=["queue"])
+    again = GaugeMetricFamily(
+        "tablequeue_redeliveries", f"Attempts after the first one, of messages finished{when}.", labels=["queue"]
+    )
+    wait = GaugeMetricFamily(
+        "tablequeue_wait_time_seconds",
+        f"Pushed to first popped, of messages finished{when}.",
+        labels=["queue", "quantile"],
+    )
+    run = GaugeMetricFamily(
+        "tablequeue_run_time_seconds",
+        f"Last popped to finished, of messages finished{when}.",
+        labels=["queue", "quantile"],
+    )
+    for stats in found:
+        if stats.window is None:
+            continue
+        activity = stats.window.queue
+        pushed.add_metric([stats.queue], activity.push_rate or 0)
+        done.add_metric([stats.queue], activity.completion_rate)
+        again.add_metric([stats.queue], activity.redeliveries)
+        _add(wait, stats.queue, activity.wait_time)
+        _add(run, stats.queue, activity.run_time)
+    yield from (pushed, done, again, wait, run)
+
+
+def _add(family: GaugeMetricFamily, queue: str, times: Times | None) -> None:
+    for quantile, name in QUANTILES.items():
+        if times is not None:
+            family.add_metric([queue, quantile], getattr(times, name))

@@ -1,0 +1,136 @@
+"""What can be looked at. Each is a plain function: the database is asked in a thread of the server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.message import Message
+from tablequeue.web import search
+from tablequeue.web.render import LONGEST, Site, payload_text
+
+# What a page may show, in seconds.
+WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
+
+
+def overview(site: Site, request: Request) -> Response:
+    window = _window(request)
+    found, refused = [], []
+    for name in site.database.queues():
+        try:
+            queue = site.database.queue(name)
+            found.append((queue.definition, queue.stats(window=window)))
+        except TablequeueError as error:
+            refused.append((name, error))  # one bad queue does not hide the others
+    return site.page(request, "overview.html", found=found, refused=refused, window=window, windows=WINDOWS)
+
+
+def queue(site: Site, request: Request) -> Response:
+    queue = site.database.queue(request.path_params["queue"])
+    window = _window(request)
+    stats = queue.stats(window=window)
+    return site.page(request, "queue.html", queue=queue, stats=stats, window=window, windows=WINDOWS)
+
+
+def messages(site: Site, request: Request) -> Response:
+    queue = site.database.queue(request.path_params["queue"])
+    states = search.states(queue)
+    state = request.query_params.get("state", "ready")
+    if state not in states:
+        raise BadInput(f"{state!r} is not a state of a message here.", f"Choose one of: {', '.join(states)}.")
+    text = request.query_params.get("q", "").strip()
+    start = _whole(request, "from")
+    page = search.search(queue, state, text, start)
+    return site.page(
+        request,
+        "messages.html",
+        queue=queue,
+        stats=queue.stats(),
+        states=states,
+        state=state,
+        text=text,
+        start=start,
+        found=page,
+        same_id=_of_that_id(site, request, text),
+        done=_done(request),
+    )
+
+
+def message(site: Site, request: Request) -> Response:
+    queue = site.database.queue(request.path_params["queue"])
+    message = _find(site, request)
+    text = payload_text(message.payload, pretty=queue.definition.payload == "json")
+    return site.page(
+        request,
+        "message.html",
+        queue=queue,
+        message=message,
+        text=text[:LONGEST],
+        cut=max(len(text) - LONGEST, 0),
+        longest=LONGEST,
+        headers=json.dumps(message.headers, ensure_ascii=False, indent=2) if message.headers else "",
+        done=_done(request),
+    )
+
+
+def payload(site: Site, request: Request) -> Response:
+    """The payload whole, as a file: a browser saves it and never shows it as what it says it is."""
+    message = _find(site, request)
+    content = message.payload
+    if not isinstance(content, bytes):
+        content = payload_text(content, pretty=not isinstance(content, str)).encode()
+    name = f"{request.path_params['queue']}-{message.id}"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def login(site: Site, request: Request) -> Response:
+    return site.page(request, "login.html", next=request.query_params.get("next", "/"), wrong=False)
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _find(site: Site, request: Request) -> Message:
+    queue = site.database.queue(request.path_params["queue"])
+    message = search.find(queue, request.path_params["id"]) if request.path_params["id"] < 1 << 62 else None
+    if message is None:
+        raise HTTPException(404)
+    return message
+
+
+def _of_that_id(site: Site, request: Request, text: str) -> int | None:
+    """The id that was searched for, if a message has it, whatever its state."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        return None
+    queue = site.database.queue(request.path_params["queue"])
+    return int(text) if search.find(queue, int(text)) else None
+
+
+def _window(request: Request) -> int:
+    window = _whole(request, "window") or min(WINDOWS)
+    if window not in WINDOWS:
+        raise BadInput(f"There is no window of {window} seconds.", f"Choose one of: {', '.join(map(str, WINDOWS))}.")
+    return window
+
+
+def _whole(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise BadInput(f"{name}={text!r} is not a whole number.", "Go back and follow a link of the page.")
+    return int(text)
+
+
+def _done(request: Request) -> tuple[str, Any] | None:
+    """What an action has just done, to how many."""
+    for verb in ("redriven", "purged"):
+        if (number := _whole(request, verb)) is not None:
+            return verb, number
+    return None

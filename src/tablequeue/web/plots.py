@@ -1,0 +1,68 @@
+"""Plots as SVG, drawn here: no script, no style attribute, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from markupsafe import Markup
+
+WIDTH, HEIGHT = 600, 100
+
+
+def spark(slices: Sequence[int], what: str, kind: str = "finished") -> Markup:
+    """A small plot without axes: messages in each part of a window, the oldest first."""
+    top = max(slices, default=0)
+    words = escape(f"{what}: {sum(slices)} in all, at most {top} at a time")
+    shape = _area(slices, top, kind) if top else f'<path class="zero" d="M0 {HEIGHT - 1}H{WIDTH}"/>'
+    return Markup(_svg(f"spark {kind}", words, shape))
+
+
+def flow(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Markup:
+    """Pushed and finished messages of a window, over each other; the axes are in the page around it."""
+    top = max((*pushed, *finished, 1))
+    grid = "".join(f'<path class="grid" d="M0 {HEIGHT * part // 4}H{WIDTH}"/>' for part in (1, 2, 3))
+    tips = "".join(_tips(pushed, finished, seconds))
+    shapes = grid + _area(finished, top, "finished") + _line(pushed, top, "pushed") + tips
+    words = f"{sum(pushed)} messages pushed and {sum(finished)} finished in {seconds:g} seconds"
+    return Markup(_svg("flow", words, shapes))
+
+
+def highest(*several: Sequence[int]) -> int:
+    """The number at the top of `flow`."""
+    return max(max(slices, default=0) for slices in several)
+
+
+def _svg(kind: str, words: str, shapes: str) -> str:
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{words}">{shapes}</svg>'
+    )
+
+
+def _points(slices: Sequence[int], top: int) -> Iterable[str]:
+    """As steps: a count belongs to a time, not to a moment."""
+    step = WIDTH / len(slices)
+    for place, count in enumerate(slices):
+        height = HEIGHT - 1 - (HEIGHT - 4) * count / top
+        yield f"{place * step:.0f} {height:.1f}H{(place + 1) * step:.0f}"
+
+
+def _area(slices: Sequence[int], top: int, kind: str) -> str:
+    steps = "L".join(_points(slices, top))
+    return f'<path class="area {kind}" d="M0 {HEIGHT}L{steps}V{HEIGHT}Z"/>' + _line(slices, top, kind)
+
+
+def _line(slices: Sequence[int], top: int, kind: str) -> str:
+    return f'<path class="line {kind}" d="M{"L".join(_points(slices, top))}"/>'
+
+
+def _tips(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Iterable[str]:
+    """What a pointer over the plot is told."""
+    step, length = WIDTH / len(pushed), seconds / len(pushed)
+    for place, (new, done) in enumerate(zip(pushed, finished, strict=True)):
+        ago = seconds - place * length
+        yield (
+            f'<rect class="tip" x="{place * step:.0f}" y="0" width="{step:.0f}" height="{HEIGHT}">'
+            f"<title>{ago:.0f} to {ago - length:.0f} s ago: {new} pushed, {done} finished</title></rect>"
+        )
