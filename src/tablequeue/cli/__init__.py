@@ -14,15 +14,15 @@ from tablequeue.cli.peek import peek
 from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
-from tablequeue.cli.serve import serve
 from tablequeue.cli.report import report
+from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
 from tablequeue.cli.upgrade import upgrade
 
 __all__ = ["main"]
 
-COMMANDS = (queue, push, pop, complete, fail, peek, dead, lost, history, stats, report, sql, upgrade)
+COMMANDS = (queue, push, pop, complete, fail, peek, dead, lost, history, stats, serve, report, sql, upgrade)
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
