@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
-import matplotlib as mpl
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 Row = Mapping[str, Any]
 
-# Colours that stay apart for colour-blind readers, on white and on black.
-INK, BLUE, ORANGE, GREEN = "#888888", "#3b82c4", "#e08a1e", "#3a9d6a"
-mpl.rcParams.update(
-    {
-        "svg.fonttype": "none",  # text stays text: searchable, and small
-        "font.family": "sans-serif",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        **{f"{part}.color": INK for part in ("text", "xtick", "ytick")},
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-    }
-)
+
+class Plot(NamedTuple):
+    """A plot as SVG, and a sentence that says how to read it."""
+
+    words: str
+    svg: str
+
+
+class Table(NamedTuple):
+    """Rows, and a sentence before them. A folded table shows the sentence until one opens it."""
+
+    words: str
+    rows: Sequence[Row]
+    folded: bool = False
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence that says how to read what follows, plots as SVG, and a table."""
+    """A heading, what there is to say first, a few numbers, plots and tables."""
 
     title: str
     words: str
-    plots: Sequence[str] = ()
-    table: Sequence[Row] = ()
+    facts: Row = field(default_factory=dict)
+    plots: Sequence[Plot] = ()
+    tables: Sequence[Table] = ()
 
 
-def render(title: str, words: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
+def render(title: str, words: str, facts: Row, sections: Sequence[Section]) -> str:
     """The page as a string; every value is escaped."""
     template = resources.files("tablequeue.spark.reports").joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["cell"] = cell
-    environment.filters["number"] = lambda value: isinstance(value, (int, float))
+    environment.filters["numeric"] = numeric
     return environment.from_string(template).render(title=title, words=words, facts=facts, sections=sections)
+
+
+def numeric(rows: Sequence[Row]) -> set[str]:
+    """The columns with numbers in them, which stand on the right."""
+    return {name for row in rows for name, value in row.items() if isinstance(value, (int, float))}
 
 
 def cell(value: Any) -> str:
@@ -60,43 +62,5 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, datetime):
-        return f"{value:%H:%M:%S}.{value.microsecond // 1000:03}"
+        return f"{value:%Y-%m-%d %H:%M:%S}"
     return str(value)
-
-
-def bars(names: Sequence[str], values: Sequence[float], label: str, color: str = BLUE) -> str:
-    """Horizontal bars, the first name on top."""
-    figure = Figure(figsize=(7, 0.8 + 0.28 * len(names)), layout="constrained")
-    axes = figure.subplots()
-    drawn = axes.barh(range(len(names)), values, color=color)
-    axes.bar_label(drawn, [cell(value) for value in values], padding=3, color=INK, fontsize=9)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set_xlabel(label)
-    return _svg(figure, label)
-
-
-def lines(x: Sequence[float], series: Mapping[str, Sequence[float]], x_label: str, y_label: str) -> str:
-    """One line for each series over the same x."""
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
-    for (name, values), color in zip(series.items(), (ORANGE, BLUE, GREEN), strict=False):
-        axes.plot(x, values, label=name, color=color, linewidth=2, marker="o", markersize=3)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(axis="y", color=INK, alpha=0.25)
-    axes.legend(frameon=False)
-    return _svg(figure, y_label)
-
-
-def _svg(figure: Figure, label: str) -> str:
-    figure.patch.set_alpha(0)
-    for axes in figure.axes:
-        axes.patch.set_alpha(0)
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Title": label})
-    svg = buffer.getvalue()
-    return re.sub(r"^.*?(?=<svg)", "", svg, count=1, flags=re.DOTALL)

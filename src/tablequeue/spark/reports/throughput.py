@@ -1,20 +1,23 @@
-"""Throughput: what happened in each second."""
+"""Throughput: what happened, second by second or day by day."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-EVENTS = {"pushed": "pushed_at", "popped": "first_popped_at", "finished": "finished_at"}
+from tablequeue.spark.reports.messages import bucket, events
+
+EVENTS = ("pushed", "popped", "finished", "failed", "dead", "lost")
 
 
-def throughput(history: DataFrame) -> DataFrame:
-    """A row a second in which something happened: second, pushed, popped (first time), finished."""
-    events = f.array(*(f.struct(f.lit(name).alias("event"), f.col(at).alias("at")) for name, at in EVENTS.items()))
+def throughput(messages: DataFrame, every: int = 1) -> DataFrame:
+    """A row for each `every` seconds in which something happened.
+
+    Columns: queue, at (their beginning), pushed, popped (first time), finished, failed (attempts), dead, lost.
+    """
     return (
-        history.select(f.explode(events).alias("e"))
-        .where("e.at is not null")
-        .groupBy(f.date_trunc("second", "e.at").alias("second"))
-        .agg(*(f.count_if(f.col("e.event") == name).alias(name) for name in EVENTS))
-        .orderBy("second")
+        events(messages)
+        .groupBy("queue", bucket("at", every).alias("at"))
+        .agg(*(f.count_if(f.col("event") == event).alias(event) for event in EVENTS))
+        .orderBy("queue", "at")
     )

@@ -5,39 +5,73 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from tablequeue.spark.reports.times import seconds_between
+from tablequeue.spark.reports.messages import EXPIRED, seconds_between
 
 
-def workers(history: DataFrame) -> DataFrame:
-    """A row for each producer and each consumer.
+def workers(messages: DataFrame) -> DataFrame:
+    """A row for each producer and each consumer of each queue.
 
-    Columns: role (`producer` or `consumer`), name, messages, share (of its role's), first_at, last_at (of its
-    pushes, or finishes), per_second (between these two; null for a single moment), retried (messages that it
-    finished after another attempt had not; null for producers), run_p50 (seconds; null for producers).
+    Columns: queue, role (`producer` or `consumer`), name, messages (pushed, or finished), share (of those of its
+    role), first_at, last_at (of these), per_second (between these two; null for a single moment). For consumers also
+    retried (messages it finished after another attempt had not), failures (attempts that failed in its hands),
+    expired (of these, leases that ended: it died or was too slow, and the messages were delivered again), run_p50
+    and run_p95 (seconds, within 0.1 % of the ranks).
     """
-    retried, run = f.count_if(f.col("attempts") > 1), f.median(seconds_between("popped_at", "finished_at"))
-    none = f.lit(None)
-    producers = _work(history, "producer", "pushed_at", none.cast("bigint"), none.cast("double"))
-    consumers = _work(history, "consumer", "finished_at", retried, run)
-    whole = Window.partitionBy("role")
+    finished = f.col("state") == "finished"
+    work = f.concat(
+        f.array(
+            _work("producer", f.col("producer"), at=f.col("pushed_at")),
+            _work(
+                "consumer",
+                f.col("consumer"),
+                at=f.when(finished, f.col("finished_at")),
+                retried=finished & (f.col("attempts") > 1),
+                run=f.when(finished, seconds_between("popped_at", "finished_at")),
+            ),
+        ),
+        f.transform("errors", lambda error: _work("consumer", error["consumer"], error=error["error"])),
+    )
+    run = f.percentile_approx("run", [0.5, 0.95], 1000)
+    mine = f.col("role") == "consumer"
     return (
-        producers.unionByName(consumers)
-        .withColumn("share", f.col("messages") / f.sum("messages").over(whole))
+        messages.select("queue", f.inline(work))
+        .where("at is not null or error is not null")
+        .groupBy("queue", "role", "name")
+        .agg(
+            f.count("at").alias("messages"),
+            f.min("at").alias("first_at"),
+            f.max("at").alias("last_at"),
+            f.when(mine, f.count_if("retried")).alias("retried"),
+            f.when(mine, f.count("error")).alias("failures"),
+            f.when(mine, f.count_if(f.col("error") == EXPIRED)).alias("expired"),
+            run[0].alias("run_p50"),
+            run[1].alias("run_p95"),
+        )
+        .withColumn("share", f.try_divide("messages", f.sum("messages").over(Window.partitionBy("queue", "role"))))
         .withColumn("per_second", f.try_divide("messages", seconds_between("first_at", "last_at")))
-        .select("role", "name", "messages", "share", "first_at", "last_at", "per_second", "retried", "run_p50")
-        .orderBy(f.desc("role"), "name")
+        .select(
+            *"queue role name messages share first_at last_at per_second retried failures expired".split(),
+            *("run_p50", "run_p95"),
+        )
+        .orderBy("queue", f.desc("role"), "name")
     )
 
 
-def _work(history: DataFrame, role: str, at: str, retried: Column, run: Column) -> DataFrame:
-    return (
-        history.groupBy(f.col(role).alias("name"))
-        .agg(
-            f.count("*").alias("messages"),
-            f.min(at).alias("first_at"),
-            f.max(at).alias("last_at"),
-            retried.alias("retried"),
-            run.alias("run_p50"),
-        )
-        .withColumn("role", f.lit(role))
+def _work(
+    role: str,
+    name: Column,
+    at: Column | None = None,
+    retried: Column | None = None,
+    run: Column | None = None,
+    error: Column | None = None,
+) -> Column:
+    """What one message was to one worker."""
+    none = f.lit(None)
+    return f.struct(
+        f.lit(role).alias("role"),
+        name.alias("name"),
+        (none.cast("timestamp") if at is None else at).alias("at"),
+        (none.cast("boolean") if retried is None else retried).alias("retried"),
+        (none.cast("double") if run is None else run).alias("run"),
+        (none.cast("string") if error is None else error).alias("error"),
     )

@@ -1,0 +1,126 @@
+"""`tablequeue report`: what became of the messages of the queues, as tables and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tablequeue.cli.common import Command, Settings, print_json, print_table
+from tablequeue.cli.lines import time_of
+from tablequeue.errors import DriverMissing
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    time = time_of(value)
+    if value is not None and time is None:
+        raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
+    return time
+
+
+@click.command(cls=Command)
+@click.argument("queues", nargs=-1)
+@click.option(
+    "--lake",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="The folder that keeps what was read, and gets the tables and the page.",
+)
+@click.option("--since", callback=_time, metavar="TIME", help="Of messages that were live at that time or later.")
+@click.option("--until", callback=_time, metavar="TIME", help="Of messages that were pushed before.")
+@click.option(
+    "--target-wait",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds: how many readers would have kept 95 % of the waits below?",
+)
+@click.pass_obj
+def report(
+    settings: Settings,
+    /,
+    queues: tuple[str, ...],
+    folder: Path,
+    since: datetime | None,
+    until: datetime | None,
+    target_wait: float,
+) -> None:
+    """Report on QUEUES, or on all queues that keep a history: a page with plots, and Parquet tables.
+
+    Wait and run times, throughput, backlog, retries and dead letters by error, every writer and reader, lost
+    messages, and how many readers would have been enough.
+
+    The lake keeps what was read: the next report reads only what was finished since, and still knows what a retention
+    has deleted meanwhile. A report that was interrupted is simply run again. Times are as 2030-01-31T12:00:00+00:00.
+
+    It runs Spark on this machine, which needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
+    """
+    if since and until and since >= until:
+        raise click.UsageError("--since is not before --until.")
+    with settings.database() as database, _progress() as step:
+        step("Loading")
+        with _needed_packages():
+            from tablequeue.spark.reports import job
+            from tablequeue.spark.reports.lake import Window
+        found = job.report(
+            database, queues, folder, Window(since, until), target_wait, schema=settings.schema, step=step
+        )
+    _print(settings, found, folder)
+
+
+@contextmanager
+def _needed_packages() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise DriverMissing(
+            f"A report needs the package {error.name}, which is not installed.",
+            "Run: pip install 'tablequeue[spark,report]'",
+        ) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done, and since when, if there is a terminal to say it to."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("")
+        yield lambda words: progress.update(task, description=words)
+
+
+def _print(settings: Settings, found: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+    page = folder / "report.html"
+    if settings.json:
+        for row in found["overview"]:
+            mine = {
+                name: [_without_queue(r) for r in rows if r["queue"] == row["queue"]] for name, rows in found.items()
+            }
+            print_json({**row, **{name: mine[name] for name in ("times", "errors", "workers", "readers")}})
+        print_json({"report": str(page), "tables": str(folder / "tables")})
+        return
+    times = {(row["queue"], row["time"]): row["p95"] for row in found["times"]}
+    columns = "queue finished retried backlog in_progress dead lost".split()
+    print_table(
+        [*(name.replace("_", " ") for name in columns), "wait p95", "run p95"],
+        [
+            [*(row[name] for name in columns), *(_rounded(times.get((row["queue"], time))) for time in ("wait", "run"))]
+            for row in found["overview"]
+        ],
+    )
+    click.echo(f"The report is in {page}, its tables are in {folder / 'tables'}.")
+
+
+def _without_queue(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "queue"}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,44 @@
+"""Retries and dead letters, by the error that caused them."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+LONGEST = 200
+
+
+def errors(messages: DataFrame) -> DataFrame:
+    """A row for each error of each queue, the most frequent first.
+
+    Columns: queue, error, failures (attempts that ended with it), messages (that had it), finished (those that were
+    finished all the same), dead (dead letters of which it was the last error), first_at, last_at.
+    """
+    failures = messages.select(
+        "queue", "id", "state", f.size("errors").alias("number"), f.posexplode("errors").alias("place", "failure")
+    )
+    dead = (f.col("state") == "dead") & (f.col("place") == f.col("number") - 1)
+    return (
+        failures.groupBy("queue", kind_of(f.col("failure.error")).alias("error"))
+        .agg(
+            f.count("*").alias("failures"),
+            f.count_distinct("id").alias("messages"),
+            f.count_distinct(f.when(f.col("state") == "finished", f.col("id"))).alias("finished"),
+            f.count_if(dead).alias("dead"),
+            f.min("failure.at").alias("first_at"),
+            f.max("failure.at").alias("last_at"),
+        )
+        .orderBy("queue", f.desc("failures"), "error")
+    )
+
+
+def kind_of(error: Column) -> Column:
+    """What errors of one kind have in common.
+
+    The last line (of a traceback, the exception), cut to 200 characters, with an ellipsis for each number of four
+    digits or more, hexadecimal ones of eight: those name a message; shorter ones say what it is, as in HTTP 503.
+    """
+    last = f.regexp_extract(error, r"([^\n]*\S)\s*$", 1)
+    return f.substring(
+        f.regexp_replace(last, r"\b(\d{4,}|(?=[a-f]*\d)[\da-f]{8,}|(?=[A-F]*\d)[\dA-F]{8,})\b", "…"), 1, LONGEST
+    )

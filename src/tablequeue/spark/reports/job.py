@@ -1,0 +1,168 @@
+"""The job of `tablequeue report`: read what is new into the lake, compute every report from it, write the page."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, ReportFailed
+from tablequeue.queue import Queue
+from tablequeue.spark.reports import sections
+from tablequeue.spark.reports.backlog import backlog
+from tablequeue.spark.reports.errors import errors
+from tablequeue.spark.reports.lake import Lake, Window, open_lake
+from tablequeue.spark.reports.lost import lost
+from tablequeue.spark.reports.messages import COLUMNS, finished, live
+from tablequeue.spark.reports.overview import overview
+from tablequeue.spark.reports.readers import readers
+from tablequeue.spark.reports.throughput import throughput
+from tablequeue.spark.reports.times import times
+from tablequeue.spark.reports.workers import workers
+from tablequeue.spark.session import local_session
+
+Row = dict[str, Any]
+Step = Callable[[str], None]
+
+# The environment variable by which Spark finds the database: an option with the URL would be shown in its plans.
+URL = "TABLEQUEUE_REPORT_URL"
+
+# Seconds that a row of throughput and of backlog stands for: the least of these with which there are at most MOST.
+SPANS = (1, 10, 60, 600, 3600, 6 * 3600, 86400)
+MOST = 200
+
+
+def report(
+    database: Database,
+    names: Sequence[str],
+    folder: Path,
+    window: Window,
+    target: float,
+    *,
+    schema: str | None = None,
+    step: Step = lambda name: None,
+) -> dict[str, list[Row]]:
+    """Report on these queues, or on all that keep a history: tables and `report.html` in the lake at `folder`.
+
+    Returns the rows of every report by its name. `target` is that of `readers`, in seconds; `step` is told what
+    begins. `BadInput` if a queue keeps no history, or if the folder is no lake of this database; `DriverMissing` if
+    there is no Java; `ReportFailed` if Spark fails. A crash leaves the lake fit for the next report.
+    """
+    chosen = _chosen(database, names)
+    with (
+        open_lake(folder, _identity(database, schema)) as lake,
+        tempfile.TemporaryDirectory(prefix="tablequeue-") as scratch,
+        _refusals(folder),
+    ):
+        step("Starting Spark")
+        os.environ[URL] = database.engine.url.render_as_string(hide_password=False)
+        source = {"urlEnv": URL, **({"schema": schema} if schema else {})}
+        spark = local_session("report", Path(scratch))
+        try:
+            for queue in chosen:
+                step(f"Reading {queue.name}")
+                read(spark, lake, queue, source)
+            found = compute(spark, lake, [queue.name for queue in chosen], window, target, step)
+        finally:
+            spark.stop()
+        step("Drawing the page")
+        every = span_of_a_row(found["overview"], window)
+        (folder / "report.html").write_text(sections.page(found, target, every, datetime.now(UTC)), "utf-8")
+    return found
+
+
+def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str]) -> int:
+    """Bring the lake up to date with a queue; how many finished messages were new.
+
+    `source` are the options by which Spark finds the database.
+    """
+    present = spark.createDataFrame(list(live(queue)), COLUMNS)
+    history = spark.read.format("tablequeue").options(**source, queue=queue.name).load()
+    since = lake.since(queue.name)
+    if since is not None:
+        history = history.where(f.col("finished_at") >= f.lit(since))
+    return lake.add(queue.name, present, finished(history, queue.name))
+
+
+def compute(
+    spark: SparkSession, lake: Lake, queues: Sequence[str], window: Window, target: float, step: Step
+) -> dict[str, list[Row]]:
+    """The rows of every report, which are also in the lake's tables.
+
+    To add a report: a file, a line here, and what the page says of it in sections.py.
+    """
+    step("Computing overview")
+    lake.sum_up(spark)
+    messages, hours = lake.messages(spark, queues, window), lake.sketches(spark, queues, window)
+    found = {"overview": lake.write("overview", overview(messages))}
+    every = span_of_a_row(found["overview"], window)
+    happened = throughput(messages, every).persist()
+    tables = {
+        "times": times(hours, "queue"),
+        "hours": times(hours, "queue", "hour"),
+        "throughput": window.of(happened, "at", every),
+        "backlog": window.of(backlog(happened), "at", every),
+        "errors": errors(messages),
+        "workers": workers(messages),
+        "lost": lost(messages),
+        "readers": window.of(readers(messages, target), "hour", 3600),
+    }
+    for name, table in tables.items():
+        step(f"Computing {name}")
+        found[name] = lake.write(name, table)
+    return found
+
+
+def span_of_a_row(overview: Sequence[Row], window: Window) -> int:
+    """How many seconds a row of throughput and backlog is to stand for."""
+    if not overview:
+        return SPANS[0]
+    first = min(row["first_at"] for row in overview)
+    last = max(row["last_at"] for row in overview)
+    whole = min(window.until or last, last) - max(window.since or first, first)
+    return next((span for span in SPANS if whole.total_seconds() / span <= MOST), SPANS[-1])
+
+
+def _chosen(database: Database, names: Sequence[str]) -> list[Queue]:
+    queues = [database.queue(name) for name in names or database.queues()]
+    if names:
+        for queue in queues:
+            queue.history_bounds()  # refuses a queue that keeps no history
+    kept = [queue for queue in queues if queue.definition.keeps_history]
+    if not kept:
+        raise BadInput(
+            "No queue of this database keeps a history.",
+            "Create one with a history; it is kept if nothing else is said.",
+        )
+    return kept
+
+
+def _identity(database: Database, schema: str | None) -> str:
+    """Whose messages they are: the database's URL without what may change, and the schema."""
+    url = database.engine.url.set(password=None, query={})
+    if url.database and Path(url.database).is_file():
+        url = url.set(database=str(Path(url.database).resolve()))
+    return f"{url} {schema}" if schema else str(url)
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """What Spark raises, in two sentences; its own are long, and most of them a traceback of Java."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ReportFailed(
+            f"Spark failed: {lines[0] if lines else type(error).__name__}",
+            f"See to the cause and report again: {folder} is fit for that.",
+        ) from error

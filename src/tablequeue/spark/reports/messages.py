@@ -1,0 +1,110 @@
+"""What the reports are made of: the messages of queues, finished or not, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from tablequeue.definition import LARGEST
+from tablequeue.message import STATES, Message
+from tablequeue.queue import Queue
+
+NAMES = (
+    "queue id state attempts producer consumer pushed_at due_at first_popped_at popped_at finished_at errors"
+).split()
+"""The columns of messages, the argument of every report: those of a message, without what it says.
+
+`state` is finished, lost (delivered at most once, and not completed within its lease), or that of a live message;
+`errors` is never null.
+"""
+COLUMNS = (
+    "queue string, id bigint, state string, attempts int, producer string, consumer string, pushed_at timestamp, "
+    "due_at timestamp, first_popped_at timestamp, popped_at timestamp, finished_at timestamp, "
+    "errors array<struct<attempt: int, at: timestamp, consumer: string, error: string>>"
+)
+
+EXPIRED = "lease expired"
+"""The error of an attempt whose consumer died, or took longer than its lease."""
+
+_ERRORS = "array<struct<attempt: int, at: string, consumer: string, error: string>>"
+# Messages of one short read of a live queue.
+_PAGE = 10_000
+
+
+def finished(history: DataFrame, queue: str) -> DataFrame:
+    """The messages that were finished, from a history as the data source reads it. The session's zone is to be UTC."""
+    errors = f.from_json(f.coalesce("errors", f.lit("[]")), _ERRORS)
+    errors = f.transform(errors, lambda error: error.withField("at", _time(error["at"])))
+    return (
+        history.where("finished_at is not null")
+        .withColumns({"queue": f.lit(queue), "state": f.lit("finished"), "errors": errors})
+        .select(*NAMES)
+    )
+
+
+def _time(text: Column) -> Column:
+    """A time inside the errors: each engine writes it its own way, as whole microseconds or as text."""
+    micros = f.timestamp_micros(text.try_cast("bigint"))
+    return f.coalesce(micros, text.try_cast("timestamp"))
+
+
+def live(queue: Queue) -> Iterator[tuple[Any, ...]]:
+    """Rows of every message of a queue that is not finished, by short reads: no snapshot stays open."""
+    for state in STATES:
+        after = 0
+        while page := queue.peek(_PAGE, state=state, after=after):
+            yield from (_row(queue.name, message, state) for message in page)
+            after = page[-1].id
+    if queue.definition.delivery == "at_most_once":
+        lost = {message.id for message in queue.lost(LARGEST)}
+        for message in queue.lost(LARGEST, older_than=0):
+            yield _row(queue.name, message, "lost" if message.id in lost else "in_progress")
+
+
+def _row(queue: str, message: Message, state: str) -> tuple[Any, ...]:
+    errors = [(error.attempt, error.at, error.consumer, error.error) for error in message.errors]
+    values = {"queue": queue, "state": state, "errors": errors}
+    return tuple(values[name] if name in values else getattr(message, name) for name in NAMES)
+
+
+def events(messages: DataFrame) -> DataFrame:
+    """A row for everything that happened: queue, id, event, at, name (who did it; null if not known), error.
+
+    `event` is pushed, popped (the first time), failed (an attempt, or its lease), and one at the end of a message:
+    finished, dead or lost.
+    """
+    none = f.lit(None).cast("string")
+
+    def event(event: Column, at: Column, name: Column, error: Column = none) -> Column:
+        return f.struct(event.alias("event"), at.alias("at"), name.alias("name"), error.alias("error"))
+
+    # A dead letter died of its last error; what is lost was lost when it was popped.
+    end = f.coalesce(
+        "finished_at", f.when(f.col("state") == "dead", f.get("errors", f.size("errors") - 1)["at"]), f.col("popped_at")
+    )
+    ended = f.col("state").isin("finished", "dead", "lost")
+    happened = f.concat(
+        f.array(
+            event(f.lit("pushed"), f.col("pushed_at"), f.col("producer")),
+            event(f.lit("popped"), f.col("first_popped_at"), none),
+            event(f.when(ended, f.col("state")), end, f.col("consumer")),
+        ),
+        f.transform("errors", lambda error: event(f.lit("failed"), error["at"], error["consumer"], error["error"])),
+    )
+    return (
+        messages.select("queue", "id", f.explode(happened).alias("happened"))
+        .select("queue", "id", "happened.*")
+        .where("event is not null and at is not null")
+    )
+
+
+def seconds_between(start: str | Column, end: str | Column) -> Column:
+    return (f.unix_micros(end) - f.unix_micros(start)) / f.lit(1e6)
+
+
+def bucket(at: str, every: int) -> Column:
+    """The beginning of the `every` seconds in which a time lies, counted from 1970."""
+    return f.timestamp_seconds(f.floor(f.unix_micros(at) / f.lit(every * 1_000_000)) * f.lit(every))

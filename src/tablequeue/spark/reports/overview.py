@@ -1,0 +1,31 @@
+"""Every queue in one row."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+
+def overview(messages: DataFrame) -> DataFrame:
+    """A row for each queue.
+
+    Columns: queue, messages, finished, retried (finished after another attempt had failed), backlog (ready, scheduled
+    or blocked), in_progress, dead, lost, producers, consumers, first_at (the first push), last_at (the last thing
+    that happened).
+    """
+    state = f.col("state")
+    return (
+        messages.groupBy("queue")
+        .agg(
+            f.count("*").alias("messages"),
+            f.count_if(state == "finished").alias("finished"),
+            f.count_if((state == "finished") & (f.col("attempts") > 1)).alias("retried"),
+            f.count_if(state.isin("ready", "scheduled", "blocked")).alias("backlog"),
+            *(f.count_if(state == name).alias(name) for name in ("in_progress", "dead", "lost")),
+            f.count_distinct("producer").alias("producers"),
+            f.count_distinct("consumer").alias("consumers"),
+            f.min("pushed_at").alias("first_at"),
+            f.max(f.greatest("pushed_at", "popped_at", "finished_at")).alias("last_at"),
+        )
+        .orderBy("queue")
+    )
