@@ -172,7 +172,7 @@ class Worker:
                 before, now = line.readers, granted[line.queue.name]
                 line.set_readers(now)
                 if now != before:
-                    logger.debug("%s: %d readers", line.queue.name, now)
+                    logger.debug("%s: %d readers after %d", line.queue.name, now, before)
 
     def _keep_balance(self, poppers: list[Thread]) -> None:
         """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""

@@ -18,6 +18,9 @@ import psycopg
 from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
 
+# Tells the advisory locks of the bells from those of others: tablequeue's own number, as in install.sql.
+BELL = 8318836321
+
 
 class PostgresWire(Wire):
     def __init__(self, held: Held) -> None:

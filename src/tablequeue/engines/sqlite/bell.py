@@ -19,18 +19,21 @@ from tablequeue.engines.bell import Wire
 # Seconds between two looks: while a commit is on its way, and where the system cannot tell of one.
 COMING = 0.0005
 BLIND = 0.005
-# Seconds after a write from which it is no commit's any more: the transaction was rolled back, or goes on.
-LONGEST_COMMIT = 0.5
+# Seconds after a write in which its commit is waited for: a flush of the disk. A slower one is found by the next look of
+# those who wait.
+LONGEST_COMMIT = 0.1
 
 IN_MODIFY = 0x2
 _EVENTS = 1 << 16
 
 
 class SQLiteWire(Wire):
-    def __init__(self, held: Held, path: str) -> None:
+    def __init__(self, held: Held) -> None:
         super().__init__(held)
+        path = next(file for _, name, file in held.cursor.execute("pragma database_list") if name == "main")
         self._names: set[str] = set()
         self._cut, self._cutter = os.pipe()
+        self._coming_until = 0.0
         self._version = self._data_version()  # by reading it has made the -wal file, which stays while it is open
         self._events = _watch(f"{path}-wal")
 
@@ -48,29 +51,23 @@ class SQLiteWire(Wire):
 
     def hear(self) -> Collection[str] | None:
         while True:
+            # A write drained here may be of a commit after the one that is seen next, so the end is by time alone.
+            coming = monotonic() < self._coming_until
             watched = [self._cut] if self._events is None else [self._cut, self._events]
-            readable, _, _ = select(watched, [], [], BLIND if self._events is None else None)
+            pause = COMING if coming else BLIND if self._events is None else None
+            readable, _, _ = select(watched, [], [], pause)
             if self._cut in readable:
                 return None
-            if self._committed(LONGEST_COMMIT if readable else 0):
+            if self._events in readable:
+                os.read(self._events, _EVENTS)  # type: ignore[arg-type]
+                self._coming_until = monotonic() + LONGEST_COMMIT
+            version = self._data_version()
+            if version != self._version:
+                self._version = version
                 return set(self._names)
 
     def cut(self) -> None:
         os.write(self._cutter, b"x")
-
-    def _committed(self, patience: float) -> bool:
-        """Whether somebody else has committed since the last look, or does so soon."""
-        end = monotonic() + patience
-        while True:
-            if self._events is not None and select([self._events], [], [], 0)[0]:
-                os.read(self._events, _EVENTS)
-            version = self._data_version()
-            if version != self._version:
-                self._version = version
-                return True
-            left = end - monotonic()
-            if left <= 0 or select([self._cut], [], [], min(COMING, left))[0]:
-                return False
 
     def _data_version(self) -> int:
         self.held.cursor.execute("select 1 from sqlite_master limit 1").fetchall()

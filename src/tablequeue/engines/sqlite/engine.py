@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Cursor, Held, Params, Table
+from tablequeue.engines.sqlite.bell import SQLiteWire
+from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
 
@@ -69,7 +71,7 @@ class SQLiteHeld(Held):
             self._file = None
 
 
-class SQLite(Engine):
+class SQLite(StreamingEngine):
     name = "sqlite"
     drivers = ("pysqlite",)
     async_drivers: ClassVar = {"aiosqlite": {}}
@@ -87,12 +89,17 @@ class SQLite(Engine):
         "text": "text not null",
         "bytes": "blob not null",
     }
+    staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
     clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
-    alone = frozenset("has_catalogue lookup names find_keys peek find history history_bounds lost stats".split())
+    alone = frozenset(
+        "has_catalogue lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
+        "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()
+    )
     has_schemas = False
     arranges = False
+    wire = SQLiteWire
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
@@ -194,6 +201,9 @@ class SQLite(Engine):
             # The message behind a front that died may be due already, which its trigger has no clock to tell.
             moved += super().sweep(cursor, table, params)
         return moved
+
+    def dump_words(self, words: Sequence[str]) -> str:
+        return json.dumps(words)
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
