@@ -14,15 +14,17 @@ Row = Mapping[str, Any]
 
 
 class Plot(NamedTuple):
-    """A plot as SVG, and a sentence that says how to read it."""
+    """A plot as SVG, its title, and a sentence that says how to read it."""
 
+    title: str
     words: str
     svg: str
 
 
 class Table(NamedTuple):
-    """Rows, and a sentence before them. A folded table shows the sentence until one opens it."""
+    """Rows, their title, and a sentence. A folded table shows its rows when one opens it."""
 
+    title: str
     words: str
     rows: Sequence[Row]
     folded: bool = False

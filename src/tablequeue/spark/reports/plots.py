@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 # Colours that stay apart for colour-blind readers, on white and on black.
 BLUE, ORANGE, GREEN, RED = "#3b82c4", "#e08a1e", "#3a9d6a", "#c9485b"
@@ -32,17 +33,31 @@ mpl.rcParams.update(
     }
 )
 _SIZE = (6.4, 2.8)
-_LONGEST = 32
+_LONGEST = 32  # a name's letters
+_DOTS = 60  # points that are marked
+_TICKS = (0, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, *(days * 86400 for days in (1, 7, 30, 365)))
+
+
+# From how many seconds on a unit is used, how many it is, and its name.
+_UNITS = (
+    (86400, 86400, "d"),
+    (3600, 3600, "h"),
+    (60, 60, "min"),
+    (1, 1, "s"),
+    (1e-9, 1e-3, "ms"),
+    (-math.inf, 1, "s"),
+)
 
 
 def bars(names: Sequence[str], values: Sequence[float], label: str, color: str = BLUE) -> str:
     """Horizontal bars, the first name on top."""
-    figure = Figure(figsize=(_SIZE[0], 0.8 + 0.28 * len(names)), layout="constrained")
+    rows = max(len(names), 4)  # a lone bar is not to fill the plot
+    figure = Figure(figsize=(_SIZE[0], 0.8 + 0.28 * rows), layout="constrained")
     axes = figure.subplots()
-    drawn = axes.barh(range(len(names)), values, color=color)
+    drawn = axes.barh(range(len(names)), values, height=0.7, color=color)
     axes.bar_label(drawn, [number(value) for value in values], padding=3, color=_INK, fontsize=9)
     axes.set_yticks(range(len(names)), [_short(name) for name in names])
-    axes.invert_yaxis()
+    axes.set_ylim(rows - 0.5, -0.5)
     axes.margins(x=0.12)
     axes.set_xlabel(label)
     return _svg(figure, label)
@@ -55,30 +70,40 @@ def lines(
     colors: Sequence[str] = (ORANGE, BLUE, GREEN),
     *,
     x_label: str = "",
-    level: tuple[float, str] | None = None,
-    log: bool = False,
+    level: float | None = None,
+    times: bool = False,
 ) -> str:
-    """One line for each series over the same x, which are numbers or times; `level` is a dashed line with its name."""
+    """One line for each series over the same x, which are numbers or times.
+
+    `level` is where a dashed line is drawn, the target. `times`: what is shown are seconds, few or many.
+    """
     figure, axes = _axes(x, x_label, y_label)
+    marker = "o" if len(x) <= _DOTS else ""
     for (name, values), color in zip(series.items(), colors, strict=False):
-        axes.plot(x, values, label=name, color=color, linewidth=1.8, marker="o", markersize=2.5)
-    if level:
-        axes.axhline(level[0], color=_INK, linestyle="--", linewidth=1, label=level[1])
-    if log:
-        axes.set_yscale("symlog", linthresh=1e-3)
+        axes.plot(x, values, label=name, color=color, linewidth=1.8, marker=marker, markersize=3)
+    if level is not None:
+        axes.axhline(level, color=_INK, linestyle="--", linewidth=1, label="target")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=9, ncols=4)
+    if times:
+        lowest = min((value for values in series.values() for value in values if value is not None), default=0)
+        axes.set_yscale("symlog", linthresh=1e-3)
+        axes.set_ylim(bottom=max(tick for tick in _TICKS if tick <= lowest))
+        axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    _legend(axes)
     return _svg(figure, y_label)
 
 
-def areas(x: Sequence[Any], series: Mapping[str, Sequence[float]], y_label: str, colors: Sequence[str]) -> str:
-    """A filled staircase for each series, a later one before an earlier one."""
+def areas(x: Sequence[Any], series: Mapping[str, Sequence[float]], y_label: str) -> str:
+    """Filled staircases, one upon the other."""
     figure, axes = _axes(x, "", y_label)
-    for (name, values), color in zip(series.items(), colors, strict=True):
-        axes.fill_between(x, values, step="post", label=name, color=color, alpha=0.55, linewidth=0)
-        axes.step(x, values, where="post", color=color, linewidth=1.4)
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=9, ncols=4)
+    floor = [0.0] * len(x)
+    for (name, values), color in zip(series.items(), (ORANGE, BLUE), strict=False):
+        top = [low + value for low, value in zip(floor, values, strict=True)]
+        axes.fill_between(x, floor, top, step="post", label=name, color=color, alpha=0.8, linewidth=0)
+        floor = top
+    axes.set_ylim(0, max(1, *floor) * 1.05)
+    _legend(axes)
     return _svg(figure, y_label)
 
 
@@ -87,6 +112,12 @@ def number(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:,.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit in which one would say them."""
+    size, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
+    return f"{number(seconds / size)} {unit}"
 
 
 def _axes(x: Sequence[Any], x_label: str, y_label: str) -> tuple[Figure, Any]:
@@ -101,6 +132,10 @@ def _axes(x: Sequence[Any], x_label: str, y_label: str) -> tuple[Figure, Any]:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     return figure, axes
+
+
+def _legend(axes: Any) -> None:
+    axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
 
 
 def _short(name: str) -> str:
