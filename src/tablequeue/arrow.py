@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
@@ -92,7 +93,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
     def read(high: int, n: int) -> Params:
         return params | {"high": high, "n": n}
 
-    arrow = engine.arrow(desk.runner.sa_engine.url)
+    arrow = connection_of(desk)
     if arrow is None:
         high = within.high
         while rows := desk.runner.run(getattr(engine, operation), desk.table, read(high, ROWS)):
@@ -104,7 +105,8 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
         for high in range(within.high, within.low - 1, -ARROW_ROWS):
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
-            yield from arrow.read(desk.runner.run(engine.literal, desk.table, values), schema)
+            with refusals(engine):
+                yield from arrow.read(desk.runner.run(engine.literal, desk.table, values), schema)
     finally:
         arrow.close()
 
@@ -112,7 +114,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
 def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Messages of the open batch of a stream, by id, in these columns."""
     engine, desk = engine_of(queue)
-    arrow = engine.arrow(desk.runner.sa_engine.url)
+    arrow = connection_of(desk)
     try:
         for start in range(0, len(ids), ROWS):
             params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
@@ -120,10 +122,30 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
                 yield _batch(desk, desk.runner.run(engine.stream_rows, desk.table, params), schema)
             else:
                 params["operation"] = "stream_rows"
-                yield from arrow.read(desk.runner.run(engine.literal, desk.table, params), schema)
+                with refusals(engine):
+                    yield from arrow.read(desk.runner.run(engine.literal, desk.table, params), schema)
     finally:
         if arrow is not None:
             arrow.close()
+
+
+def connection_of(desk: Desk) -> Any:
+    """A connection of the engine that makes Arrow by itself, or None."""
+    assert isinstance(desk.engine, StreamingEngine)
+    with refusals(desk.engine):
+        return desk.engine.arrow(desk.runner.sa_engine.url)
+
+
+@contextmanager
+def refusals(engine: StreamingEngine) -> Iterator[None]:
+    """What such a connection raises, as errors of ours."""
+    try:
+        yield
+    except Exception as error:
+        refusal = engine.translate(error)
+        if refusal is None:
+            raise
+        raise refusal from None
 
 
 def _batch(desk: Desk, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tablequeue.arrow import ROWS, TIME, engine_of
+from tablequeue.arrow import ROWS, TIME, connection_of, engine_of, refusals
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Params
@@ -90,12 +90,13 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
             }
             yield pa.RecordBatch.from_pydict(columns)
 
-    arrow = engine.arrow(desk.runner.sa_engine.url)
+    arrow = connection_of(desk)
     if arrow is not None:
+        stream = placed()
+        start = next(stream)
         try:
-            stream = placed()
-            start = next(stream)
-            arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], stream))
+            with refusals(engine):
+                arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], stream))
         finally:
             arrow.close()
         return Staged(attempt, total, keyed)

@@ -45,12 +45,13 @@ def streams(queue: Queue) -> list[StreamState]:
     return stream.states(queue._desk)
 
 
-def fail(queue: Queue, name: str, batch: int, errors: Mapping[int, str]) -> None:
-    """Messages of the open batch that cannot be processed, by id: they become dead letters when it is completed.
+def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
+    """Messages of the open batch of a stream that cannot be processed: by id, why.
 
-    Until then they are read with it again. Saying so twice is once.
+    They become dead letters when the batch is completed. Until then they are read with it again; saying so twice is
+    once, and the last word counts.
     """
-    stream.fail(queue._desk, name, None, batch, errors)
+    stream.fail(queue._desk, name, errors)
 
 
 def complete(queue: Queue, name: str, upto: int) -> None:

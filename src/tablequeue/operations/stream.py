@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.engines.streams import StreamingEngine, StreamRow
-from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.operations.claim import arrange_after, sweep
 from tablequeue.operations.desk import Desk, Params, count
@@ -124,38 +123,37 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
     return is_open
 
 
-def ids_of(desk: Desk, stream: str, epoch: int | None, batch: int) -> tuple[str, list[int]]:
+def ids_of(desk: Desk, stream: str, epoch: int, batch: int) -> tuple[str, list[int]]:
     """The token and the ids of the open batch; `StreamRefused` if that is not `batch`."""
     engine = _engine(desk)
-    params = _params(desk, stream, None)
 
     def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
-        token, _ = _open(engine, cursor, table, params, epoch, batch)
-        return token, engine.stream_ids(cursor, table, params | {"token": token})
+        row = _locked(engine, cursor, table, params, epoch)
+        if row.token is None or row.batch != batch:
+            raise StreamRefused(
+                f"Batch {batch} of the stream {stream!r} is to be read again, and was completed or released already.",
+                "Go on from the latest checkpoint, or use a new one.",
+            )
+        return row.token, engine.stream_ids(cursor, table, params | {"token": row.token})
 
-    return desk.runner.run(look, desk.table, params)
+    return desk.runner.run(look, desk.table, _params(desk, stream, None))
 
 
-def rows_of(desk: Desk, token: str, ids: Sequence[int]) -> list[Row]:
-    """Raw rows of COLUMNS of these messages, which are in progress under the token of a batch."""
-    engine = _engine(desk)
-    return desk.runner.run(engine.stream_rows, desk.table, {"token": token, "ids": engine.dump_ids(ids)})
-
-
-def fail(desk: Desk, stream: str, epoch: int | None, batch: int, errors: Mapping[int, str]) -> None:
+def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
     """These messages of the open batch become dead letters when it is completed; saying so twice is once."""
     engine = _engine(desk)
 
     def note(cursor: Cursor, table: Table, params: Params) -> None:
-        token, row = _open(engine, cursor, table, params, epoch, batch)
-        failures = json.loads(row.failures) | {str(id): error for id, error in errors.items()}
-        unknown = {int(id) for id in failures} - {*engine.stream_ids(cursor, table, params | {"token": token})}
+        row = _locked(engine, cursor, table, params, None)
+        there = [] if row.token is None else engine.stream_ids(cursor, table, params | {"token": row.token})
+        unknown = errors.keys() - {*there}
         if unknown:
             raise BadInput(
-                f"Message {min(unknown)} is not in batch {batch} of the stream {stream!r}.",
+                f"Message {min(unknown)} is not in the open batch of the stream {stream!r}.",
                 "Give the ids that the batch was read with.",
             )
-        values = {"batch": batch, "completed": row.completed, "claim": token, "failures": json.dumps(failures)}
+        failures = json.loads(row.failures) | {str(id): error for id, error in errors.items()}
+        values = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": json.dumps(failures)}
         engine.stream_set(cursor, table, params | values)
 
     desk.runner.run(note, desk.table, _params(desk, stream, None))
@@ -218,19 +216,6 @@ def _locked(engine: StreamingEngine, cursor: Cursor, table: Table, params: Param
             "Let one run of a stream go on at a time; name another stream for another job.",
         )
     return row
-
-
-def _open(
-    engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, epoch: int | None, batch: int
-) -> tuple[str, StreamRow]:
-    """The token of `batch`, which is the open one, and its stream, locked."""
-    row = _locked(engine, cursor, table, params, epoch)
-    if row.token is None or row.batch != batch:
-        raise StreamRefused(
-            f"Batch {batch} of the stream {params['stream']!r} is not open: it was completed or released already.",
-            "Go on from the latest checkpoint, or use a new one.",
-        )
-    return row.token, row
 
 
 def _set(engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:

@@ -1,10 +1,13 @@
-"""The options of the data source, checked. Pure but for reading the environment variable that holds the URL."""
+"""The options of the data source, checked. Pure but for reading where the URL is."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -12,75 +15,162 @@ import tablequeue
 from tablequeue.definition import check_name
 from tablequeue.errors import BadInput
 
-NAMES = ("url", "urlEnv", "queue", "schema", "partitions", "minId", "maxId")
+Use = Literal["read", "stream", "write", "stream write"]
+
+LARGEST = (1 << 63) - 1
+# Spark's own, which it gives to us too.
+_SPARKS = frozenset(["checkpointlocation"])
+_USES: Mapping[Use, frozenset[str]] = {
+    "read": frozenset("table partitions minId maxId since until columns".split()),
+    "stream": frozenset("stream partitions maxMessagesPerTrigger columns".split()),
+    "write": frozenset("onConflict producer writer batch".split()),
+    "stream write": frozenset("onConflict producer".split()),
+}
+_ALWAYS = ("url", "urlEnv", "urlFile", "queue", "schema")
+NAMES = (*_ALWAYS, *sorted(frozenset[str]().union(*_USES.values())))
+_TABLES = ("history", "queue")
+_CONFLICTS = ("raise", "skip")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """url         the database, if its URL holds no password.
-    urlEnv      else the name of an environment variable with the URL, on the driver and on every executor.
-    queue       the queue's name.
-    schema      the database schema of the queues, where there is one.
-    partitions  into how many ranges of ids the history is read (4).
-    minId       the first id to read; `maxId` the last.
+    """url                    the database, if its URL holds no password.
+    urlEnv                 else the name of an environment variable with the URL, on the driver and every executor,
+    urlFile                or of a file that holds it there, as secrets are mounted.
+    queue                  the queue's name.
+    schema                 the database schema of the queues, where there is one.
+
+    Reading
+    table                  `history` (what left the queue), or `queue` (what is in it).
+    partitions             into how many parts it is read (4).
+    columns                which columns, with commas between; all if not given.
+    minId, maxId           the first id to read, and the last.
+    since, until           of the history: when they were finished, from and before; ISO 8601 with a zone.
+
+    Streaming
+    stream                 the name of the stream: its batches, and its place, are its own.
+    maxMessagesPerTrigger  how many messages a batch has at the most (10000).
+
+    Writing
+    onConflict             `raise`, or `skip`: what happens to a message whose key is taken.
+    producer               the name that the messages have as their producer.
+    writer, batch          a name, and a number: a batch whose number is not above the last one's adds nothing.
     """
 
     url: str | None
     url_env: str | None
+    url_file: str | None
     queue: str
     schema: str | None
+    table: Literal["history", "queue"]
     partitions: int
+    columns: tuple[str, ...] | None
     min_id: int
     max_id: int
+    since: datetime | None
+    until: datetime | None
+    stream: str
+    max_messages: int
+    on_conflict: Literal["raise", "skip"]
+    producer: str | None
+    writer: str | None
+    batch: int
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
-        """From Spark's options, whose names it has put in lower case. `BadInput` for any that cannot be."""
+    def parse(cls, given: Mapping[str, str], use: Use | None = None) -> Options:
+        """From Spark's options, whose names it has put in lower case. `BadInput` for any that cannot be.
+
+        Without a use, for the schema, which reads and streams have: all options may be there.
+        """
         known = {name.lower(): name for name in NAMES}
+        allowed = frozenset(NAMES if use is None else (*_ALWAYS, *_USES[use]))
         values: dict[str, str] = {}
         for name, value in given.items():
-            if name.lower() not in known:
-                raise BadInput(f"tablequeue has no option {name!r}.", f"Options are: {', '.join(NAMES)}.")
-            values[known[name.lower()]] = value
-        if ("url" in values) == ("urlEnv" in values):
-            raise BadInput("Exactly one of url and urlEnv must be given.", "Prefer urlEnv if there is a password.")
+            if name.lower() in _SPARKS:
+                continue
+            right = known.get(name.lower())
+            if right not in allowed:
+                told = f" to {use}" if right and use else ""
+                names = ", ".join(one for one in NAMES if one in allowed)
+                raise BadInput(f"tablequeue has no option {right or name!r}{told}.", f"Options are: {names}.")
+            values[right] = value
+        if sum(name in values for name in ("url", "urlEnv", "urlFile")) != 1:
+            raise BadInput(
+                "Exactly one of url, urlEnv and urlFile must be given.",
+                "Take urlEnv or urlFile if there is a password.",
+            )
         if "queue" not in values:
             raise BadInput("The option queue is missing.", "Name the queue.")
         url = values.get("url")
         if url is not None and _password(url):
             raise BadInput(
                 "The option url holds a password, which Spark would show in its plans.",
-                "Put the URL into an environment variable and give its name as urlEnv.",
+                "Put the URL into an environment variable or a file, and give its name as urlEnv or urlFile.",
             )
+        if use == "stream" and not values.get("stream"):
+            raise BadInput("The option stream is missing.", "Give the stream a name, under which it keeps its place.")
+        if ("writer" in values) != ("batch" in values):
+            raise BadInput("Only one of writer and batch is given.", "Give both, or none.")
+        columns = values.get("columns")
         return cls(
             url,
             values.get("urlEnv"),
+            values.get("urlFile"),
             check_name(values["queue"]),
             values.get("schema"),
+            _choice(values, "table", _TABLES),
             _whole(values, "partitions", 4, 1),
+            None if columns is None else tuple(name.strip() for name in columns.split(",")),
             _whole(values, "minId", 0, 0),
-            _whole(values, "maxId", (1 << 63) - 1, 0),
+            _whole(values, "maxId", LARGEST, 0),
+            _time(values, "since"),
+            _time(values, "until"),
+            values.get("stream", ""),
+            _whole(values, "maxMessagesPerTrigger", 10_000, 1),
+            _choice(values, "onConflict", _CONFLICTS),
+            values.get("producer"),
+            values.get("writer"),
+            _whole(values, "batch", 0, 0),
         )
 
     def connect(self) -> tablequeue.Database:
-        url = self.url
+        return tablequeue.connect(self.address(), schema=self.schema)
+
+    def address(self) -> str:
+        """The URL, from where it is."""
+        if self.url is not None:
+            return self.url
         if self.url_env is not None:
             url = os.environ.get(self.url_env)
-            if url is None:
+            if not url:
                 raise BadInput(
                     f"The environment variable {self.url_env!r} is not set here.",
                     "Set it on the driver and on every executor.",
                 )
-        assert url is not None
-        return tablequeue.connect(url, schema=self.schema)
+            return url
+        assert self.url_file is not None
+        try:
+            return Path(self.url_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(
+                f"The file {self.url_file!r} of the URL cannot be read here: {type(error).__name__}.",
+                "Mount it on the driver and on every executor.",
+            ) from None
 
 
 def _password(url: str) -> bool:
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         return False  # connect will refuse it, without repeating it
-    return parsed.password is not None or "password" in parsed.query
+    return parsed.password is not None or any("password" in name.lower() for name in parsed.query)
+
+
+def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> Any:
+    value = values.get(name, choices[0])
+    if value not in choices:
+        raise BadInput(f"The option {name} is {value!r}.", f"Give one of: {', '.join(choices)}.")
+    return value
 
 
 def _whole(values: Mapping[str, str], name: str, default: int, least: int) -> int:
@@ -88,6 +178,20 @@ def _whole(values: Mapping[str, str], name: str, default: int, least: int) -> in
         value = int(values.get(name, default))
     except ValueError:
         value = least - 1
-    if not least <= value < 1 << 63:
+    if not least <= value <= LARGEST:
         raise BadInput(f"The option {name} is {values[name]!r}.", f"Give a whole number of at least {least}.")
     return value
+
+
+def _time(values: Mapping[str, str], name: str) -> datetime | None:
+    if name not in values:
+        return None
+    try:
+        time = datetime.fromisoformat(values[name])
+        if time.tzinfo is not None:
+            return time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadInput(
+        f"The option {name} is {values[name]!r}.", "Give a time with its zone, such as 2026-11-21T08:00:00+00:00."
+    )

@@ -7,9 +7,10 @@ ADBC, 0.43 by psycopg's COPY turned into Arrow; writing 1.52 against 1.16 (and 0
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import adbc_driver_postgresql.dbapi as adbc
+import psycopg
 import pyarrow as pa
 import sqlalchemy as sa
 
@@ -20,21 +21,22 @@ _TEXTS = ("payload", "headers", "errors")
 class Adbc:
     def __init__(self, url: sa.URL, schema: str | None) -> None:
         address = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._connection = adbc.connect(address, autocommit=True)
+        with _psycopg_errors():
+            self._connection = adbc.connect(address, autocommit=True)
         self._schema = schema
 
     def read(self, statement: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a statement in these columns; its text has its values in it, for parameters forbid COPY."""
         names = ", ".join(_selected(field) for field in columns)
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute(f"select {names} from ({statement}) as message")
+        with _psycopg_errors(), closing(self._connection.cursor()) as cursor:
+            cursor.execute(f"select {names} from ({statement}) as message")  # noqa: S608  (our own texts)
             for batch in cursor.fetch_record_batch():
                 arrays = [array.cast(field.type) for array, field in zip(batch.columns, columns, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
     def write(self, table: str, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Append batches to a table, all in one statement."""
-        with closing(self._connection.cursor()) as cursor:
+        with _psycopg_errors(), closing(self._connection.cursor()) as cursor:
             reader = pa.RecordBatchReader.from_batches(columns, batches)
             cursor.adbc_ingest(table, reader, mode="append", db_schema_name=self._schema)
 
@@ -46,3 +48,17 @@ def _selected(field: pa.Field) -> str:
     source = {"group": "group_key", "key": "dedup_key"}.get(field.name, field.name)
     cast = "::text" if source in _TEXTS and field.type == pa.string() else ""
     return f'{source}{cast} as "{field.name}"'
+
+
+@contextmanager
+def _psycopg_errors() -> Iterator[None]:
+    """An error of ADBC as the engine knows it."""
+    try:
+        yield
+    except adbc.Error as error:
+        words = str(error).partition("\n")[0]
+        try:
+            kind = psycopg.errors.lookup(error.sqlstate or "")
+        except KeyError:
+            kind = psycopg.OperationalError
+        raise kind(words) from None

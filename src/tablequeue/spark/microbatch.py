@@ -1,0 +1,105 @@
+"""Stream reads: a micro-batch of Spark is a batch of a stream.
+
+What Spark promises, and all that is relied on: it asks for `latestOffset(start)` only when the batch that ended at
+`start` is in its commit log, and so in the sink. There it is completed, and the next one claimed. `commit` comes a
+batch late, and after the last batch never; `stop` is mostly not called at all. A batch that was claimed and not yet
+logged is handed out again, and one that is logged is read again, the same rows, until it is completed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from time import sleep
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+import tablequeue
+from tablequeue import arrow
+from tablequeue.spark.options import LARGEST, Options
+from tablequeue.stream import Stream
+
+# Spark asks 80 times a second where there is nothing; the answer is kept back, in vain longer and longer, for seconds.
+PAUSES = (0.02, 0.5)
+# Messages that are worth a task of their own.
+TASK = 1000
+
+
+class BatchPartition(InputPartition):
+    def __init__(self, token: str, ids: Sequence[int]) -> None:
+        self.token = token
+        self.ids = ids
+
+
+class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Made in several processes and sent between them: only the one that asks for offsets begins a run."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._run: Stream | None = None
+        self._last_id: int | None = None
+        self._pause = PAUSES[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names here and below)
+        found = self._stream().found
+        if found.open:
+            print(
+                f"tablequeue: the stream {found.stream!r} begins with a new checkpoint; the {found.open} messages of "
+                f"batch {found.batch}, which the last run left open, are delivered again.",
+                file=sys.stderr,
+            )
+        return self._offset(found.completed)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        bounds = arrow.bounds(self._stream().queue, "queue", arrow.Range(0, LARGEST))
+        self._last_id = 0 if bounds is None else bounds.high
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
+        last = self._stream().advance(start["batch"], n, last_id=self._last_id)
+        if last > start["batch"]:
+            self._pause = PAUSES[0]
+        elif self._last_id is None:
+            sleep(self._pause)
+            self._pause = min(2 * self._pause, PAUSES[1])
+        return self._offset(last)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        token, ids = self._stream().batch(end["batch"])
+        parts = min(self._options.partitions, -(-len(ids) // TASK))
+        size = -(-len(ids) // parts)
+        return [BatchPartition(token, ids[at : at + size]) for at in range(0, len(ids), size)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, BatchPartition)
+        with self._options.connect() as database:
+            queue = database.queue(self._options.queue)
+            columns = arrow.columns(queue, "stream")
+            schema = pa.schema([columns.field(name) for name in self._columns])
+            yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Done already: `latestOffset` came before it."""
+
+    def _offset(self, batch: int) -> dict[str, Any]:
+        # The names are for `tablequeue stream reconcile`, which has the checkpoint only.
+        return {"queue": self._options.queue, "stream": self._options.stream, "batch": batch}
+
+    def _stream(self) -> Stream:
+        if self._run is None:
+            options = self._options
+            database = tablequeue.connect(options.address(), schema=options.schema)
+            self._run = Stream(database.queue(options.queue), options.stream)
+        return self._run
