@@ -47,8 +47,11 @@ _LARGEST_EXPONENT = 700
 
 def procedures(engine: Engine, name: str, definition: Definition) -> str:
     """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
-    engine = _placed(engine, _stored(engine).schema)
-    return "\n\n".join(_rendered(engine, file, name, definition) for file in _files(engine, definition))
+    stored = _stored(engine)
+    engine = _placed(engine, stored.schema)
+    made = [_rendered(engine, file, name, definition) for file in _files(engine, definition)]
+    dropped = dropping(engine, name, definition) if engine.dialect.name in stored.dropped_first else ""
+    return "\n\n".join(filter(None, [dropped, stored.head, *made, stored.foot]))
 
 
 def grants(engine: Engine, name: str, definition: Definition, roles: Mapping[str, Sequence[str]]) -> str:
@@ -88,6 +91,11 @@ def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
 def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
     if engine.stored is None:
         return
+    if engine.stored.there:
+        words = engine.words(table.name, table.definition, "ready")
+        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.stored.there))
+        if not cursor.fetchall():
+            return
     for statement in engine.split(dropping(engine, table.name, table.definition)):
         cursor.execute(statement)
 

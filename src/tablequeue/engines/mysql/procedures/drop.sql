@@ -1,0 +1,1 @@
+drop procedure if exists {queue}_{verb};

@@ -1,0 +1,68 @@
+-- {queue}_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- [at_least_once]
+-- It is tried again after retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is a
+-- dead letter. Its new state: ready, scheduled or dead.
+-- Options: retry_in, now.
+-- [end]
+-- [at_most_once]
+-- It stays lost, with the error; 'lost'.
+-- Options: now.
+-- [end]
+-- Error 51003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
+-- the message in progress.
+{create} procedure {queue}_fail(p_id bigint, p_token {token}, p_error {text}, p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare changed, arranged bigint;
+    declare p_delay double;
+    declare p_now datetime(6);
+    declare outcome varchar(9) character set ascii default 'lost';
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_options(p_options, '["retry_in", "now"]');
+    select retry_in, if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_delay, p_now
+    from json_table(p_options, '$' columns (
+        retry_in double path '$.retry_in',
+        clock json path '$.now'
+    )) as options;
+    if not p_delay between 0 and {longest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'retry_in is not from 0 to 100 years. Give another number of seconds.';
+    end if;
+    set p_error = coalesce(p_error, '');
+    -- [at_least_once]
+    if p_delay is null then
+        select max(
+            least({cap}, {base} * pow({factor}, least(greatest(attempts - 1, 0), {steps}))) * (1 - {jitter} * rand())
+        )
+        into p_delay
+        from {queue} where id = p_id and token = p_token;
+    end if;
+    {sql fail max_attempts=max_attempts};
+    set changed = row_count();
+    {sql fail_state}
+    into outcome;
+    -- [end]
+    -- [at_most_once]
+    {sql fail_once};
+    set changed = row_count();
+    -- [end]
+    if changed = 0 then
+        signal sqlstate 'TQ003' set mysql_errno = 51003,
+            message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
+    end if;
+    if ours then
+        commit;
+        -- [grouped]
+        call {queue}_begin(ours);
+        call {queue}_arrange(p_now, arranged);
+        commit;
+        -- [end]
+    end if;
+    select outcome as state;
+end //

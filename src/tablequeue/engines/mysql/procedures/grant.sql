@@ -1,0 +1,1 @@
+grant execute on procedure {queue}_{verb} to {role};

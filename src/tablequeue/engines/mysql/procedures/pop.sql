@@ -1,0 +1,82 @@
+-- {queue}_pop: claim ready messages, for consumers; in the order of the queue, each with the token that finishes it.
+-- [at_least_once]
+-- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else {lease}), now. Who does not
+-- finish a message by the end of the lease has lost it.
+-- [end]
+-- [at_most_once]
+-- They are in the history already, and are never delivered again; complete acknowledges them.
+-- Options: n (up to how many, else 1), consumer (else the login), now.
+-- [end]
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
+{create} procedure {queue}_pop(p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_n bigint;
+    declare p_consumer {text};
+    declare p_lease double;
+    declare p_now, p_popped_at, p_lease_until datetime(6);
+    declare p_token char(32) character set ascii default replace(uuid(), '-', '');
+    declare p_ids longtext character set ascii;
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    -- [at_least_once]
+    call {queue}_options(p_options, '["n", "consumer", "lease", "now"]');
+    -- [end]
+    -- [at_most_once]
+    call {queue}_options(p_options, '["n", "consumer", "now"]');
+    -- [end]
+    select
+        coalesce(n, 1), if(json_type(consumer) = 'STRING', json_unquote(consumer), user()), lease,
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_n, p_consumer, p_lease, p_now
+    from json_table(p_options, '$' columns (
+        n bigint path '$.n',
+        consumer json path '$.consumer',
+        lease double path '$.lease',
+        clock json path '$.now'
+    )) as options;
+    if not p_n between 1 and {largest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'n is not from 1 to {largest}. Give another number.';
+    end if;
+    -- [at_least_once]
+    set p_lease = coalesce(p_lease, {lease});
+    if not p_lease between 0 and {longest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
+    end if;
+    -- [end]
+    call {queue}_find(p_n, p_now, p_ids);
+    set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
+    -- They are read while they are as they were: what the change is of, nobody else has.
+    with message (
+        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+    ) as (
+        {sql claim_find/2 now=p_popped_at}
+    )
+    select *, p_token as token from message
+    -- [priority]
+    order by priority desc, id;
+    -- [end]
+    -- [not priority]
+    order by {order_by};
+    -- [end]
+    if p_ids is not null then
+        -- [at_least_once]
+        {sql claim_many/2};
+        -- [end]
+        -- [at_most_once]
+        {sql take_keep/2};
+        {sql take_keep/3};
+        -- [end]
+    end if;
+    if ours then
+        commit;
+    end if;
+end //

@@ -1,0 +1,43 @@
+-- {queue}_sweep: what is due or abandoned becomes ready; p_moved is how many, or null if the last sweep of this session
+-- was less than p_every seconds ago. For {queue}_find. The session remembers it in the variable @`tablequeue.{table}`.
+{create} procedure {queue}_sweep(p_every bigint, p_now datetime(6), out p_moved bigint)
+sweep: begin
+    declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
+    declare arranged bigint;
+    declare found, locked longtext character set ascii;
+    set p_moved = null;
+    if p_now is null and clock < @`tablequeue.{table}` + 1000000 * p_every then
+        leave sweep;
+    end if;
+    set @`tablequeue.{table}` = clock, p_moved = 0;
+    select json_arrayagg(id) into found from (
+        {sql sweep/1 n=1000}
+    ) as due;
+    if found is not null then
+        select json_arrayagg(id), count(*) into locked, p_moved from (
+            {sql sweep/2 ids=found}
+        ) as due;
+    end if;
+    if locked is not null then
+        {sql sweep/3 ids=locked max_attempts=max_attempts};
+        {sql sweep/4 ids=locked};
+    end if;
+    -- [grouped]
+    call {queue}_arrange(p_now, arranged);
+    set p_moved = p_moved + arranged;
+    -- [end]
+    -- [retention]
+    set locked = null;
+    select json_arrayagg(id) into found from (
+        {sql purge_history/1 n=1000 age=retention}
+    ) as outdated;
+    if found is not null then
+        select json_arrayagg(id) into locked from (
+            {sql purge_history/2 ids=found}
+        ) as outdated;
+    end if;
+    if locked is not null then
+        {sql purge_history/3 ids=locked};
+    end if;
+    -- [end]
+end //

@@ -1,0 +1,60 @@
+-- {queue}_take: remove ready messages, for consumers; in the order of the queue. They are finished when the transaction
+-- commits.
+-- Options: n (up to how many, else 1), consumer (else the login), now.
+-- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- A rollback puts all of them back, a crash before the commit too. Without a transaction of the caller's they are gone.
+{create} procedure {queue}_take(p_options {text})
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_n bigint;
+    declare p_consumer {text};
+    declare p_now, p_popped_at datetime(6);
+    declare p_ids longtext character set ascii;
+    declare exit handler for sqlexception
+    begin
+        call {queue}_undo(ours);
+        resignal;
+    end;
+    call {queue}_begin(ours);
+    call {queue}_options(p_options, '["n", "consumer", "now"]');
+    select
+        coalesce(n, 1), if(json_type(consumer) = 'STRING', json_unquote(consumer), user()),
+        if(json_type(clock) = 'STRING', json_unquote(clock), null)
+    into p_n, p_consumer, p_now
+    from json_table(p_options, '$' columns (
+        n bigint path '$.n',
+        consumer json path '$.consumer',
+        clock json path '$.now'
+    )) as options;
+    if not p_n between 1 and {largest} then
+        signal sqlstate 'TQ001' set mysql_errno = 51001,
+            message_text = 'n is not from 1 to {largest}. Give another number.';
+    end if;
+    call {queue}_find(p_n, p_now, p_ids);
+    set p_popped_at = {now};
+    with message (
+        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+    ) as (
+        {sql claim_find/2 lease=null now=p_popped_at}
+    )
+    select * from message
+    -- [priority]
+    order by priority desc, id;
+    -- [end]
+    -- [not priority]
+    order by {order_by};
+    -- [end]
+    if p_ids is not null then
+        -- [keep]
+        {sql take_keep/2 token=null};
+        {sql take_keep/3};
+        -- [end]
+        -- [none]
+        {sql take_none/2};
+        -- [end]
+    end if;
+    if ours then
+        commit;
+    end if;
+end //
