@@ -17,6 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.connection import hold, join, whole
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
@@ -65,6 +66,8 @@ class MySQL(Engine):
         "stats".split()
     )
 
+    stored = procedures.STORED
+
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True
 
@@ -72,6 +75,7 @@ class MySQL(Engine):
         swept = state in ("scheduled", "in_progress")
         return {
             **super().words(name, definition, state),
+            **procedures.words(self.dialect.name, definition),
             "database": f"'{self.schema}'" if self.schema else "database()",
             "claim_index": f"tq_{name}_ready" if definition.order in EXTRAS else f"tq_{name}_state",
             # The second column of the index of the states: null, then the ids are in order.
@@ -85,6 +89,9 @@ class MySQL(Engine):
         if definition.order not in EXTRAS:
             return "state = 'ready' and sweep_at is null"
         return f"waiting = 1 and due_at <= {self.clock}" if definition.order == "due" else "waiting = 1"
+
+    def split(self, text: str) -> list[str]:
+        return procedures.split(text)
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
