@@ -102,7 +102,7 @@ def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) ->
     if length is not None and desk.table.definition.keeps_history:
         looked = _window(desk, length, lost, now)
     total = None if lost is None else sum(lost.values())
-    return Stats(desk.table.name, *row, lost=total, window=looked)
+    return Stats(desk.table.name, *row, total, looked)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ async def dead(site: Site, request: Request) -> Response:
         raise HTTPException(403, "This dashboard is read-only: start it with --allow-actions.")
     form = await _form(site, request)
     action = VERBS.get(str(form.get("verb")))
-    ids = [int(id) for id in form.getlist("id") if str(id).isascii() and str(id).isdigit()]
+    ids = [int(id) for id in map(str, form.getlist("id")) if id.isascii() and id.isdigit() and len(id) <= 18]
     everything = form.get("all") == "all"
     if action is None or bool(ids) == everything:
         raise BadInput("No dead letter is chosen.", "Go back and choose some, or all of them.")

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, BadName, QueueNotFound, TablequeueError, Unreachable
 from tablequeue.web import actions, pages
 from tablequeue.web.guard import Guard, Session
 from tablequeue.web.metrics import metrics
@@ -67,12 +67,12 @@ def dashboard(
     )
 
 
-_STATUS: tuple[tuple[type[TablequeueError], int], ...] = ((QueueNotFound, 404), (BadInput, 400), (Unreachable, 503))
+_STATUS: dict[type[TablequeueError], int] = {QueueNotFound: 404, BadInput: 400, BadName: 400, Unreachable: 503}
 
 
 def _refused(site: Site, request: Request, error: Exception) -> Response:
     if isinstance(error, TablequeueError):
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        status = _STATUS.get(type(error), 500)
         return site.page(request, "refused.html", status, cause=error.cause, remedy=error.remedy)
     assert isinstance(error, HTTPException)
     words = {403: "This is not allowed.", 404: "There is no such page."}

@@ -82,8 +82,10 @@ def payload(site: Site, request: Request) -> Response:
     """The payload whole, as a file: a browser saves it and never shows it as what it says it is."""
     message = _find(site, request)
     content = message.payload
-    if not isinstance(content, bytes):
-        content = payload_text(content, pretty=not isinstance(content, str)).encode()
+    if site.database.queue(request.path_params["queue"]).definition.payload == "json":
+        content = json.dumps(content, ensure_ascii=False)
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogatepass")
     name = f"{request.path_params['queue']}-{message.id}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(content, media_type="application/octet-stream", headers=headers)

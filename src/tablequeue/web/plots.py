@@ -15,7 +15,7 @@ def spark(slices: Sequence[int], what: str, kind: str = "finished") -> Markup:
     top = max(slices, default=0)
     words = escape(f"{what}: {sum(slices)} in all, at most {top} at a time")
     shape = _area(slices, top, kind) if top else f'<path class="zero" d="M0 {HEIGHT - 1}H{WIDTH}"/>'
-    return Markup(_svg(f"spark {kind}", words, shape))
+    return Markup(_svg("spark" if top else "spark empty", words, shape))
 
 
 def flow(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Markup:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -43,6 +44,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tablequeue.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -59,7 +61,7 @@ def _environment() -> Environment:
 
 
 def number(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}".replace(",", "\u202f")
+    return NOTHING if value is None else f"{value:,}"
 
 
 def rate(value: float | None) -> str:
@@ -71,20 +73,19 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}/s" if value < 100 else f"{number(round(value))}/s"
 
 
-_UNITS = ((86400 * 3, 86400, "d"), (3600 * 3, 3600, "h"), (180, 60, "min"))
+# From how many seconds on a unit is used, its length in seconds, and its name.
+_UNITS = ((3 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0.9995, 1, "s"), (0.001, 0.001, "ms"))
 
 
 def duration(value: float | timedelta | None) -> str:
-    """With two digits or so, in the unit that people would say."""
+    """With three digits at most, in the unit that people would say."""
     if value is None:
         return NOTHING
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     for least, size, unit in _UNITS:
         if seconds >= least:
             return f"{seconds / size:.3g} {unit}"
-    if seconds >= 1 or seconds == 0:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1000:.2g} ms" if seconds >= 0.001 else "< 1 ms"
+    return "< 1 ms" if seconds else "0 s"
 
 
 def time(value: datetime | None) -> str:
@@ -100,9 +101,18 @@ def payload_text(payload: Any, *, pretty: bool = False) -> str:
     return json.dumps(payload, ensure_ascii=False, indent=2 if pretty else None)
 
 
+def shown(value: Any) -> Any:
+    """Whatever a page shows, with what cannot be seen as its escape: some characters turn around what follows."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in value
+    )
+
+
 def preview(message: Message) -> str:
     text = payload_text(message.payload)
-    return text if len(text) <= PREVIEW else text[:PREVIEW] + "…"
+    return text if len(text) <= PREVIEW else text[:PREVIEW] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def last_error(message: Message | AttemptError) -> str:

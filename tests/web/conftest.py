@@ -1,0 +1,55 @@
+"""Fixtures: `queues` is a SQLite database, `client` asks a dashboard of it; `browser` is the machine's Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tablequeue import Database, connect
+from tests.web.support import Client, serving
+
+
+@pytest.fixture
+def queues(tmp_path: Path) -> Iterator[Database]:
+    with connect(f"sqlite:///{tmp_path / 'work.db'}") as database:
+        yield database
+
+
+@pytest.fixture
+def client(queues: Database) -> Iterator[Client]:
+    """Of a dashboard that may act."""
+    with serving(queues, allow_actions=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+        refuse("Chromium is not installed.")
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox does not start as root.
+        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, client: Client) -> Iterator[Page]:
+    """A page at the dashboard, which fails the test for whatever the browser complains about."""
+    context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    yield page
+    context.close()
+    assert complaints == []

@@ -1,0 +1,114 @@
+"""A dashboard that runs, and a client that asks it as a browser or a scraper would."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPMessage
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+
+from tablequeue import Database, Queue
+from tablequeue.web import dashboard
+from tests.support import at, claimed
+
+TOKEN = "a token for the tests"
+
+HOSTILE = (
+    "<script>document.title = 'owned'</script>",
+    "<img src=x onerror=\"document.title = 'owned'\">",
+    "</code></td></table></pre><h1>out</h1>",
+    "{{ 7 * 7 }}{% raw %}",
+    "'\"><svg onload=alert(1)>",
+    "javascript:alert(1)",
+    "left \u202eright \u2066 \x1b[31m red",
+    "x" * 5000,
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: HTTPMessage
+    text: str
+
+
+@dataclass
+class Client:
+    """Asks a dashboard; follows no redirect."""
+
+    port: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self._ask("GET", path, None, headers)
+
+    def post(self, path: str, form: Mapping[str, Any], **headers: str) -> Answer:
+        headers = {"content-type": "application/x-www-form-urlencoded", **headers}
+        return self._ask("POST", path, urlencode(form, doseq=True), headers)
+
+    def csrf(self, path: str = "/login") -> str:
+        """What a form of the dashboard carries."""
+        return self.get(path).text.partition('name="csrf" value="')[2].partition('"')[0]
+
+    def log_in(self, token: str = TOKEN) -> Answer:
+        answer = self.post("/login", {"csrf": self.csrf(), "token": token})
+        if cookie := answer.headers["set-cookie"]:
+            self.headers["cookie"] = cookie.partition(";")[0]
+        return answer
+
+    def _ask(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, {"accept": "text/html", **self.headers, **headers})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read().decode(errors="replace"))
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(database: Database, **options: Any) -> Iterator[Client]:
+    """The dashboard of a database on a free port, in a thread."""
+    app = dashboard(database, name="the database", **options)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # It listens already: a client's connection waits until the server takes it.
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield Client(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def bury(queue: Queue, payloads: list[Any], error: str = "no") -> list[int]:
+    """Dead letters of a queue with one attempt."""
+    ids = queue.push_many(payloads)
+    for claim in queue.pop_many(len(payloads)):
+        claim.fail(error)
+    return ids
+
+
+def fill(database: Database) -> None:
+    """A queue of each kind, with messages in every state."""
+    work = database.create_queue("work", max_attempts=1)
+    work.push_many([{"n": number} for number in range(5)])
+    work.pop_many(2)
+    claimed(work).complete()
+    claimed(work).fail("first line\nValueError: the last line")
+    work.push({"later": True}, delay=3600, headers={"trace": "abc"})
+    groups = database.create_queue("groups", groups=True, payload="text")
+    groups.push("one", group="eu", key="k1")
+    groups.push("two", group="eu")
+    once = database.create_queue("once", delivery="at_most_once", order="priority", lease=1)
+    once.push("lost", now=at(-1e9))
+    once.pop(now=at(-1e9))
+    database.create_queue("plain", history="none", payload="bytes").push(b"\x00\xff<b>")
+    database.create_queue("empty", order="due", history=60)

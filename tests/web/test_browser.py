@@ -1,0 +1,151 @@
+"""The dashboard in a real Chromium."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tablequeue import Database
+from tests.support import claimed
+from tests.web.support import HOSTILE, TOKEN, Client, bury, fill, serving
+
+PATHS = (
+    "/",
+    "/queues/work",
+    "/queues/once",
+    "/queues/plain",
+    "/queues/work/messages?state=dead",
+    "/queues/work/messages?state=finished",
+    "/queues/work/messages/1",
+    "/queues/empty/messages",
+    "/login",
+    "/nothing",
+)
+
+
+def test_hostile_messages_do_nothing(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", groups=True, max_attempts=1)
+    for number, words in enumerate(HOSTILE):
+        queue._desk.who = words[:200]
+        queue.push({words: words}, group=words[:200], key=f"{number}{words}"[:200], headers={words: words})
+        claimed(queue).fail(f"{words}\n{words}")
+    for path in ("/", "/queues/work", "/queues/work/messages?state=dead"):
+        page.goto(path)
+        expect(page).not_to_have_title("owned")
+        assert page.locator("main script, main img, h1:has-text('out')").count() == 0
+    for id in range(1, len(HOSTILE) + 1):
+        page.goto(f"/queues/work/messages/{id}")
+        expect(page).to_have_title(f"work {id} · tablequeue")
+        assert page.locator("main script, main img, main [onload], main [onerror]").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it fits"
+
+
+def test_chosen_dead_letters_are_redriven(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    a, b, _ = bury(queue, ["a", "b", "c"], "boom")
+    page.goto("/")
+    page.get_by_role("link", name="3", exact=True).click()
+    for id in (a, b):
+        page.get_by_label(f"Message {id}").check()
+    page.get_by_role("button", name="Redrive chosen").click()
+    expect(page.get_by_text("2 redriven.")).to_be_visible()
+    assert (queue.stats().ready, queue.stats().dead) == (2, 1)
+
+
+def test_a_purge_is_asked_twice(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a", "b"])
+    page.goto("/queues/work/messages?state=dead")
+    page.get_by_label("all 2 dead letters instead").check()
+    page.get_by_text("Purge chosen").click()
+    assert queue.stats().dead == 2
+    page.get_by_role("button", name="Yes, delete for good").click()
+    expect(page.get_by_text("2 purged.")).to_be_visible()
+    assert queue.stats().dead == 0
+
+
+def test_a_page_follows_the_queue(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    page.goto("/queues/work")
+    tile = page.locator(".tile", has_text="ready").locator("b")
+    expect(tile).to_have_text("0")
+    queue.push_many(range(7))
+    expect(tile).to_have_text("7", timeout=30_000)
+
+
+def test_the_login(browser: Browser, queues: Database) -> None:
+    queues.create_queue("work")
+    with serving(queues, token=TOKEN, loopback=False) as client:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
+        page = context.new_page()
+        page.goto("/queues/work?window=3600")
+        page.get_by_label("Token").fill("not the token at all")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_text("That is not the token.")).to_be_visible()
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page).to_have_url(f"http://127.0.0.1:{client.port}/queues/work?window=3600")
+        page.get_by_role("button", name="log out").click()
+        page.goto("/")
+        expect(page).to_have_title("Log in · tablequeue")
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_every_page_fits_and_can_be_read(
+    browser: Browser, client: Client, queues: Database, width: int, scheme: str
+) -> None:
+    fill(queues)
+    context = browser.new_context(
+        base_url=f"http://127.0.0.1:{client.port}",
+        viewport={"width": width, "height": 800},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    )
+    page = context.new_page()
+    for path in PATHS:
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate(CONTRASTS) == [], path
+    context.close()
+
+
+def test_the_pages_need_no_script(browser: Browser, client: Client, queues: Database) -> None:
+    fill(queues)
+    context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}", java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_role("link", name="work", exact=True).click()
+    page.locator(".tile", has_text="dead").click()
+    page.get_by_role("searchbox").fill("last line")
+    page.get_by_role("button", name="Search").click()
+    page.locator("tbody a").first.click()
+    expect(page.get_by_text("attempt 1 failed")).to_be_visible()
+    page.get_by_role("button", name="Redrive").click()
+    expect(page.get_by_text("1 redriven.")).to_be_visible()
+    context.close()
+
+
+# Texts whose contrast with what is behind them is less than 4.5, what WCAG AA asks for.
+CONTRASTS = """() => {
+  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, place) => sum + v * [0.2126, 0.7152, 0.0722][place], 0);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const color = parse(getComputedStyle(node).backgroundColor);
+      if (color.length === 3 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility() || node.closest("svg")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(behind(node))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) found.push(`${node.tagName} ${node.textContent.trim().slice(0, 30)}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""

@@ -1,0 +1,193 @@
+"""Who may look, who may act, and what every answer tells the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tablequeue import Database
+from tablequeue.errors import BadInput
+from tablequeue.web import dashboard
+from tests.support import refuses
+from tests.web.support import TOKEN, Client, bury, serving
+
+
+@pytest.fixture
+def locked(queues: Database) -> Iterator[Client]:
+    """Of a dashboard that wants a token and may be asked under any name."""
+    queues.create_queue("work", max_attempts=1)
+    with serving(queues, token=TOKEN, loopback=False, allow_actions=True) as client:
+        yield client
+
+
+PAGES = ("/", "/queues/work", "/queues/work/messages", "/metrics", "/queues/work/messages/1/payload", "/nothing")
+
+
+# -- the Host header ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[", "0"])
+def test_a_name_that_points_here_from_elsewhere_is_refused(client: Client, host: str) -> None:
+    for path in ("/", "/login", "/static/style.css", "/metrics"):
+        assert client.get(path, host=host).status in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1", "127.0.0.1:1", "[::1]:8080"])
+def test_the_names_of_this_machine_are_served(client: Client, host: str) -> None:
+    assert client.get("/", host=host).status == 200
+
+
+# -- the token ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_is_shown_without_the_token(locked: Client, path: str) -> None:
+    answer = locked.get(path)
+    assert answer.status == 303
+    assert answer.headers["location"].startswith("/login?next=/")
+    assert answer.text == ""
+    assert locked.get(path, accept="text/plain").status == 401
+    assert locked.get(path, cookie="tablequeue=x").status == 303
+    assert locked.get(path, authorization="Bearer x").status == 303
+
+
+def test_the_token_opens_the_pages(locked: Client) -> None:
+    assert locked.log_in("another token, a wrong one").status == 403
+    assert locked.get("/").status == 303
+    answer = locked.log_in()
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert TOKEN not in answer.headers["set-cookie"]
+    assert locked.get("/").status == 200
+    assert locked.post("/logout", {"csrf": locked.csrf("/")}).status == 303
+
+
+def test_a_scraper_gives_the_token_in_a_header(locked: Client) -> None:
+    assert locked.get("/metrics", authorization=f"Bearer {TOKEN}").status == 200
+    assert locked.get("/metrics", authorization=f"Basic {TOKEN}").status == 303
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("/queues/work?window=3600", "/queues/work?window=3600"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("", "/"),
+    ],
+)
+def test_the_login_leads_to_pages_of_ours_only(locked: Client, given: str, taken: str) -> None:
+    form = {"csrf": locked.csrf(), "token": TOKEN, "next": given}
+    assert locked.post("/login", form).headers["location"] == taken
+
+
+def test_a_cookie_of_another_run_is_worth_nothing(queues: Database) -> None:
+    with serving(queues, token=TOKEN) as before:
+        before.log_in()
+    with serving(queues, token=TOKEN) as client:
+        assert client.get("/", **before.headers).status == 303
+
+
+def test_a_token_that_cannot_be(queues: Database) -> None:
+    refuses(BadInput, dashboard, queues, name="x", token="short")
+    refuses(BadInput, dashboard, queues, name="x", loopback=False)
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_read_only_changes_nothing(queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a"])
+    with serving(queues) as client:
+        text = client.get("/queues/work/messages?state=dead").text
+        assert 'method="post"' not in text
+        answer = client.post("/queues/work/dead", {"csrf": client.csrf(), "verb": "redrive", "all": "all"})
+        assert answer.status == 403
+        assert "--allow-actions" in answer.text
+    assert queue.stats().dead == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "headers"),
+    [
+        ({}, {}),
+        ({"csrf": ""}, {}),
+        ({"csrf": "x" * 43}, {}),
+        ({"csrf": "ours"}, {"origin": "https://evil.example"}),
+        ({"csrf": "ours"}, {"origin": "null"}),
+    ],
+)
+def test_a_form_from_elsewhere_is_refused(
+    client: Client, queues: Database, form: dict[str, str], headers: dict[str, str]
+) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a"])
+    if form.get("csrf") == "ours":
+        form = form | {"csrf": client.csrf()}
+    assert client.post("/queues/work/dead", {"verb": "redrive", "all": "all", **form}, **headers).status == 403
+    assert client.post("/login", {"token": "x", **form}, **headers).status == 403
+    assert queue.stats().dead == 1
+
+
+def test_dead_letters_are_redriven_and_purged(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    a, b, *_ = bury(queue, list("abcd"))
+    csrf = client.csrf()
+    answer = client.post("/queues/work/dead", {"csrf": csrf, "verb": "redrive", "id": [a, b]})
+    assert (answer.status, answer.headers["location"]) == (303, "/queues/work/messages?state=dead&redriven=2")
+    assert "2 redriven." in client.get(answer.headers["location"]).text
+    assert (queue.stats().ready, queue.stats().dead) == (2, 2)
+    assert (
+        "purged=2"
+        in client.post("/queues/work/dead", {"csrf": csrf, "verb": "purge", "all": "all"}).headers["location"]
+    )
+    assert (queue.stats().ready, queue.stats().dead) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"verb": "redrive"},
+        {"verb": "redrive", "id": "x"},
+        {"verb": "drop", "all": "all"},
+        {"verb": "purge", "all": "all", "id": "1"},
+        {"verb": "purge", "id": "9" * 30},
+        {},
+    ],
+)
+def test_an_action_names_what_it_is_for(client: Client, queues: Database, form: dict[str, Any]) -> None:
+    queue = queues.create_queue("work", max_attempts=1)
+    bury(queue, ["a"])
+    assert client.post("/queues/work/dead", {"csrf": client.csrf(), **form}).status == 400
+    assert queue.stats().dead == 1
+
+
+# -- every answer ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/login", "/static/style.css", "/static/nothing"])
+def test_every_answer_forbids_what_is_not_ours(client: Client, queues: Database, path: str) -> None:
+    queues.create_queue("work").push("x")
+    answer = client.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "*" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["server"] is None or "uvicorn" in answer.headers["server"]
+    for inline in ("<style", " style=", "<script>", " onclick", "http://", "https://"):
+        assert inline not in answer.text.replace("http://www.w3.org", ""), inline
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "POST"])
+def test_other_methods_do_nothing(client: Client, queues: Database, method: str) -> None:
+    queues.create_queue("work").push("x")
+    assert client._ask(method, "/queues/work", None, {}).status == 405

@@ -1,0 +1,67 @@
+"""What Prometheus scrapes, read by its own parser."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tablequeue import Database, Queue
+from tablequeue.errors import DatabaseError
+from tests.support import at, claimed
+from tests.web.support import Client
+
+
+def scrape(client: Client) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = client.get("/metrics", accept="*/*")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    families = list(text_string_to_metric_families(answer.text))
+    assert all(family.documentation and family.type == "gauge" for family in families)
+    return {
+        (sample.name.removeprefix("tablequeue_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_the_numbers_of_every_queue(client: Client, queues: Database) -> None:
+    work = queues.create_queue("work")
+    work.push_many(range(6))
+    claimed(work).complete()
+    claimed(work)
+    once = queues.create_queue("once", delivery="at_most_once")
+    once.push("x", now=at(-1e9))
+    once.pop(now=at(-1e9))
+    queues.create_queue("bare", history="none")
+    found = scrape(client)
+    queue = ("queue", "work")
+    assert found["up", (queue,)] == 1
+    assert found["messages", (queue, ("state", "ready"))] == 4
+    assert found["messages", (queue, ("state", "in_progress"))] == 1
+    assert found["history_messages", (queue,)] == 1
+    assert found["push_rate", (queue,)] == 6 / 300
+    assert found["completion_rate", (queue,)] == 1 / 300
+    assert found["redeliveries", (queue,)] == 0
+    assert found["wait_time_seconds", (("quantile", "0.99"), queue)] >= 0
+    assert found["lost_messages", (("queue", "once"),)] == 1
+    assert ("lost_messages", (queue,)) not in found
+    assert ("push_rate", (("queue", "bare"),)) not in found
+
+
+def test_a_bad_queue_does_not_hide_the_others(
+    client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bad", "good"):
+        queues.create_queue(name)
+    stats = Queue.stats
+
+    def broken(queue: Queue, **options: object) -> object:
+        if queue.name == "bad":
+            raise DatabaseError("It is broken.", "Mend it.")
+        return stats(queue, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Queue, "stats", broken)
+    found = scrape(client)
+    assert (found["up", (("queue", "bad"),)], found["up", (("queue", "good"),)]) == (0, 1)
+    assert ("messages", (("queue", "bad"), ("state", "ready"))) not in found
+    assert "It is broken. Mend it." in client.get("/").text

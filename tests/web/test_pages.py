@@ -1,0 +1,207 @@
+"""What the pages show, on every engine; and what they do without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from tablequeue import Database
+from tablequeue.web.render import duration, number, rate
+from tests.support import at, claimed
+from tests.web.support import HOSTILE, Client, bury, fill, serving
+
+
+@pytest.fixture
+def full(db: Database) -> Iterator[Client]:
+    """A dashboard with a queue of each kind, on each engine."""
+    fill(db)
+    with serving(db) as client:
+        yield client
+
+
+def links(text: str) -> set[str]:
+    return set(re.findall(r'href="(/[^"#]*)"', text.replace("&amp;", "&")))
+
+
+def test_every_link_leads_somewhere(full: Client) -> None:
+    todo, seen = {"/"}, set[str]()
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        answer = full.get(path)
+        assert answer.status == 200, path
+        todo |= links(answer.text) - seen
+    assert len(seen) > 60
+    assert {"/queues/groups/messages?state=blocked", "/queues/work/messages/1/payload"} <= seen
+
+
+def test_the_overview_has_the_numbers_of_every_queue(full: Client) -> None:
+    text = full.get("/").text
+    for name in ("work", "groups", "once", "plain", "empty"):
+        assert f'href="/queues/{name}?window=300"' in text
+    assert "1 blocked" in text
+    assert "1 lost" in text
+    assert "keeps no history" in text
+    assert "read-only" in text
+
+
+def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
+    dead = full.get("/queues/work/messages?state=dead").text
+    (path,) = {link for link in links(dead) if re.search(r"messages/\d+$", link)}
+    assert "ValueError: the last line" in dead
+    text = full.get(path).text
+    for words in ("pushed", "attempt 1 failed", "first line\nValueError: the last line", "dead letter"):
+        assert words in text
+    assert "Redrive" not in text, "read-only"
+    assert "&#34;trace&#34;: &#34;abc&#34;" in full.get(re.sub(r"\d+$", "6", path)).text
+
+
+def test_a_message_is_found_wherever_it_is(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    first, second = queue.push_many(["a", "b"])
+    claimed(queue).complete()
+    assert "finished" in client.get(f"/queues/work/messages/{first}").text
+    assert "ready" in client.get(f"/queues/work/messages/{second}").text
+    assert client.get("/queues/work/messages/3").status == 404
+    assert client.get(f"/queues/work/messages/{1 << 80}").status == 404
+
+
+def test_pages_follow_each_other(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    ids = queue.push_many(range(250))
+
+    def walk(state: str) -> list[int]:
+        path, found = f"/queues/work/messages?state={state}", []
+        while path:
+            text = client.get(path).text
+            found += [int(id) for id in re.findall(r'<th scope="row" class="n"><a href="[^"]*/(\d+)">', text)]
+            (path,) = re.findall(r'class="next" href="([^"]+)"', text.replace("&amp;", "&")) or [""]
+        return found
+
+    assert walk("ready") == ids
+    queue.complete_many(queue.pop_many(250))
+    assert walk("finished") == ids[::-1]
+    assert walk("ready") == []
+
+
+def test_a_search_looks_everywhere_in_a_message(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work", groups=True, max_attempts=1)
+    queue.push({"to": "Ada"}, group="one", key="order-1")
+    queue.push({"to": "bob"}, group="two", key="order-2")
+
+    def found(text: str, state: str = "ready") -> list[str]:
+        answer = client.get(f"/queues/work/messages?state={state}&q={text}").text
+        return re.findall(r'<th scope="row" class="n"><a href="[^"]*/(\d+)">', answer)
+
+    assert found("") == ["1", "2"]
+    assert found("ADA") == ["1"]
+    assert found("order-2") == ["2"]
+    assert found("two") == ["2"]
+    assert found("nothing") == []
+    claimed(queue).fail("Mailbox full")
+    assert found("mailbox", "dead") == ["1"]
+    assert "Message <a href=" in client.get("/queues/work/messages?q=1").text
+
+
+def test_a_long_search_says_how_far_it_looked(
+    client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablequeue.web.search.FARTHEST", 50)
+    queues.create_queue("work").push_many(range(80))
+    text = client.get("/queues/work/messages?q=75").text
+    assert "50 messages looked through, 0 found" in text
+    (further,) = re.findall(r'class="next" href="([^"]+)"', text.replace("&amp;", "&"))
+    assert "30 messages looked through, 1 found" in client.get(further).text
+
+
+def test_a_payload_is_downloaded_whole(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work", payload="text")
+    id = queue.push("<b>" + "x" * 30_000)
+    assert "10 003 more" in client.get(f"/queues/work/messages/{id}").text.replace("\u202f", " ")
+    answer = client.get(f"/queues/work/messages/{id}/payload")
+    assert answer.text == "<b>" + "x" * 30_000
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == f'attachment; filename="work-{id}"'
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/queues/wrok", 404, "Did you mean"),
+        ("/queues/work/messages?state=gone", 400, "is not a state"),
+        ("/queues/work/messages?state=blocked", 400, "is not a state"),
+        ("/queues/work/messages?from=x", 400, "whole number"),
+        ("/queues/work?window=7", 400, "no window"),
+        ("/queues/work?window=" + "9" * 50, 400, "whole number"),
+        ("/queues/%3Cb%3E", 400, "cannot name a queue"),
+        ("/nothing", 404, "no such page"),
+        ("/queues/work/messages/x", 404, "no such page"),
+        ("/static/../app.py", 404, ""),
+        ("/static/%2e%2e/app.py", 404, ""),
+    ],
+)
+def test_a_wrong_address_is_told_in_words(client: Client, queues: Database, path: str, status: int, words: str) -> None:
+    queues.create_queue("work")
+    answer = client.get(path)
+    assert answer.status == status
+    assert words in answer.text
+
+
+def test_a_database_that_is_gone_is_told_in_words(queues: Database, client: Client) -> None:
+    queues.create_queue("work")
+    queue = queues.queue("work")
+    queue.drop()
+    assert client.get("/queues/work").status == 404
+    assert "No queue is here yet" in client.get("/").text
+
+
+@pytest.mark.parametrize("what", ["payload", "error", "group", "key", "producer"])
+def test_hostile_words_are_shown_and_nothing_else(client: Client, queues: Database, what: str) -> None:
+    queue = queues.create_queue("work", groups=True, max_attempts=1)
+    for number_, words in enumerate(HOSTILE):
+        short = words[:250]
+        if what == "producer":
+            queue._desk.who = short
+        options = {name: short if name == what else f"{name}-{number_}" for name in ("group", "key")}
+        queue.push(words if what == "payload" else number_, headers={words[:20]: words}, **options)
+        claimed(queue).fail(words if what == "error" else "no")
+    pages = ["/queues/work/messages?state=dead", *(f"/queues/work/messages/{id + 1}" for id in range(len(HOSTILE)))]
+    for path in [*pages, "/queues/work", "/"]:
+        text = client.get(path).text
+        for harm in ("<script>document", "<img src=x", "<h1>out", "<svg onload", "\u202e", "\x1b"):
+            assert harm not in text, path
+        assert (
+            "49" not in text.partition("<main")[2].partition("{{")[0] or "{{ 7" in text or path in ("/", "/queues/work")
+        )
+
+
+def test_numbers_are_readable() -> None:
+    assert [duration(value) for value in (None, 0, 0.00001, 0.35, 0.9999, 3, 119, 150, 7300, 1e6)] == [
+        "\u2013", "0 s", "< 1 ms", "350 ms", "1 s", "3 s", "119 s", "2.5 min", "2.03 h", "11.6 d",
+    ]  # fmt: skip
+    assert duration(timedelta(seconds=1.5)) == "1.5 s"
+    assert [rate(value) for value in (None, 0, 0.01, 2.34, 1234.5)] == [
+        "\u2013",
+        "0",
+        "0.6/min",
+        "2.3/s",
+        "1\u202f234/s",
+    ]
+    assert number(1234567) == "1\u202f234\u202f567"
+
+
+def test_dead_letters_of_another_page_are_not_lost(client: Client, queues: Database) -> None:
+    ids = bury(queues.create_queue("work", max_attempts=1), list(range(150)))
+    text = client.get(f"/queues/work/messages?state=dead&from={ids[99]}").text
+    assert text.count('type="checkbox" name="id"') == 50
+
+
+def test_the_time_of_a_plot_is_the_databases(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    queue.push("x", now=at(0))
+    assert "0 messages pushed and 0 finished in 300 seconds" in client.get("/queues/work").text
+    queue.push("y")
+    assert "1 messages pushed and 0 finished in 3600 seconds" in client.get("/queues/work?window=3600").text
