@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from tablequeue import Database, connect
 from tests.web.support import Client, serving
@@ -47,9 +47,14 @@ def page(browser: Browser, client: Client) -> Iterator[Page]:
     context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
     page = context.new_page()
     complaints: list[str] = []
+
+    def refuse(dialog: Dialog) -> None:
+        complaints.append(dialog.message)
+        dialog.dismiss()
+
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", refuse)
     yield page
     context.close()
     assert complaints == []
