@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -165,7 +166,7 @@ def test_hostile_words_are_shown_and_nothing_else(client: Client, queues: Databa
         short = words[:250]
         if what == "producer":
             queue._desk.who = short
-        options = {name: short if name == what else f"{name}-{number_}" for name in ("group", "key")}
+        options: dict[str, Any] = {name: short if name == what else f"{name}-{number_}" for name in ("group", "key")}
         queue.push(words if what == "payload" else number_, headers={words[:20]: words}, **options)
         claimed(queue).fail(words if what == "error" else "no")
     pages = ["/queues/work/messages?state=dead", *(f"/queues/work/messages/{id + 1}" for id in range(len(HOSTILE)))]

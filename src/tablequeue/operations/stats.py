@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tablequeue.errors import BadInput
@@ -102,7 +102,7 @@ def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) ->
     if length is not None and desk.table.definition.keeps_history:
         looked = _window(desk, length, lost, now)
     total = None if lost is None else sum(lost.values())
-    return Stats(desk.table.name, *row, total, looked)
+    return replace(Stats(desk.table.name, *row), lost=total, window=looked)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
