@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tablequeue.arrow import ROWS, TIME, connection_of, engine_of, refusals
-from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
+from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey, TablequeueError
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Params
 from tablequeue.operations.push import LONGEST_KEY
@@ -94,9 +94,15 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     if arrow is not None:
         stream = placed()
         start = next(stream)
+        refused: list[TablequeueError] = []
         try:
             with refusals(engine):
-                arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], stream))
+                arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], _noting(stream, refused)))
+        except TablequeueError:
+            # The driver has made an error of its own out of ours.
+            if refused:
+                raise refused[0] from None
+            raise
         finally:
             arrow.close()
         return Staged(attempt, total, keyed)
@@ -175,6 +181,14 @@ def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
     engine, desk = engine_of(queue)
     desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
+
+
+def _noting(batches: Iterator[pa.RecordBatch], refused: list[TablequeueError]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except TablequeueError as error:
+        refused.append(error)
+        raise
 
 
 def _check_staged(there: int, expected: int) -> None:

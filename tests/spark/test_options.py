@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tablequeue.errors import BadInput, BadName
@@ -24,7 +26,13 @@ def test_names_are_free_of_case() -> None:
     ("change", "words"),
     [
         ({"quue": "x"}, "no option 'quue'"),
-        ({"urlEnv": "TQ"}, "Exactly one of url and urlEnv"),
+        ({"urlEnv": "TQ"}, "Exactly one of url, urlEnv and urlFile"),
+        ({"table": "messages"}, "table"),
+        ({"onConflict": "return"}, "onConflict"),
+        ({"writer": "me"}, "Only one of writer and batch"),
+        ({"since": "yesterday"}, "since"),
+        ({"until": "2026-01-01T00:00:00"}, "until"),
+        ({"maxMessagesPerTrigger": "0"}, "maxMessagesPerTrigger"),
         ({"partitions": "0"}, "partitions"),
         ({"partitions": "many"}, "partitions"),
         ({"minId": "-1"}, "minId"),
@@ -51,3 +59,21 @@ def test_the_environment_variable_must_be_set(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("TQ_TEST_URL", raising=False)
     options = Options.parse({"urlEnv": "TQ_TEST_URL", "queue": "emails"})
     assert "TQ_TEST_URL" in refuses(BadInput, options.connect).cause
+
+
+def test_an_option_of_another_use_is_refused() -> None:
+    assert "no option onConflict to read" in str(
+        refuses(BadInput, Options.parse, {**GOOD, "onConflict": "skip"}, "read")
+    )
+    assert "stream is missing" in str(refuses(BadInput, Options.parse, GOOD, "stream"))
+    options = Options.parse({**GOOD, "stream": "lake", "maxmessagespertrigger": "5"}, "stream")
+    assert (options.stream, options.max_messages) == ("lake", 5)
+
+
+def test_the_url_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    options = Options.parse({"urlFile": str(file), "queue": "emails"})
+    assert str(file) in refuses(BadInput, options.connect).cause
+    file.write_text(f"sqlite:///{tmp_path}/work.db\n")
+    with options.connect() as database:
+        assert database.queues() == []

@@ -88,6 +88,8 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
     Without an epoch: for whoever knows that the stream does not run.
     """
     engine = _engine(desk)
+    if epoch is None:
+        _find(desk, stream)
     params = _params(desk, stream, now)
 
     def finish(cursor: Cursor, table: Table, params: Params) -> tuple[bool, int]:
@@ -156,6 +158,7 @@ def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
         values = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": json.dumps(failures)}
         engine.stream_set(cursor, table, params | values)
 
+    _find(desk, stream)
     desk.runner.run(note, desk.table, _params(desk, stream, None))
 
 

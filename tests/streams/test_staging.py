@@ -1,0 +1,226 @@
+"""Writes that many processes make as one: what they stage becomes messages all at once, or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tablequeue import Database, Queue, staging
+from tablequeue.engines.base import Engine
+from tablequeue.errors import BadInput, BadPayload, DatabaseError, DuplicateKey, TablequeueError
+from tablequeue.staging import Staged
+from tests.servers import Kind, Place
+from tests.support import refuses
+
+
+def staged(queue: Queue, write: str, part: int = 0, **columns: list[Any]) -> Staged:
+    types = staging.written(queue)
+    batch = pa.RecordBatch.from_pydict({name: pa.array(values, types[name]) for name, values in columns.items()})
+    return staging.stage(queue, write, uuid.uuid4().hex, part, [batch.slice(0, 1), batch.slice(1)])
+
+
+@pytest.fixture
+def write() -> str:
+    return uuid.uuid4().hex
+
+
+def queue_of(db: Database, **options: Any) -> Queue:
+    queue = db.create_queue("work", **{"payload": "text", **options})
+    staging.prepare(queue)
+    staging.prepare(queue)
+    return queue
+
+
+def check_all_at_once(queue: Queue, other: Queue, write: str) -> None:
+    """Nothing is seen before the end; then all is, in the order of the parts, but for attempts that are not named."""
+    second = staged(queue, write, 1, payload=["c", "d"])
+    staged(queue, write, 0, payload=["lost", "attempt"])
+    first = staged(queue, write, 0, payload=["a", "b"])
+    assert (other.stats().ready, other.pop()) == (0, None)
+    assert staging.publish(queue, write, [second, first], producer="spark") == 4
+    claims = other.pop_many(10)
+    assert [claim.payload for claim in claims] == ["a", "b", "c", "d"]
+    assert {message.producer for message in other.peek(10, state="in_progress")} == {"spark"}
+
+
+def check_once(queue: Queue, other: Queue, write: str) -> None:
+    """A batch that was written before adds nothing."""
+    for number, added in ((3, True), (3, False), (2, False), (4, True)):
+        each = uuid.uuid4().hex
+        one = staged(queue, each, payload=["x"])
+        pushed = staging.publish(queue, each, [one], writer="query", batch=number)
+        assert (pushed == 1) is added
+    assert other.stats().ready == 2
+
+
+def check_keys(queue: Queue, other: Queue, write: str) -> None:
+    """A key that is taken, by a message or by another of the write, refuses the write or is skipped."""
+    other.push("there", key="k1")
+    one = staged(queue, write, payload=["a", "b", "c", "d"], key=["k1", "k2", None, "k2"])
+    error = refuses(DuplicateKey, staging.publish, queue, write, [one])
+    assert error.keys == ("k1", "k2")
+    assert other.stats().ready == 1
+    assert staging.publish(queue, write, [one], on_conflict="skip") == 2
+    assert sorted(message.payload for message in other.peek()) == ["b", "c", "there"]
+
+
+CHECKS = [check_all_at_once, check_once, check_keys]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_promises(db: Database, place: Place, write: str, check: Callable[[Queue, Queue, str], None]) -> None:
+    queue = queue_of(db)
+    check(queue, place.open().queue("work"), write)
+
+
+def test_every_option(db: Database, write: str) -> None:
+    queue = queue_of(db, payload="json", order="priority")
+    due = datetime(2060, 1, 2, 3, 4, 5, 678000, UTC)
+    one = staged(
+        queue,
+        write,
+        payload=['{"n": 1.50}', '"é\\u0000"'],
+        headers=['{"trace": "é"}', None],
+        priority=[7, None],
+        key=["k", None],
+        due=[due, None],
+    )
+    staging.publish(queue, write, [one])
+    (later,) = queue.peek(state="scheduled")
+    assert (later.payload, later.headers, later.priority, later.key, later.due_at) == (
+        {"n": 1.5},
+        {"trace": "é"},
+        7,
+        "k",
+        due,
+    )
+    (ready,) = queue.peek()
+    assert (ready.payload, ready.headers, ready.priority, ready.key, ready.due_at) == ("é\0", {}, 0, None, None)
+
+
+def test_bytes_and_groups(db: Database, write: str) -> None:
+    queue = queue_of(db, payload="bytes", groups=True)
+    one = staged(queue, write, payload=[b"\0\xff", b""], group=["a", "a"])
+    staging.publish(queue, write, [one])
+    claims = queue.pop_many(2)
+    assert [(claim.payload, claim.group) for claim in claims] == [(b"\0\xff", "a")]
+    claims[0].complete()
+    assert [claim.payload for claim in queue.pop_many(2)] == [b""]
+
+
+def test_strict_and_due(db: Database, write: str) -> None:
+    strict = queue_of(db, strict=True)
+    staging.publish(strict, write, [staged(strict, write, payload=["a", "b"])])
+    assert [claim.payload for claim in strict.pop_many(2)] == ["a"]
+    due = db.create_queue("due", order="due", payload="text")
+    staging.prepare(due)
+    staging.publish(due, write, [staged(due, write, payload=["now"])])
+    assert [claim.payload for claim in due.pop_many(2)] == ["now"]
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "refusal"),
+    [
+        ({}, {"payload": ["a", None]}, BadPayload),
+        ({}, {"payload": ["a"], "key": [""]}, BadInput),
+        ({}, {"payload": ["a"], "key": ["k" * 256]}, BadInput),
+        ({}, {"payload": ["a"], "key": ["k\0"]}, BadInput),
+        ({"groups": True}, {"payload": ["a"]}, BadInput),
+        ({"groups": True}, {"payload": ["a"], "group": [None]}, BadInput),
+    ],
+)
+def test_refused_before_anything_is_staged(
+    db: Database, write: str, options: dict[str, Any], columns: dict[str, list[Any]], refusal: type[Exception]
+) -> None:
+    refuses(refusal, lambda: staged(queue_of(db, **options), write, **columns))
+
+
+@pytest.mark.parametrize("column", [{"payload": ["{"]}, {"payload": ["1"], "headers": ["[1"]}])
+def test_what_is_not_json_is_refused(db: Database, write: str, column: dict[str, list[Any]]) -> None:
+    queue = queue_of(db, payload="json")
+
+    def push() -> None:
+        staging.publish(queue, write, [staged(queue, write, **column)])
+
+    refuses(BadPayload, push)
+    assert queue.stats().ready == 0
+
+
+def test_what_is_missing_is_noticed(db: Database, write: str) -> None:
+    queue = queue_of(db)
+    one = staged(queue, write, payload=["a", "b"])
+    staging.unstage(queue, write)
+    error = refuses(DatabaseError, staging.publish, queue, write, [one])
+    assert "Of 2 staged messages 0 are there" in error.cause
+
+
+def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str) -> None:
+    queue = queue_of(db)
+    staged(queue, write, payload=["a", "b"])
+    other = uuid.uuid4().hex
+    kept = staged(queue, other, payload=["c"])
+    staging.unstage(queue, write)
+    rows = place.execute(f"select count(*) from {place.table('work')}_staged")  # noqa: S608
+    assert [tuple(row) for row in rows] == [(1,)], "that of another write stays"
+    assert staging.publish(queue, other, [kept]) == 1
+    assert [tuple(row) for row in place.execute(f"select count(*) from {place.table('work')}_staged")] == [(0,)]  # noqa: S608
+
+
+def test_an_empty_write(db: Database, write: str) -> None:
+    queue = queue_of(db)
+    empty = staging.stage(queue, write, uuid.uuid4().hex, 0, [])
+    assert (empty.messages, staging.publish(queue, write, [empty])) == (0, 0)
+
+
+# -- broken twins ------------------------------------------------------------------------------------------------------
+
+
+def publishes_every_attempt(engine: Any) -> Any:
+    class Every(engine):
+        def render(self, operation: str, *args: Any) -> str:
+            text: str = super().render(operation, *args)
+            return text.replace(" and attempt ", " or attempt ") if operation == "publish" else text
+
+    return Every
+
+
+def forgets_the_writer(engine: Any) -> Any:
+    class Forgets(engine):
+        def writer_advance(self, cursor: Any, table: Any, params: Any) -> bool:
+            super().writer_advance(cursor, table, params)
+            return True
+
+    return Forgets
+
+
+def looks_for_no_key(engine: Any) -> Any:
+    class Looks(engine):
+        def staged_taken(self, cursor: Any, table: Any, params: Any) -> list[str]:
+            return []
+
+    return Looks
+
+
+TWINS = [
+    (publishes_every_attempt, check_all_at_once),
+    (forgets_the_writer, check_once),
+    (looks_for_no_key, check_keys),
+]
+
+
+@pytest.mark.parametrize(("twin", "check"), TWINS, ids=lambda one: one.__name__)
+def test_a_broken_twin_is_caught(
+    place: Place,
+    kind: Kind,
+    write: str,
+    twin: Callable[[type[Engine]], type[Engine]],
+    check: Callable[[Queue, Queue, str], None],
+) -> None:
+    queue = queue_of(place.open_with(twin(kind.engine_class)))
+    with pytest.raises((AssertionError, pytest.fail.Exception, TablequeueError)):
+        check(queue, place.open().queue("work"), write)

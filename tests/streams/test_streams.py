@@ -1,0 +1,261 @@
+"""Streams: batches that are read again and again, until they are safe elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, NewMessage, Queue, arrow, stream
+from tablequeue.engines.base import Engine
+from tablequeue.engines.streams import StreamRow
+from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
+from tablequeue.stream import Stream
+from tests.servers import Kind, Place
+from tests.support import DESIGNS, at, design_group, refuses
+
+MANY = [design for design in DESIGNS if design not in ("strict", "groups")]
+
+
+def filled(db: Database, messages: int = 10, **options: Any) -> Queue:
+    queue = db.create_queue("work", payload="text", max_attempts=1, **options)
+    queue.push_many([NewMessage(f"{n}", **design_group(queue, f"g{n % 3}")) for n in range(messages)], now=at(0))
+    return queue
+
+
+def read(run: Stream, batch: int) -> list[str]:
+    """The payloads of a batch, as an executor reads them."""
+    token, ids = run.batch(batch)
+    schema = arrow.columns(run.queue, "stream")
+    rows = [row for each in arrow.stream_batches(run.queue, token, ids, schema) for row in each.to_pylist()]
+    assert [row["id"] for row in rows] == ids
+    return [row["payload"] for row in rows]
+
+
+def check_replay(queue: Queue) -> None:
+    """A batch is the same until it is completed, in whatever run of the stream."""
+    first = Stream(queue, "lake")
+    assert first.advance(0, 4, now=at(1)) == 1
+    payloads = read(first, 1)
+    assert len(payloads) == 4
+    queue.push_many(["more"] * 4, now=at(2))
+    again = Stream(queue, "lake")
+    assert again.advance(0, 4, now=at(1e6)) == 1, "no lease has ended, and nothing else was claimed"
+    assert read(again, 1) == payloads
+
+
+def check_fence(queue: Queue) -> None:
+    """An older run can do nothing any more."""
+    older = Stream(queue, "lake")
+    older.advance(0, 4, now=at(1))
+    newer = Stream(queue, "lake")
+    for act in (lambda: older.advance(0, 4), lambda: older.advance(1, 4), lambda: older.complete(1)):
+        refuses(StreamRefused, act)
+    refuses(StreamRefused, older.batch, 1)
+    assert len(read(newer, 1)) == 4
+
+
+def check_completed_once(queue: Queue) -> None:
+    """What is safe is in the history, once, and what is not stays."""
+    run = Stream(queue, "lake")
+    assert run.advance(run.advance(0, 4, now=at(1)), 4, now=at(2)) == 2
+    run.complete(1, now=at(3))
+    assert run.advance(1, 4, now=at(3)) == 2, "an open batch is handed out again"
+    assert len(queue.history()) == 4
+    assert queue.stats(now=at(3)).in_progress == 4
+
+
+def check_failures(queue: Queue) -> None:
+    """What failed is a dead letter with its error when the batch is completed, and read with it until then."""
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    payloads, (_, ids) = read(run, 1), run.batch(1)
+    stream.fail(queue, "lake", {ids[0]: "first words", ids[2]: "no number"})
+    stream.fail(queue, "lake", {ids[0]: "bad row"})
+    assert read(run, 1) == payloads
+    run.complete(1, now=at(2))
+    assert {letter.id: [error.error for error in letter.errors] for letter in queue.dead()} == {
+        ids[0]: ["bad row"],
+        ids[2]: ["no number"],
+    }
+    assert {message.id for message in queue.history()} == {ids[1], ids[3]}
+
+
+CHECKS = [check_replay, check_fence, check_completed_once, check_failures]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("design", MANY)
+def test_promises(db: Database, design: str, check: Callable[[Queue], None]) -> None:
+    check(filled(db, **DESIGNS[design]))
+
+
+@pytest.mark.parametrize("history", ["keep", "none"])
+def test_every_message_is_in_one_batch(db: Database, history: str) -> None:
+    queue = filled(db, 25, history=history)
+    run, seen, batch = Stream(queue, "lake"), [], 0
+    while (last := run.advance(batch, 10, now=at(1))) > batch:
+        seen.append(read(run, last))
+        batch = last
+    assert [len(each) for each in seen] == [10, 10, 5]
+    assert [int(one) for each in seen for one in each] == list(range(25)), "in the order of the queue"
+    stats = queue.stats(now=at(1))
+    assert (stats.ready, stats.in_progress, stats.finished) == (0, 0, 25 if history == "keep" else None)
+    assert stream.streams(queue)[0].open == 0
+
+
+@pytest.mark.parametrize("design", ["strict", "groups"])
+def test_a_group_has_one_message_in_a_batch(db: Database, design: str) -> None:
+    queue = filled(db, 7, **DESIGNS[design])
+    run, batch, sizes = Stream(queue, "lake"), 0, []
+    while (last := run.advance(batch, 10, now=at(1))) > batch:
+        sizes.append(len(read(run, last)))
+        batch = last
+    assert sizes == ([1] * 7 if design == "strict" else [3, 3, 1])
+
+
+def test_consumers_and_other_streams_get_the_rest(db: Database) -> None:
+    queue = filled(db)
+    lake, other = Stream(queue, "lake"), Stream(queue, "other")
+    lake.advance(0, 4, now=at(1))
+    other.advance(0, 3, now=at(1))
+    popped = queue.pop_many(10, now=at(1))
+    assert [int(claim.payload) for claim in popped] == [7, 8, 9]
+    assert [*map(int, read(lake, 1) + read(other, 1))] == list(range(7))
+    assert [(state.stream, state.open) for state in stream.streams(queue)] == [("lake", 4), ("other", 3)]
+
+
+def test_no_later_ids_than_asked_for(db: Database) -> None:
+    queue = filled(db, 5)
+    last = queue.peek(10)[-1].id
+    queue.push("late", now=at(0))
+    run = Stream(queue, "lake")
+    assert run.advance(0, 100, last_id=last, now=at(1)) == 1
+    assert len(read(run, 1)) == 5
+    assert run.advance(1, 100, last_id=last, now=at(1)) == 1, "nothing else is claimed"
+
+
+def test_released_messages_are_ready_and_the_stream_begins_anew(db: Database) -> None:
+    queue = filled(db)
+    run = Stream(queue, "lake")
+    run.advance(run.advance(0, 4, now=at(1)), 4, now=at(1))
+    assert stream.release(queue, "lake") == 4
+    assert (queue.stats(now=at(1)).ready, queue.stats(now=at(1)).in_progress) == (6, 0)
+    assert queue.peek(1)[0].attempts == 0, "the attempt does not count"
+    refuses(StreamRefused, run.advance, 2, 4)
+    new = Stream(queue, "lake")
+    refuses(StreamRefused, new.advance, 1, 4)
+    refuses(StreamRefused, new.batch, 2)
+    assert new.found.completed == 2
+    assert new.advance(new.found.completed, 4, now=at(2)) == 3
+
+
+@pytest.mark.parametrize("upto", [0, 5])
+def test_a_checkpoint_that_does_not_fit_is_refused(db: Database, upto: int) -> None:
+    queue = filled(db)
+    run = Stream(queue, "lake")
+    run.complete(run.advance(0, 4, now=at(1)), now=at(1))
+    error = refuses(StreamRefused, run.advance, upto, 4)
+    assert "checkpoint" in str(error)
+    assert queue.stats(now=at(1)).ready == 6
+
+
+def test_a_completed_batch_cannot_be_read_again(db: Database) -> None:
+    queue = filled(db)
+    run = Stream(queue, "lake")
+    run.complete(run.advance(0, 4, now=at(1)), now=at(1))
+    refuses(StreamRefused, run.batch, 1)
+
+
+def test_completing_for_a_stream_that_does_not_run(db: Database) -> None:
+    queue = filled(db)
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    stream.complete(queue, "lake", 1)
+    stream.complete(queue, "lake", 1)
+    assert len(queue.history()) == 4
+    assert run.advance(1, 4, now=at(2)) == 2, "the run itself goes on"
+
+
+def test_refusals(db: Database) -> None:
+    queue = filled(db)
+    assert stream.streams(queue) == []
+    refuses(StreamNotFound, stream.release, queue, "lake")
+    refuses(StreamNotFound, stream.complete, queue, "lake", 1)
+    refuses(BadInput, Stream, queue, "")
+    run = Stream(queue, "lake")
+    run.advance(0, 4, now=at(1))
+    refuses(BadInput, stream.fail, queue, "lake", {10**6: "not there"})
+    refuses(BadInput, run.advance, 1, 0)
+    once = db.create_queue("once", delivery="at_most_once")
+    refuses(BadInput, Stream, once, "lake")
+
+
+def test_drop_takes_the_streams_along(db: Database) -> None:
+    queue = filled(db)
+    Stream(queue, "lake").advance(0, 4, now=at(1))
+    queue.drop()
+    again = filled(db)
+    assert stream.streams(again) == []
+    assert Stream(again, "lake").found.batch == 0
+
+
+# -- broken twins ------------------------------------------------------------------------------------------------------
+
+
+def forgets_the_epoch(engine: Any) -> Any:
+    class Forgets(engine):
+        def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
+            row = super().stream_lock(cursor, table, params)
+
+            class AnyEpoch(int):
+                def __ne__(self, other: object) -> bool:
+                    return False
+
+            return row and StreamRow(AnyEpoch(row.epoch), *row[1:])
+
+    return Forgets
+
+
+def gives_a_lease(engine: Any) -> Any:
+    class Leases(engine):
+        def stream_claim(self, cursor: Any, table: Any, params: Any) -> int:
+            return len(super().claim(cursor, table, {**params, "lease": 60}))
+
+    return Leases
+
+
+def forgets_failures(engine: Any) -> Any:
+    class Forgets(engine):
+        def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
+            super().stream_set(cursor, table, {**params, "failures": json.dumps({})})
+
+    return Forgets
+
+
+def claims_again(engine: Any) -> Any:
+    class Again(engine):
+        def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
+            row = super().stream_lock(cursor, table, params)
+            return row and row._replace(batch=row.completed, token=None)
+
+    return Again
+
+
+TWINS = [
+    (forgets_the_epoch, check_fence),
+    (gives_a_lease, check_replay),
+    (forgets_failures, check_failures),
+    (claims_again, check_replay),
+]
+
+
+@pytest.mark.parametrize(("twin", "check"), TWINS, ids=lambda one: one.__name__)
+def test_a_broken_twin_is_caught(
+    place: Place, kind: Kind, twin: Callable[[type[Engine]], type[Engine]], check: Callable[[Queue], None]
+) -> None:
+    queue = filled(place.open_with(twin(kind.engine_class)))
+    with pytest.raises((AssertionError, pytest.fail.Exception, StreamRefused)):
+        check(queue)
