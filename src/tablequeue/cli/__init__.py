@@ -18,12 +18,30 @@ from tablequeue.cli.report import report
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
+from tablequeue.cli.stream import stream
 from tablequeue.cli.upgrade import upgrade
 from tablequeue.cli.work import work
 
 __all__ = ["main"]
 
-COMMANDS = (queue, push, pop, complete, fail, peek, dead, lost, history, work, stats, serve, report, sql, upgrade)
+COMMANDS = (
+    queue,
+    push,
+    pop,
+    complete,
+    fail,
+    peek,
+    dead,
+    lost,
+    history,
+    work,
+    stats,
+    stream,
+    serve,
+    report,
+    sql,
+    upgrade,
+)
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
