@@ -1,10 +1,10 @@
 """A transaction stays open while a queue is drained: does the claim get slower, with and without the low-water mark?
 
-    python -m benchmarks.held_snapshot [--messages 50000] [--batch 10]
+    python -m benchmarks.held_snapshot [postgresql|mariadb ...] [--messages 50000] [--batch 10]
 
-PostgreSQL cannot clean up what a repeatable-read transaction may yet look at, so the index of the ready messages keeps
-an entry for each that was ever ready. The figure is the rate of the last fifth of the messages over that of the
-first fifth; 1 is flat. Every commit is flushed; each message is checked to come once.
+Neither PostgreSQL nor MariaDB can clean up what a repeatable-read transaction may yet look at, so the index of the
+ready messages keeps an entry for each that was ever ready. The figure is the rate of the last fifth of the messages
+over that of the first fifth; 1 is flat. Every commit is flushed; each message is checked to come once.
 """
 
 from __future__ import annotations
@@ -18,30 +18,26 @@ from rich.progress import track
 from rich.table import Table
 
 import tablequeue
-from benchmarks.places import machine, postgresql_url
-from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine
-from tablequeue.engines.postgresql.engine import PostgreSQL, PostgresTable
+from benchmarks.places import PLACES, machine
+from tablequeue.engines.base import Cursor, Engine
+from tablequeue.engines.low_water import LowWater
+from tablequeue.engines.mysql.engine import MySQL
+from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
 
 FIFTHS = 5
 
-
-class Unmarked(PostgresTable):
-    """A table whose low-water mark never rises: each claim walks the index from its beginning."""
-
-    @property
-    def low_water(self) -> int:
-        return 0
-
-    @low_water.setter
-    def low_water(self, id: int) -> None:
-        pass
+ENGINES: dict[str, type[LowWater]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
 
-class WithoutMark(PostgreSQL):
-    def table(self, name: str, definition: Definition) -> PostgresTable:
-        return Unmarked(self, name, definition)
+def without_mark(engine: type[LowWater]) -> type[LowWater]:
+    """An engine whose low-water mark never rises: each claim walks the index from its beginning."""
+
+    class WithoutMark(engine):  # type: ignore[misc, valid-type]
+        def commits(self, cursor: Cursor) -> bool:
+            return False
+
+    return WithoutMark
 
 
 def drain(url: str, engine_class: type[Engine], messages: int, batch: int, held: bool) -> Sequence[float]:
@@ -73,22 +69,22 @@ def drain(url: str, engine_class: type[Engine], messages: int, batch: int, held:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("engines", nargs="*", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--batch", type=int, default=10)
     arguments = parser.parse_args()
-    table = Table("low-water mark", "snapshot", title=f"{machine()}; pop + complete by {arguments.batch}")
+    table = Table("engine", "mark", "snapshot", title=f"{machine()}; pop + complete by {arguments.batch}")
     for name in ("first fifth, messages/s", "last fifth", "last / first"):
         table.add_column(name, justify="right")
-    with postgresql_url() as url:
-        for engine_class, held in ((PostgreSQL, False), (PostgreSQL, True), (WithoutMark, False), (WithoutMark, True)):
-            rates = drain(url, engine_class, arguments.messages, arguments.batch, held)
-            table.add_row(
-                "no" if engine_class is WithoutMark else "yes",
-                "held" if held else "none",
-                f"{rates[0]:,.0f}",
-                f"{rates[-1]:,.0f}",
-                f"{rates[-1] / rates[0]:.2f}",
-            )
+    for name in arguments.engines:
+        with PLACES[name]() as url:
+            marked = ENGINES[name]
+            for engine_class, mark in ((marked, "yes"), (without_mark(marked), "no")):
+                for held in (False, True):
+                    rates = drain(url, engine_class, arguments.messages, arguments.batch, held)
+                    first, last = rates[0], rates[-1]
+                    snapshot = "held" if held else "none"
+                    table.add_row(name, mark, snapshot, f"{first:,.0f}", f"{last:,.0f}", f"{last / first:.2f}")
     Console().print(table)
 
 

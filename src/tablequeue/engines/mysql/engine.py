@@ -17,6 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.connection import hold, join, whole
 from tablequeue.engines.mysql.refusals import number_of, translated
@@ -40,7 +41,9 @@ AUTOINC_READ_FAILED = 1467
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
 
-class MySQL(Engine):
+class Operations(Engine):
+    """The engine but for the low-water mark."""
+
     name = "mysql"
     drivers = ("pymysql",)
     # A heap promises no order; by id is what the index gives for nothing.
@@ -80,6 +83,8 @@ class MySQL(Engine):
             "claim_index": f"tq_{name}_ready" if definition.order in EXTRAS else f"tq_{name}_state",
             # The second column of the index of the states: null, then the ids are in order.
             "unswept": "" if swept else " and sweep_at is null",
+            # What can be claimed, whatever the low-water mark.
+            "free": Operations.claimable(self, definition),
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",
@@ -271,7 +276,7 @@ class MySQL(Engine):
         """Rows of (id, due_at, priority)."""
         find, _ = table.statements("claim_find")
         # More than are wanted: others may have the first ones.
-        cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params)
+        cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
         return list(cursor.fetchall())
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -380,3 +385,8 @@ class MySQL(Engine):
                 for change in changes:
                     cursor.execute(change, params | {"ids": self.dump_ids(ids)})
         return ids
+
+
+class MySQL(LowWater, Operations):
+    def commits(self, cursor: Cursor) -> bool:
+        return bool(cursor.ours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -14,9 +14,10 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Stored, Table
+from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
+from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.texts import Row, compile_text, quoted_role
+from tablequeue.engines.texts import compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
 # Rows from which a bulk push is a COPY instead of one INSERT of an array. Measured with 100-byte JSON,
@@ -25,27 +26,6 @@ from tablequeue.errors import TablequeueError
 COPY_FROM = 1000
 # Characters of COPY text sent at a time.
 COPY_CHUNK = 1 << 18
-
-
-class PostgresTable(Table):
-    """The low-water mark: every id up to it was seen not to be ready.
-
-    Under a long-open snapshot the index keeps an entry for each message that was ever ready, and a claim walks all
-    of them: 1,800 claims a second fell to 200 within 10,000 messages, and stayed at 2,500 with the mark. It is only
-    a hint. Messages that become ready below it (released, failed, committed late) are found when this process
-    sweeps, at the latest a second later, and at once when nothing else is ready.
-    """
-
-    low_water = 0
-
-    def lower(self, ids: Sequence[int]) -> None:
-        if ids:
-            self.low_water = min(self.low_water, min(ids) - 1)
-
-
-def keeps_low_water(definition: Definition) -> bool:
-    """Where messages become ready mostly in the order of their ids. The fronts of groups do not."""
-    return definition.order in ("heap", "fifo") and not definition.grouped
 
 
 # The arrays of push_each, and the parameter of a row that each is made of.
@@ -60,7 +40,7 @@ _ARRAYS = {
 }
 
 
-class PostgreSQL(Engine):
+class PostgreSQL(LowWater):
     name = "postgresql"
     drivers = ("psycopg",)
     async_drivers: ClassVar = {
@@ -91,15 +71,8 @@ class PostgreSQL(Engine):
         array_type = "bytea" if definition.payload == "bytes" else "text"
         return {**super().words(name, definition, state), "array_type": array_type}
 
-    def claimable(self, definition: Definition) -> str:
-        mark = " and id > :low_water" if keeps_low_water(definition) else ""
-        return super().claimable(definition) + mark
-
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
-
-    def table(self, name: str, definition: Definition) -> PostgresTable:
-        return PostgresTable(self, name, definition)
 
     # -- connections and errors ------------------------------------------------------------------------------------
 
@@ -188,55 +161,8 @@ class PostgreSQL(Engine):
         cursor.execute(table.statement("push_each"), {**params, **arrays})
         return [row[0] for row in cursor.fetchall()]
 
-    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._above_low_water(super().claim, cursor, table, params)
-
-    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._above_low_water(super().take, cursor, table, params)
-
-    def _above_low_water(
-        self, remove: Callable[[Cursor, Table, Params], list[Row]], cursor: Cursor, table: Table, params: Params
-    ) -> list[Row]:
-        assert isinstance(table, PostgresTable)
-        if not keeps_low_water(table.definition):
-            return remove(cursor, table, params)
-        if params["now"] is not None:
-            table.low_water = 0
-        params["low_water"] = table.low_water
-        rows = remove(cursor, table, params)
-        if not rows and table.low_water:
-            params["low_water"] = 0
-            rows = remove(cursor, table, params)
-        if cursor.connection.autocommit:  # a caller's transaction may yet be rolled back
-            table.low_water = rows[-1][0] if rows else 0
-        return rows
-
-    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        assert isinstance(table, PostgresTable)
-        table.low_water = 0
-        return super().sweep(cursor, table, params)
-
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        state = super().fail(cursor, table, params)
-        if state == "ready":
-            assert isinstance(table, PostgresTable)
-            table.lower([params["id"]])
-        return state
-
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return _lowered(table, super().release(cursor, table, params))
-
-    def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return _lowered(table, super().redrive(cursor, table, params))
-
-    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return _lowered(table, super().redrive_ids(cursor, table, params))
-
-
-def _lowered(table: Table, ids: list[int]) -> list[int]:
-    assert isinstance(table, PostgresTable)
-    table.lower(ids)
-    return ids
+    def commits(self, cursor: Cursor) -> bool:
+        return bool(cursor.connection.autocommit)
 
 
 def _copy_text(value: Any) -> str:

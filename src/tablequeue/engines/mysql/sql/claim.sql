@@ -4,7 +4,8 @@
 -- there are triggers, MariaDB's answer to the update does not have it.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: {claim_index}, which has the order: were the rows to be sorted, all of them would be locked. It is forced, for
--- statistics that are out of date have the optimizer read the primary key instead.
+-- statistics that are out of date have the optimizer read the primary key instead. From :low_water on, where the order
+-- is that of the ids: dead entries before it are not walked again (low_water.py).
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
 update (
     select last_insert_id(id) as claimed from {queue} force index ({claim_index})

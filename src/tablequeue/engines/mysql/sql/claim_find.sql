@@ -14,6 +14,6 @@ select
     message.id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
-where {claimable}
+where {free}
 limit :n
 for update skip locked;
