@@ -41,7 +41,7 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     marks = ", ".join(["%s"] * (len(first) + 1))
     values = [*(params.get(name) for name in first), json.dumps(given) if given else None]
     cursor.execute(f"call {_queue(table)}_{verb}({marks})", values)
-    rows: list[Row] = cursor.fetchall()
+    rows: list[Row] = list(cursor.fetchall())
     while cursor.nextset():  # errors may come after the rows
         pass
     return rows
@@ -198,8 +198,6 @@ def _json(definition: Definition, payload: str | bytes) -> str:
     return payload if definition.payload == "json" else json.dumps(payload)
 
 
-PROCEDURAL = [
-    ProceduralKind(**{field.name: getattr(kind, field.name) for field in fields(kind)})
-    for kind in KINDS
-    if kind.name in CALLS
-]
+# The engines that have procedures here: with their own verbs, and with those that call the procedures.
+PLAIN = [kind for kind in KINDS if kind.name in CALLS]
+PROCEDURAL = [ProceduralKind(**{field.name: getattr(kind, field.name) for field in fields(kind)}) for kind in PLAIN]

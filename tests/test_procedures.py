@@ -1,12 +1,11 @@
-"""Stored procedures: what they do by themselves, who may call them, and that they go with the queue."""
+"""Stored procedures: what they do by themselves, in whose transaction, and that they go with the queue."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from platform import machine
 from time import sleep
 from typing import Any
@@ -16,45 +15,28 @@ import sqlalchemy as sa
 
 from tablequeue import Backoff, Database, Definition, Queue, errors
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine
 from tablequeue.errors import BadInput, DuplicateKey
-from tests.procedures import PROCEDURAL, on_postgresql
+from tests.procedures import PLAIN
 from tests.servers import Kind, Place
-from tests.support import DESIGNS, claimed, counts, found, ids_of, refuses
+from tests.sessions import Session, call, engine_of, session, transaction
+from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
 from tests.tsql import parse_errors
 
-NAMES = "tq_work_"
+BY_NAME = {kind.name: kind for kind in PLAIN}
 LEASE_LOST = "00000000-0000-0000-0000-000000000000"
 
 
-@pytest.fixture(params=[kind for kind in PROCEDURAL if kind.name == "postgresql"], ids=lambda kind: kind.name)
+@pytest.fixture(params=PLAIN, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     one: Kind = request.param
     return one
 
 
-def engine_of(database: Database) -> Engine:
-    return database._runner.engine
-
-
-def call(database: Database, verb: str, _role: str | None = None, **params: Any) -> list[Any]:
-    """Call a procedure of the queue "work", as a role; its rows, committed. Errors are tablequeue's own."""
-    raw = database.engine.raw_connection()
-    try:
-        cursor = engine_of(database).join(raw.dbapi_connection)
-        table = engine_of(database).table("work", database.queue("work").definition)
-        if _role:
-            cursor.execute(f"set local role {_role}")
-        rows = on_postgresql(cursor, table, verb, params)
-        raw.commit()
-        return rows
-    except Exception as error:
-        refusal = engine_of(database).translate(error)
-        if refusal is None:
-            raise
-        raise refusal from error
-    finally:
-        raw.close()
+def made(database: Database, **options: Any) -> Queue:
+    """The queue "work", with its procedures."""
+    queue = database.create_queue("work", **options)
+    database.install_procedures("work")
+    return queue
 
 
 def test_they_come_and_go_with_the_queue(place: Place, db: Database) -> None:
@@ -62,7 +44,7 @@ def test_they_come_and_go_with_the_queue(place: Place, db: Database) -> None:
     names = db.install_procedures("work")
     assert names == db.install_procedures("work")
     assert {"tq_work_push", "tq_work_pop", "tq_work_stats"} <= set(names)
-    there = "select proname from pg_proc where pronamespace = %(schema)s::regnamespace"
+    there = "select routine_name from information_schema.routines where routine_schema = %(schema)s"
     assert {row[0] for row in place.execute(there, {"schema": place.schema})} >= set(names)
     queue.drop()
     assert place.execute(there, {"schema": place.schema}) == []
@@ -77,7 +59,8 @@ def test_without_a_schema_they_are_where_the_connection_is(place: Place) -> None
     queue = database.create_queue(name)
     try:
         database.install_procedures(name)
-        assert plain.execute(f"select public.tq_{name}_push('1')") == [(1,)]
+        with session(database, name) as one:
+            assert one.call("push", payload="1") == [(1,)]
         assert claimed(queue).payload == 1
     finally:
         queue.drop()
@@ -85,7 +68,7 @@ def test_without_a_schema_they_are_where_the_connection_is(place: Place) -> None
 
 
 def test_python_and_sql_share_a_queue(db: Database) -> None:
-    queue = db.create_queue("work")
+    queue = made(db)
     by_python = queue.push({"from": "python"})
     assert call(db, "push", payload='{"from": "sql"}', headers='{"a": 1}', producer="psql") == [(by_python + 1,)]
     [(id, payload, *_, token)] = call(db, "pop", consumer="psql")
@@ -102,7 +85,7 @@ def test_python_and_sql_share_a_queue(db: Database) -> None:
 
 @pytest.mark.parametrize("verb", ["complete", "release", "fail", "extend"])
 def test_a_lost_lease_is_an_error(db: Database, verb: str) -> None:
-    queue = db.create_queue("work")
+    queue = made(db)
     id = queue.push(1)
     [(*_, token)] = call(db, "pop", lease=0)
     claimed(queue)  # the lease of none has expired
@@ -112,7 +95,7 @@ def test_a_lost_lease_is_an_error(db: Database, verb: str) -> None:
 
 
 def test_of_a_batch_those_that_are_held_are_completed(db: Database) -> None:
-    queue = db.create_queue("work")
+    queue = made(db)
     ids = queue.push_many([1, 2, 3])
     token = call(db, "pop", n=3)[0][-1]
     assert call(db, "complete", ids=ids[:1], token=token) == [(ids[0],)]
@@ -133,48 +116,49 @@ BACKOFFS = [
 
 @pytest.mark.parametrize("backoff", BACKOFFS, ids=str)
 def test_the_backoff_is_that_of_python(place: Place, db: Database, backoff: Backoff) -> None:
-    queue = db.create_queue("work", backoff=backoff, max_attempts=2_000_000)
+    queue = made(db, backoff=backoff, max_attempts=2_000_000)
     id = queue.push(1)
+    now = engine_of(db).dump_time(START)
     for attempts in (1, 2, 3, 4, 1_500_000):
         [(*_, token)] = call(db, "pop", lease=3_000_000)
         place.execute(f"update {place.table('work')} set attempts = {attempts}")  # noqa: S608 (a checked name)
-        call(db, "fail", id=id, token=token, now="2040-01-01T00:00:00Z")
+        call(db, "fail", id=id, token=token, now=now)
         due_at = found(queue, id).due_at
         assert due_at is not None
-        wait = due_at.timestamp() - 2_208_988_800
-        assert wait == pytest.approx(backoff.seconds(attempts), abs=1e-5)
+        assert (due_at - START).total_seconds() == pytest.approx(backoff.seconds(attempts), abs=1e-5)
         queue.purge()
         id = queue.push(1)
 
 
 def test_the_jitter_takes_at_most_its_share(db: Database) -> None:
-    queue = db.create_queue("work", backoff=Backoff(base=100, jitter=0.5))
+    queue = made(db, backoff=Backoff(base=100, jitter=0.5))
     ids = queue.push_many(range(20))
     token = call(db, "pop", n=20)[0][-1]
+    now = engine_of(db).dump_time(START)
     waits = set()
     for id in ids:
-        call(db, "fail", id=id, token=token, now="2040-01-01T00:00:00Z")
+        call(db, "fail", id=id, token=token, now=now)
         due_at = found(queue, id or 0).due_at
         assert due_at is not None
-        waits.add(due_at.timestamp() - 2_208_988_800)
+        waits.add((due_at - START).total_seconds())
     assert 50 <= min(waits) < max(waits) <= 100
     assert len(waits) == 20
 
 
-def test_what_is_due_or_abandoned_is_swept_on_a_busy_queue(place: Place, db: Database) -> None:
+def test_what_is_due_or_abandoned_is_swept_on_a_busy_queue(db: Database) -> None:
     """A session that never finds too little sweeps once a second all the same."""
-    queue = db.create_queue("work")
+    queue = made(db)
     abandoned = queue.push("abandoned")
     queue.push_many(range(3))
-    with db.engine.connect() as connection:
-        connection.exec_driver_sql(f"select id from {place.table('work')}_pop(p_lease => 0)")  # noqa: S608
+    with session(db) as one:
+        one.call("pop", lease=0)
         sleep(1.1)
-        first = connection.exec_driver_sql(f"select id from {place.table('work')}_pop()").scalar()  # noqa: S608
+        [(first, *_)] = one.call("pop")
     assert first == abandoned
 
 
 def test_groups_are_arranged_by_pop_and_complete(db: Database) -> None:
-    queue = db.create_queue("work", groups=True)
+    queue = made(db, groups=True)
     for group in ("a", "a", "b"):
         call(db, "push", payload="1", group=group)
     assert counts(queue) == {"blocked": 3}
@@ -185,7 +169,7 @@ def test_groups_are_arranged_by_pop_and_complete(db: Database) -> None:
 
 
 def test_a_key_is_taken_once(db: Database) -> None:
-    queue = db.create_queue("work")
+    queue = made(db)
     [(id,)] = call(db, "push", payload="1", key="k")
     refusal = refuses(DuplicateKey, call, db, "push", payload="2", key="k")
     assert "has the key k" in refusal.cause
@@ -211,7 +195,7 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
     ("fifo", "push", {"on_conflict": "explode"}),
     ("fifo", "pop", {"n": 0}),
     ("fifo", "pop", {"lease": -1}),
-    ("fifo", "take", {"n": None}),
+    ("fifo", "take", {"n": 0}),
     ("fifo", "release", {"ids": [1], "token": LEASE_LOST, "delay": -1}),
     ("fifo", "fail", {"id": 1, "token": LEASE_LOST, "retry_in": 1e10}),
     ("fifo", "extend", {"id": 1, "token": LEASE_LOST, "seconds": -1}),
@@ -221,111 +205,102 @@ REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("design", "verb", "params"), REFUSALS)
 def test_what_python_refuses_is_refused(db: Database, design: str, verb: str, params: dict[str, Any]) -> None:
-    queue = db.create_queue("work", **DESIGNS[design])
+    queue = made(db, **DESIGNS[design])
     given = {"payload": "1", **params} if verb == "push" else params
     refuses(BadInput, call, db, verb, **given)
     assert counts(queue) == {}
 
 
-# -- rights ----------------------------------------------------------------------------------------------------------
-
-CALLED: dict[str, dict[str, Any]] = {
-    "push": {"payload": "1"},
-    "push_many": {"messages": "[1, 2]"},
-    "push_each": {"messages": '[{"payload": 1}]'},
-    "pop": {},
-    "take": {},
-    "complete": {"ids": [1], "token": LEASE_LOST},
-    "fail": {"id": 1, "token": LEASE_LOST},
-    "release": {"ids": [1], "token": LEASE_LOST},
-    "extend": {"id": 1, "token": LEASE_LOST},
-    "stats": {},
-    "peek": {},
-    "history": {},
-    "lost": {},
-}
-# What nobody may do.
-DIRECT = (
-    "select * from {queue}",
-    "insert into {queue} (payload, pushed_at) values ('1', now())",
-    "update {queue} set state = 'dead'",
-    "delete from {queue}",
-    "select * from {queue}_history",
-    "delete from {queue}_history",
-    "select {queue}_sweep(0, null)",
-    "select * from {queue}_claim(1, 'me', 60, null, null)",
-    "select * from {queue}_remove(1, 'me', null, null)",
-)
+# What an engine must refuse besides, for its parameters have no types, or take null.
+OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
+    (BY_NAME["postgresql"], "take", {"n": None}),
+    (BY_NAME["mariadb"], "push", {"prority": 1}),
+    (BY_NAME["mariadb"], "push", {"delay": "60"}),
+    (BY_NAME["mariadb"], "push", {"key": 7}),
+    (BY_NAME["mariadb"], "push", {"due": "tomorrow"}),
+    (BY_NAME["mariadb"], "push", {"due": "2040-13-01 00:00:00"}),
+    (BY_NAME["mariadb"], "push", {"due": "2040-01-01T00:00:00+02:00"}),
+    (BY_NAME["mariadb"], "push", {"payload": None}),
+    (BY_NAME["mariadb"], "push_many", {"messages": "{}"}),
+    (BY_NAME["mariadb"], "push_many", {"messages": "[1"}),
+    (BY_NAME["mariadb"], "push_each", {"messages": "[1]"}),
+    (BY_NAME["mariadb"], "push_each", {"messages": '[{"payload": 1, "headers": 2}]'}),
+    (BY_NAME["mariadb"], "push_each", {"messages": '[{"payload": 1}, {}]'}),
+    (BY_NAME["mariadb"], "pop", {"n": 1.5}),
+    (BY_NAME["mariadb"], "pop", {"n": 1e20}),
+]
 
 
-@contextmanager
-def roles(place: Place) -> Iterator[dict[str, str]]:
-    """A role of each kind, and one of none."""
-    names = {kind: f"tq_{kind}_{secrets.token_hex(4)}" for kind in (*procedures.ROLES, "stranger")}
-    for name in names.values():
-        place.execute(f"create role {name}")
-    try:
-        yield names
-    finally:
-        for name in names.values():
-            place.execute(f"drop owned by {name}")
-            place.execute(f"drop role {name}")
+@pytest.mark.parametrize(("kind", "verb", "params"), OWN_REFUSALS, indirect=["kind"])
+def test_what_the_parameters_of_an_engine_refuse(db: Database, verb: str, params: dict[str, Any]) -> None:
+    queue = made(db)
+    refuses(BadInput, call, db, verb, **{"payload": "1", **params} if verb == "push" else params)
+    assert counts(queue) == {}
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_the_rights_of_each_role(place: Place, db: Database, delivery: str) -> None:
-    queue = db.create_queue("work", delivery=delivery)
-    there = {name.removeprefix(NAMES) for name in db.install_procedures("work")}
-    with roles(place) as names:
-        given = {kind: [names[kind]] for kind in procedures.ROLES}
-        text = procedures.grants(engine_of(db), "work", queue.definition, given)
-        for statement in engine_of(db).split(text):
-            place.execute(statement)
-        for kind, role in names.items():
-            for verb in there:
-                allowed = verb in procedures.ROLES.get(kind, ())
-                assert may(db, role, verb) is allowed, f"{kind}: {verb}"
-            for statement in DIRECT:
-                assert not may_execute(place, role, statement), f"{kind}: {statement}"
-    queue.drop()
+# -- transactions ----------------------------------------------------------------------------------------------------
 
 
-def may(database: Database, role: str, verb: str) -> bool:
-    try:
-        call(database, verb, role, **CALLED[verb])
-    except errors.NoRights:
-        return False
-    except errors.LeaseLost:
-        pass
-    return True
+def test_they_are_part_of_the_callers_transaction(db: Database) -> None:
+    queue = made(db)
+    ids = queue.push_many([1, 2, 3])
+    with transaction(db) as one:
+        one.call("push", payload="4")
+        popped = one.call("pop", n=2)
+        one.call("complete", ids=[ids[0]], token=popped[0][-1])
+        one.call("take")
+        one.connection.rollback()
+    assert counts(queue) == {"ready": 3}
+    with transaction(db) as one:
+        assert [row[0] for row in one.call("take", n=2)] == ids[:2]
+        assert ids_of(queue.peek()) == ids, "the others see it when it commits"
+    assert counts(queue) == {"ready": 1, "finished": 2}
 
 
-def may_execute(place: Place, role: str, statement: str) -> bool:
-    with place.sa_engine().connect() as connection:
-        connection.exec_driver_sql(f"set local role {role}")
-        try:
-            connection.exec_driver_sql(statement.format(queue=place.table("work")))
-        except sa.exc.ProgrammingError as error:
-            if "permission denied" not in str(error):
-                raise
-            return False
-    return True
+def test_an_error_undoes_its_call_alone(db: Database) -> None:
+    """All of the call, and of the caller's transaction nothing else; in autocommit too."""
+    queue = made(db)
+    queue.push(0, key="k")
+    batch = '[{"payload": 1}, {"payload": 2, "key": "n"}, {"payload": 3, "key": "k"}]'
+    with transaction(db) as one:
+        [(first,)] = one.call("push", payload="1")
+        token = one.call("pop")[0][-1]
+        # There an error ends the transaction, if the caller has no savepoint.
+        needs_savepoint = engine_of(db).dialect.name == "postgresql"
+        with one.connection.begin_nested() if needs_savepoint else nullcontext() as saved:
+            refuses(DuplicateKey, one.call, "push_each", messages=batch)
+            if saved:
+                saved.rollback()
+        assert one.call("complete", ids=[1], token=token) == [(1,)]
+    assert ids_of(queue.peek()) == [first]
+    queue.push(0, key="k")
+    with session(db) as alone:
+        refuses(DuplicateKey, alone.call, "push_each", messages=batch)
+        alone.call("push", payload="2")
+    assert counts(queue) == {"ready": 3, "finished": 1}
 
 
-def test_a_temporary_table_does_not_stand_in_for_the_queue(place: Place, db: Database) -> None:
-    """The functions run with their owner's rights: what they find must not be the caller's."""
-    plain = Place(place.url, None)
-    name = f"plain_{secrets.token_hex(4)}"
-    queue = plain.open().create_queue(name)
-    plain.open().install_procedures(name)
-    try:
-        with plain.sa_engine().begin() as connection:
-            connection.exec_driver_sql(f"create temporary table tq_{name} (like public.tq_{name})")
-            connection.exec_driver_sql(f"select tq_{name}_push('1')")
-        assert counts(queue) == {"ready": 1}
-    finally:
-        queue.drop()
-        plain.close()
+def test_a_transaction_of_a_connection_without_autocommit(db: Database) -> None:
+    """MariaDB: no BEGIN tells that there is one. What is called is the caller's to commit all the same."""
+    queue = made(db)
+    with db.engine.connect() as connection:
+        one = Session(db, connection)
+        if engine_of(db).dialect.name == "mariadb":
+            one.cursor.execute("set autocommit = 0")
+        one.call("push", payload="1")
+        one.cursor.execute("rollback")
+    assert counts(queue) == {}
+
+
+def test_a_claim_in_a_transaction_does_not_wait_for_others(db: Database) -> None:
+    """Nor do they for it: neither pushes nor claims, whatever the isolation level."""
+    queue = made(db)
+    ids = queue.push_many(range(4))
+    with transaction(db) as one, transaction(db) as other:
+        assert [row[0] for row in one.call("pop", n=2)] == ids[:2]
+        assert [row[0] for row in other.call("pop", n=5)] == ids[2:]
+        fifth = queue.push(4)
+        assert claimed(queue).id == fifth
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------
@@ -335,11 +310,12 @@ WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
 
 @pytest.mark.parametrize("name", WITH_PROCEDURES)
 def test_there_is_a_template_for_each_verb(name: str) -> None:
-    missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(name))
+    folder = engine_class(name).name
+    missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(folder))
     # On SQL Server a history is a table, so that no procedure can be called so; and push_each is not there yet.
     assert missing == ({"history", "push_each", "lost"} if name == "mssql" else {"read_history"})
-    for file in procedures.templates(name):
-        text = procedures.template(name, file)
+    for file in procedures.templates(folder):
+        text = procedures.template(folder, file)
         assert file in ("grant", "grant_schema", "drop") or text.startswith("-- {queue}_")
         assert max(map(len, text.splitlines())) <= 120
         assert text.count("-- [end]") == len(re.findall(r"-- \[(?!end)", text))
@@ -370,15 +346,6 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
             assert len(declared) == len(set(declared)), batch
             if made:
                 assert {*re.findall(r"(?<!@)@\w+", batch)} - {"@key", "@value"} <= set(declared), batch
-
-
-@pytest.mark.parametrize("role", ["", 'a"; drop table x; --', "a`b", "a]b", "a'b", "-a", "a" * 200])
-def test_a_role_that_can_be_none(role: str) -> None:
-    for name in WITH_PROCEDURES:
-        stored = engine_class(name).stored
-        assert stored is not None
-        with pytest.raises(BadInput):
-            stored.role(role)
 
 
 def test_sqlite_has_none(tmp_path: Any) -> None:

@@ -1,0 +1,66 @@
+"""Connections of applications that call the stored procedures of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from tablequeue import Database
+from tablequeue.engines.base import Engine
+from tests.procedures import CALLS
+
+
+def engine_of(database: Database) -> Engine:
+    return database._runner.engine
+
+
+class Session:
+    """A connection, and a queue whose procedures it calls. Errors are tablequeue's own."""
+
+    def __init__(self, database: Database, connection: sa.Connection, queue: str = "work") -> None:
+        self.engine = engine_of(database)
+        self.connection = connection
+        self.cursor = self.engine.join(connection.connection.dbapi_connection)
+        self.table = self.engine.table(queue, database.queue(queue).definition)
+
+    def call(self, verb: str, **params: Any) -> list[Any]:
+        """The rows of a procedure."""
+        if "ids" in params:
+            params["ids"] = self.engine.dump_ids(params["ids"])
+        return self._translated(lambda: CALLS[self.engine.dialect.name](self.cursor, self.table, verb, params))
+
+    def execute(self, statement: str) -> None:
+        """A statement about the queue's table, which is its `{queue}`."""
+        queue = self.engine.words(self.table.name, self.table.definition, "ready")["queue"]
+        self._translated(lambda: self.cursor.execute(statement.format(queue=queue)))
+
+    def _translated(self, action: Any) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            refusal = self.engine.translate(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+
+@contextmanager
+def session(database: Database, queue: str = "work") -> Iterator[Session]:
+    """One in autocommit: each call is whole by itself."""
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield Session(database, connection, queue)
+
+
+@contextmanager
+def transaction(database: Database, queue: str = "work") -> Iterator[Session]:
+    """One whose calls are in a transaction, which commits at the end of the block; see `Session.connection`."""
+    with database.engine.begin() as connection:
+        yield Session(database, connection, queue)
+
+
+def call(database: Database, verb: str, **params: Any) -> list[Any]:
+    with session(database) as one:
+        return one.call(verb, **params)
