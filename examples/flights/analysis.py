@@ -12,8 +12,11 @@ from pyspark.sql import functions as f
 
 from examples.flights.crew import QUEUE
 from examples.flights.data import airlines
-from tablequeue.spark import reports
-from tablequeue.spark.reports import page
+from tablequeue.spark.reports import page, plots
+from tablequeue.spark.reports.messages import finished
+from tablequeue.spark.reports.throughput import throughput
+from tablequeue.spark.reports.times import sketches, times
+from tablequeue.spark.reports.workers import workers
 
 FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
@@ -23,11 +26,12 @@ def analyse(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
     try:
         history = spark.read.format("tablequeue").option("url", url).option("queue", QUEUE).load().cache()
         names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")
+        messages = finished(history, QUEUE)
         tables = {
             "carriers": carriers(history, names),
-            "times": reports.times(history),
-            "throughput": reports.throughput(history),
-            "workers": reports.workers(history),
+            "times": times(sketches(messages)),
+            "throughput": throughput(messages),
+            "workers": workers(messages).drop("queue"),
         }
         found: dict[str, Any] = {"counts": counts(history).first().asDict()}
         for name, table in tables.items():
@@ -66,7 +70,7 @@ def carriers(history: DataFrame, names: DataFrame) -> DataFrame:
 
 def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     by_delay = sorted(found["carriers"], key=lambda row: row["mean_dep_delay"], reverse=True)
-    by_second = {row["second"]: row for row in found["throughput"]}
+    by_second = {row["at"]: row for row in found["throughput"]}
     first = min(by_second)
     x = range(round((max(by_second) - first).total_seconds()) + 1)
     # A second in which nothing happened has no row.
@@ -78,38 +82,46 @@ def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -
         page.Section(
             "Throughput",
             "What happened in each second. While the upper line is the pushed one, the backlog grows.",
-            [page.lines(x, rates, "second", "messages a second")],
+            plots=[page.Plot("", "", plots.lines(x, rates, "messages a second", x_label="second"))],
         ),
         page.Section(
             "Wait and run times",
             "Seconds from push to the first pop, and from the last pop to the end.",
-            table=found["times"],
+            tables=[page.Table("", "", found["times"])],
         ),
         page.Section(
             "Writers and readers",
             "The work of each process. reader-1 was killed; what it held was finished by the others (retried).",
-            [
-                page.bars(
-                    [row["name"] for row in found["workers"]],
-                    [row["messages"] for row in found["workers"]],
-                    "messages pushed by each writer, finished by each reader",
-                    page.GREEN,
+            plots=[
+                page.Plot(
+                    "",
+                    "",
+                    plots.bars(
+                        [row["name"] for row in found["workers"]],
+                        [row["messages"] for row in found["workers"]],
+                        "messages pushed by each writer, finished by each reader",
+                        plots.GREEN,
+                    ),
                 )
             ],
-            found["workers"],
+            tables=[page.Table("", "", found["workers"])],
         ),
         page.Section(
             "Carriers",
             "Mean departure delay in minutes, of the flights that departed.",
-            [
-                page.bars(
-                    [row["name"] for row in by_delay],
-                    [row["mean_dep_delay"] for row in by_delay],
-                    "mean departure delay, minutes",
-                    page.ORANGE,
+            plots=[
+                page.Plot(
+                    "",
+                    "",
+                    plots.bars(
+                        [row["name"] for row in by_delay],
+                        [row["mean_dep_delay"] for row in by_delay],
+                        "mean departure delay, minutes",
+                        plots.ORANGE,
+                    ),
                 )
             ],
-            found["carriers"],
+            tables=[page.Table("", "", found["carriers"])],
         ),
     ]
     words = "Flights that left New York in 2013, through a queue in one SQLite table, read by Spark from its history."

@@ -38,7 +38,7 @@ SHOWN = {
     "carriers": ("carrier", "name", "flights", "mean_dep_delay", "mean_arr_delay"),
     "times": ("time", "messages", "mean", "p50", "p95", "p99", "max"),
     "workers": ("role", "name", "messages", "share", "per_second", "retried", "run_p50"),
-    "throughput": ("second", "pushed", "popped", "finished"),
+    "throughput": ("at", "pushed", "popped", "finished"),
 }
 
 console = Console()

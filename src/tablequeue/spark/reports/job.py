@@ -12,8 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, ReportFailed
@@ -23,7 +22,7 @@ from tablequeue.spark.reports.backlog import backlog
 from tablequeue.spark.reports.errors import errors
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
 from tablequeue.spark.reports.lost import lost
-from tablequeue.spark.reports.messages import COLUMNS, finished, live
+from tablequeue.spark.reports.messages import NAMES, finished, live
 from tablequeue.spark.reports.overview import overview
 from tablequeue.spark.reports.readers import readers
 from tablequeue.spark.reports.throughput import throughput
@@ -33,9 +32,6 @@ from tablequeue.spark.session import local_session
 
 Row = dict[str, Any]
 Step = Callable[[str], None]
-
-# The environment variable by which Spark finds the database: an option with the URL would be shown in its plans.
-URL = "TABLEQUEUE_REPORT_URL"
 
 # Seconds that a row of throughput and of backlog stands for: the least of these with which there are at most MOST.
 SPANS = (1, 10, 60, 600, 3600, 6 * 3600, 86400)
@@ -61,13 +57,15 @@ def report(
     chosen = _chosen(database, names)
     with (
         open_lake(folder, _identity(database, schema)) as lake,
-        tempfile.TemporaryDirectory(prefix="tablequeue-") as scratch,
+        tempfile.TemporaryDirectory(prefix="tablequeue-") as name,
         _refusals(folder),
     ):
         step("Starting Spark")
-        os.environ[URL] = database.engine.url.render_as_string(hide_password=False)
-        source = {"urlEnv": URL, **({"schema": schema} if schema else {})}
-        spark = local_session("report", Path(scratch))
+        scratch = Path(name)  # nobody else's: the URL may hold a password, which Spark is not to show
+        (scratch / "url").write_text(database.engine.url.render_as_string(hide_password=False), "utf-8")
+        source = {"urlFile": str(scratch / "url"), **({"schema": schema} if schema else {})}
+        with _stderr_to(scratch / "stderr"):
+            spark = local_session("report", scratch)
         try:
             for queue in chosen:
                 step(f"Reading {queue.name}")
@@ -86,12 +84,15 @@ def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str
 
     `source` are the options by which Spark finds the database.
     """
-    present = spark.createDataFrame(list(live(queue)), COLUMNS)
-    history = spark.read.format("tablequeue").options(**source, queue=queue.name).load()
+
+    def load(table: str, without: str, **options: str) -> DataFrame:
+        columns = ",".join(name for name in NAMES if name not in ("queue", without))
+        reader = spark.read.format("tablequeue").options(**source, queue=queue.name, table=table, columns=columns)
+        return reader.options(**options).load()
+
     since = lake.since(queue.name)
-    if since is not None:
-        history = history.where(f.col("finished_at") >= f.lit(since))
-    return lake.add(queue.name, present, finished(history, queue.name))
+    history = load("history", "state", **({"since": since.isoformat()} if since else {}))
+    return lake.add(queue.name, live(load("queue", "finished_at"), queue), finished(history, queue.name))
 
 
 def compute(
@@ -153,6 +154,19 @@ def _identity(database: Database, schema: str | None) -> str:
     if url.database and Path(url.database).is_file():
         url = url.set(database=str(Path(url.database).resolve()))
     return f"{url} {schema}" if schema else str(url)
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Standard error of the processes that are started: Java greets with warnings that tell a user nothing."""
+    own = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 @contextmanager

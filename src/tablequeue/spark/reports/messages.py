@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from tablequeue.definition import LARGEST
-from tablequeue.message import STATES, Message
+from tablequeue.message import Message
 from tablequeue.queue import Queue
 
 NAMES = (
@@ -30,38 +29,34 @@ EXPIRED = "lease expired"
 """The error of an attempt whose consumer died, or took longer than its lease."""
 
 _ERRORS = "array<struct<attempt: int, at: string, consumer: string, error: string>>"
-# Messages of one short read of a live queue.
-_PAGE = 10_000
 
 
 def finished(history: DataFrame, queue: str) -> DataFrame:
     """The messages that were finished, from a history as the data source reads it. The session's zone is to be UTC."""
+    return _messages(history.where("finished_at is not null"), queue, state=f.lit("finished"))
+
+
+def live(table: DataFrame, queue: Queue) -> DataFrame:
+    """The messages that are not finished, from a queue as the data source reads it, and those that were lost."""
+    found = _messages(table, queue.name, finished_at=f.lit(None).cast("timestamp"))
+    if queue.definition.delivery != "at_most_once":
+        return found
+    lost = {message.id for message in queue.lost(LARGEST)}
+    rows = [
+        _row(queue.name, one, "lost" if one.id in lost else "in_progress") for one in queue.lost(LARGEST, older_than=0)
+    ]
+    return found.unionByName(table.sparkSession.createDataFrame(rows, COLUMNS))
+
+
+def _messages(table: DataFrame, queue: str, **columns: Column) -> DataFrame:
     errors = f.from_json(f.coalesce("errors", f.lit("[]")), _ERRORS)
     errors = f.transform(errors, lambda error: error.withField("at", _time(error["at"])))
-    return (
-        history.where("finished_at is not null")
-        .withColumns({"queue": f.lit(queue), "state": f.lit("finished"), "errors": errors})
-        .select(*NAMES)
-    )
+    return table.withColumns({"queue": f.lit(queue), "errors": errors, **columns}).select(*NAMES)
 
 
 def _time(text: Column) -> Column:
     """A time inside the errors: each engine writes it its own way, as whole microseconds or as text."""
-    micros = f.timestamp_micros(text.try_cast("bigint"))
-    return f.coalesce(micros, text.try_cast("timestamp"))
-
-
-def live(queue: Queue) -> Iterator[tuple[Any, ...]]:
-    """Rows of every message of a queue that is not finished, by short reads: no snapshot stays open."""
-    for state in STATES:
-        after = 0
-        while page := queue.peek(_PAGE, state=state, after=after):
-            yield from (_row(queue.name, message, state) for message in page)
-            after = page[-1].id
-    if queue.definition.delivery == "at_most_once":
-        lost = {message.id for message in queue.lost(LARGEST)}
-        for message in queue.lost(LARGEST, older_than=0):
-            yield _row(queue.name, message, "lost" if message.id in lost else "in_progress")
+    return f.coalesce(f.timestamp_micros(text.try_cast("bigint")), text.try_cast("timestamp"))
 
 
 def _row(queue: str, message: Message, state: str) -> tuple[Any, ...]:

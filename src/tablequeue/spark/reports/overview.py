@@ -9,9 +9,9 @@ from pyspark.sql import functions as f
 def overview(messages: DataFrame) -> DataFrame:
     """A row for each queue.
 
-    Columns: queue, messages, finished, retried (finished after another attempt had failed), backlog (ready, scheduled
-    or blocked), in_progress, dead, lost, producers, consumers, first_at (the first push), last_at (the last thing
-    that happened).
+    Columns: queue, messages, finished, retried (of these, after another attempt had failed), backlog (pushed, and not
+    finished, dead or lost), in_progress (of these), dead, lost, producers, consumers, first_at (the first push),
+    last_at (the last push, pop or end).
     """
     state = f.col("state")
     return (
@@ -20,7 +20,7 @@ def overview(messages: DataFrame) -> DataFrame:
             f.count("*").alias("messages"),
             f.count_if(state == "finished").alias("finished"),
             f.count_if((state == "finished") & (f.col("attempts") > 1)).alias("retried"),
-            f.count_if(state.isin("ready", "scheduled", "blocked")).alias("backlog"),
+            f.count_if(~state.isin("finished", "dead", "lost")).alias("backlog"),
             *(f.count_if(state == name).alias(name) for name in ("in_progress", "dead", "lost")),
             f.count_distinct("producer").alias("producers"),
             f.count_distinct("consumer").alias("consumers"),
