@@ -214,6 +214,7 @@ def test_what_python_refuses_is_refused(db: Database, design: str, verb: str, pa
 # What an engine must refuse besides, for its parameters have no types, or take null.
 OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
     (BY_NAME["postgresql"], "take", {"n": None}),
+    (BY_NAME["mariadb"], "push", {"payload": "{"}),
     (BY_NAME["mariadb"], "push", {"prority": 1}),
     (BY_NAME["mariadb"], "push", {"delay": "60"}),
     (BY_NAME["mariadb"], "push", {"key": 7}),
@@ -258,7 +259,36 @@ def test_they_are_part_of_the_callers_transaction(db: Database) -> None:
 
 
 def test_an_error_undoes_its_call_alone(db: Database) -> None:
-    """All of the call, and of the caller's transaction nothing else; in autocommit too."""
+    check_undone(db)
+
+
+# Of MariaDB's, which see to transactions themselves: what is wrong with which template.
+BROKEN = {
+    "no_savepoint": ("begin", "savepoint tablequeue"),
+    "no_transaction": ("begin", "start transaction"),
+    "no_rollback": ("undo", "rollback to savepoint tablequeue"),
+}
+
+
+@pytest.mark.parametrize("kind", [BY_NAME["mariadb"]], indirect=True, ids=["mariadb"])
+@pytest.mark.parametrize("broken", BROKEN)
+def test_the_check_notices_procedures_that_undo_nothing(
+    db: Database, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, part = BROKEN[broken]
+    whole = procedures.template
+    assert part in whole("mysql", file), "the twin is no twin"
+
+    def template(engine: str, name: str) -> str:
+        return whole(engine, name).replace(part, "do 0") if name == file else whole(engine, name)
+
+    monkeypatch.setattr(procedures, "template", template)
+    with pytest.raises((AssertionError, errors.TablequeueError)):
+        check_undone(db)
+
+
+def check_undone(db: Database) -> None:
+    """An error undoes all of its call, and nothing else of the caller's transaction; in autocommit too."""
     queue = made(db)
     queue.push(0, key="k")
     batch = '[{"payload": 1}, {"payload": 2, "key": "n"}, {"payload": 3, "key": "k"}]'

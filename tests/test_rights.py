@@ -154,6 +154,21 @@ def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, deliver
     queue.drop()
 
 
+def test_the_check_notices_procedures_with_the_rights_of_their_caller(
+    place: Place, kind: Kind, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = procedures.template
+    monkeypatch.setattr(
+        procedures, "template", lambda *file: whole(*file).replace("security definer", "security invoker")
+    )
+    queue = db.create_queue("work")
+    verbs = {name.removeprefix("tq_work_") for name in db.install_procedures("work")}
+    with roles(place, kind) as names:
+        grant(place, db, names)
+        assert rights(db, kind, names, verbs) == {one: set() for one in names}
+    queue.drop()
+
+
 def test_who_did_it_is_the_login(place: Place, kind: Kind, db: Database) -> None:
     """Not the owner, whose rights the procedures have."""
     queue = db.create_queue("work")

@@ -17,6 +17,10 @@ begin
     declare refusal varchar(128) character set utf8mb4 default case
         when p_payload is null then
             'A payload is missing, or of another type than those of the queue. Give each message one.'
+        -- [json]
+        when not json_valid(p_payload) then
+            'The payload is no JSON. Give the text of a JSON value.'
+        -- [end]
         when p_delay is not null and p_due is not null then
             'Both delay and due are given. Give one of them.'
         when not p_delay between 0 and {longest} then
@@ -66,7 +70,8 @@ begin
             set p_id = last_insert_id();
         elseif p_on_conflict = 'raise' then
             set refusal = concat(
-                'A live message has the key ', left(p_key, 40), '. Push with another key, or with on_conflict.'
+                'A live message has the key ', left(p_key, 40),
+                '. Push with another key, or with on_conflict skip or return.'
             );
             signal sqlstate 'TQ002' set mysql_errno = 51002, message_text = refusal;
         elseif p_on_conflict = 'return' then

@@ -54,7 +54,8 @@ begin
     -- [end]
     call {queue}_find(p_n, p_now, p_ids);
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
-    -- They are read while they are as they were: what the change is of, nobody else has.
+    -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
+    -- and all is undone: a client reads to the end.
     with message (
         id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
     ) as (

@@ -33,6 +33,8 @@ begin
     end if;
     call {queue}_find(p_n, p_now, p_ids);
     set p_popped_at = {now};
+    -- The rows go out before the change, which may leave nothing of them. If it fails, an error follows them, and all
+    -- is undone: a client reads to the end.
     with message (
         id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
     ) as (
