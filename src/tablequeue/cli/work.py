@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from dataclasses import replace
 
 import click
@@ -44,8 +46,8 @@ def work(
 ) -> None:
     """Run a handler for the messages of queues, until SIGTERM or Ctrl-C.
 
-    MODULE:NAME is a function, which may be async: it gets a message (or with --batch a list), and a message is completed
-    when it returns, tried again later when it raises. Or it is a `tablequeue.worker.Worker`, with handlers of its own;
+    MODULE:NAME is a function, which may be async: it gets a message (or with --batch a list), which is completed when
+    it returns and tried again later when it raises. Or it is a `tablequeue.worker.Worker`, with handlers of its own;
     then --queue chooses among them.
 
     Readers are added while messages wait, and retire when none do. The first signal lets them end what they have and
@@ -79,6 +81,10 @@ def work(
         print_json(counts)
     else:
         click.echo(", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing to do")
+    if worker.abandoned:
+        # A thread of a handler would keep the process alive.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _named(text: str) -> tuple[str, int | None]:

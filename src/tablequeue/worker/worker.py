@@ -57,6 +57,8 @@ class Worker:
         self.shutdown_timeout = seconds(shutdown_timeout, "shutdown_timeout")
         self.longest_pause = None if longest_pause is None else seconds(longest_pause, "longest_pause")
         self.handlers: dict[str, Handler] = {}
+        self.abandoned = False
+        """Whether handlers may still run after `run` has returned."""
         self._lines: list[Line] = []
         self._stopping = Event()
         self._tick = Event()
@@ -108,6 +110,7 @@ class Worker:
             )
         self._stopping.clear()
         self._refusal = None
+        self.abandoned = False
         finisher = Finisher()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         self._lines = [self._line(database, handler, finisher, loop) for handler in self.handlers.values()]
@@ -130,7 +133,7 @@ class Worker:
     @property
     def readers(self) -> Mapping[str, int]:
         """How many readers each queue has at this moment."""
-        return {line.queue.name: line.readers for line in self._lines}
+        return dict.fromkeys(self.handlers, 0) | {line.queue.name: line.readers for line in self._lines}
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -183,6 +186,7 @@ class Worker:
             self._tick.clear()
 
     def _wind_up(self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, loop: Loop | None) -> None:
+        logger.info("stopping: %d messages are in hand", sum(len(line.held()) for line in self._lines))
         deadline = monotonic() + self.shutdown_timeout
         for line in self._lines:
             line.stop()
@@ -202,6 +206,7 @@ class Worker:
 
     def _give_up(self, line: Line, finisher: Finisher) -> None:
         """Of handlers that have not ended: their messages have failed."""
+        self.abandoned = True
         for piece in line.abandon():
             logger.error("%s: a handler has not ended within the shutdown time-out.", line.queue.name)
             finisher.put(line, piece, [Retry(0, "the worker stopped before the handler ended")] * len(piece.claims))

@@ -17,6 +17,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
+from tablequeue.engines.postgresql.bell import BELL, PostgresWire
 from tablequeue.engines.texts import compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
@@ -61,6 +62,7 @@ class PostgreSQL(LowWater):
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    wire = PostgresWire
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
@@ -69,7 +71,17 @@ class PostgreSQL(LowWater):
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        return {**super().words(name, definition, state), "array_type": array_type}
+        lock = f"hashtextextended('tq_{name}', {BELL})"
+        return {
+            **super().words(name, definition, state),
+            "array_type": array_type,
+            "bell_lock": lock,
+            # Wakes those who wait, at the commit, and is true; see bell.py.
+            "rung": (
+                f"(select case when pg_try_advisory_lock({lock}) then pg_advisory_unlock({lock})\n"
+                f"    else pg_notify('tq_{name}', '') is not null end)"
+            ),
+        }
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
@@ -153,6 +165,7 @@ class PostgreSQL(LowWater):
         with cursor.copy(table.statement("push_copy")) as copy:
             for chunk in _copy_lines(ids, payloads, f"{rest}\t{state}\n"):
                 copy.write(chunk)
+        self._run(cursor, table, "ring", {})
         return ids
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:

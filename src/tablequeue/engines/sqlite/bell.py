@@ -19,8 +19,8 @@ from tablequeue.engines.bell import Wire
 # Seconds between two looks: while a commit is on its way, and where the system cannot tell of one.
 COMING = 0.0005
 BLIND = 0.005
-# Seconds after a write in which its commit is waited for: a flush of the disk. A slower one is found by the next look of
-# those who wait.
+# Seconds after a write in which its commit is waited for: a flush of the disk. A slower one is found by the next look
+# of those who wait.
 LONGEST_COMMIT = 0.1
 
 IN_MODIFY = 0x2
@@ -59,7 +59,7 @@ class SQLiteWire(Wire):
             if self._cut in readable:
                 return None
             if self._events in readable:
-                os.read(self._events, _EVENTS)  # type: ignore[arg-type]
+                os.read(self._events, _EVENTS)
                 self._coming_until = monotonic() + LONGEST_COMMIT
             version = self._data_version()
             if version != self._version:

@@ -26,4 +26,4 @@ with batch as materialized (
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id
 )
-select pushed.id from batch left join pushed on pushed.id = batch.id order by batch.place;
+select pushed.id from batch left join pushed on pushed.id = batch.id where {rung} order by batch.place;

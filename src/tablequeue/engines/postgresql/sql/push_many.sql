@@ -1,15 +1,18 @@
 -- Push a batch of messages in one statement, in the order of the array: all of them, or none.
--- Locks: none that another reader or writer waits for. A crash before the commit leaves nothing.
-insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
-select
-    cast(payload as {payload_type}), cast(:headers as json), cast(:producer as text),
-    cast(:priority as integer), cast(:group as text), {now},
-    coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second'),
-    case
-        when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
-            then '{pushed_scheduled}'
-        else '{pushed_ready}'
-    end
-from unnest(cast(:payloads as {array_type}[])) with ordinality as batch (payload, place)
-order by place
-returning id;
+-- Locks: none that another reader or writer waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
+with pushed as (
+    insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+    select
+        cast(payload as {payload_type}), cast(:headers as json), cast(:producer as text),
+        cast(:priority as integer), cast(:group as text), {now},
+        coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second'),
+        case
+            when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
+                then '{pushed_scheduled}'
+            else '{pushed_ready}'
+        end
+    from unnest(cast(:payloads as {array_type}[])) with ordinality as batch (payload, place)
+    order by place
+    returning id
+)
+select id from pushed where {rung};

@@ -1,8 +1,11 @@
 -- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
 -- Index: {table}_dead. Locks: the rows. A crash leaves all or nothing of a batch.
-update {queue}
-set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
-where id = any(array(
-    select id from {queue} where state = 'dead' and id > :after order by id limit :n for update skip locked
-))
-returning id;
+with redriven as (
+    update {queue}
+    set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
+    where id = any(array(
+        select id from {queue} where state = 'dead' and id > :after order by id limit :n for update skip locked
+    ))
+    returning id
+)
+select id from redriven where {rung};

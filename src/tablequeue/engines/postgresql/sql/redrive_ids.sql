@@ -1,7 +1,10 @@
 -- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
 -- Index: the primary key, and not that of the dead letters beside it (state || '': see arrange). Locks: the rows.
 -- A crash leaves all or nothing.
-update {queue}
-set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
-where id = any(cast(:ids as bigint[])) and state || '' = 'dead'
-returning id;
+with redriven as (
+    update {queue}
+    set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
+    where id = any(cast(:ids as bigint[])) and state || '' = 'dead'
+    returning id
+)
+select id from redriven where {rung};

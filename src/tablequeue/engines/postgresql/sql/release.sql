@@ -1,13 +1,16 @@
 -- Those of :ids that are held under :token are given back, unworked: ready after :delay seconds, the attempt not
 -- counted. Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
-update {queue}
-set state = case when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
-    due_at = case
-        when cast(:delay as float8) > 0 then {now} + cast(:delay as float8) * interval '1 second'
-        else due_at
-    end,
-    attempts = attempts - 1,
-    token = null,
-    lease_until = null
-where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
-returning id;
+with released as (
+    update {queue}
+    set state = case when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
+        due_at = case
+            when cast(:delay as float8) > 0 then {now} + cast(:delay as float8) * interval '1 second'
+            else due_at
+        end,
+        attempts = attempts - 1,
+        token = null,
+        lease_until = null
+    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+    returning id
+)
+select id from released where {rung};

@@ -1,0 +1,2 @@
+-- Wake those who wait at the queue, when this transaction commits; nothing if nobody does. After a COPY.
+select {rung};

@@ -1,0 +1,75 @@
+"""The number of readers: pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, share, wanted
+
+CALM = Sight(readers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
+
+
+@pytest.mark.parametrize(
+    ("seen", "readers"),
+    [
+        ({}, 4),
+        ({"readers": 0, "busy": 0}, 0),
+        # The first message starts a reader at once.
+        ({"readers": 0, "busy": 0, "waiting": 1}, 1),
+        # A backlog of a moment does not add readers; one that stays does, by half.
+        ({"waiting": 9}, 4),
+        ({"waiting": 9, "behind": GROW_AFTER}, 6),
+        ({"readers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
+        ({"waiting": 9, "behind": GROW_AFTER, "maximum": 5}, 5),
+        # All that was popped has its reader: nothing shows that another one would have work.
+        ({"waiting": 0, "behind": 99}, 4),
+        # Half of those without work retire, the last one too.
+        ({"busy": 0, "idle": RETIRE_AFTER}, 2),
+        ({"busy": 3, "idle": RETIRE_AFTER}, 3),
+        ({"readers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
+        ({"readers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
+        ({"busy": 0, "idle": RETIRE_AFTER / 2}, 4),
+        # There are as many as there must be, whatever is to do.
+        ({"readers": 0, "busy": 0, "minimum": 3}, 3),
+    ],
+)
+def test_the_rule(seen: dict[str, float], readers: int) -> None:
+    assert wanted(replace(CALM, **seen)) == readers  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("start", "seen", "end"), [(1, {"waiting": 1, "behind": 1}, 100), (100, {"idle": 1}, 0)])
+def test_a_few_steps_lead_to_the_end(start: int, seen: dict[str, int], end: int) -> None:
+    readers, steps = start, 0
+    while readers != end:
+        busy = readers if "waiting" in seen else 0
+        readers = wanted(replace(CALM, readers=readers, busy=busy, **seen))  # type: ignore[arg-type]
+        steps += 1
+    assert steps <= 12
+
+
+@pytest.mark.parametrize(
+    ("wants", "total", "granted"),
+    [
+        ({"a": 3, "b": 2}, 8, {"a": 3, "b": 2}),
+        ({"a": 30, "b": 2}, 8, {"a": 6, "b": 2}),
+        ({"a": 30, "b": 30, "c": 0}, 8, {"a": 4, "b": 4, "c": 0}),
+        ({"a": 30, "b": 30}, 1, {"a": 1, "b": 0}),
+        ({}, 8, {}),
+    ],
+)
+def test_shares(wants: dict[str, int], total: int, granted: dict[str, int]) -> None:
+    assert share(wants, total) == granted
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 50), max_size=6), st.integers(1, 60))
+def test_nobody_starves(wants: dict[str, int], total: int) -> None:
+    granted = share(wants, total)
+    assert granted.keys() == wants.keys()
+    assert sum(granted.values()) == min(total, sum(wants.values()))
+    assert all(granted[name] <= wants[name] for name in wants)
+    short = [granted[name] for name in wants if granted[name] < wants[name]]
+    assert all(max(granted.values()) <= few + 1 for few in short)

@@ -1,0 +1,151 @@
+"""Workers that are killed: by SIGKILL, SIGTERM, a second signal. As `tablequeue work`, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tablequeue import Queue
+from tests.servers import Kind, Place
+from tests.support import at, counts
+from tests.worker.support import PATIENCE, until
+
+ROOT = Path(__file__).parents[2]
+MESSAGES = 6
+READERS = {
+    "threads": ["tests.worker.handlers:announce"],
+    "tasks": ["tests.worker.handlers:announce_async"],
+    "processes": ["tests.worker.handlers:announce", "--processes"],
+}
+
+
+@pytest.fixture(params=READERS)
+def target(request: pytest.FixtureRequest) -> list[str]:
+    return READERS[request.param]
+
+
+@pytest.fixture
+def queue(place: Place, tmp_path: Path) -> Queue:
+    queue = place.open().create_queue("work", payload="text")
+    queue.push_many([f"{tmp_path}/{n}" for n in range(MESSAGES)])
+    return queue
+
+
+@contextmanager
+def worker(place: Place, target: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`tablequeue work` in a session of its own, of which nothing is left after the block."""
+    schema = ["--schema", place.schema] if place.schema else []
+    command = [sys.executable, "-m", "tablequeue", *schema, "work", *target, "--queue", "work:2", *options]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"TABLEQUEUE_URL": place.url},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended, and all of its children
+        process.communicate()
+
+
+def begun(folder: Path) -> list[str]:
+    file = folder / "begun"
+    return file.read_text().split() if file.exists() else []
+
+
+def await_stopping(process: subprocess.Popen[str]) -> None:
+    assert process.stderr
+    assert any("stopping" in line for line in iter(process.stderr.readline, ""))
+
+
+def await_both(folder: Path) -> None:
+    until(lambda: len(begun(folder)) == 2, "both readers have begun")
+
+
+def check_all_end(queue: Queue, folder: Path) -> None:
+    """When the leases have ended, every message is to be had, and ends once."""
+    while batch := queue.pop_many(100, now=at(0)):
+        queue.complete_many(batch, now=at(0))
+    assert counts(queue) == {"finished": MESSAGES}
+    assert {message.payload for message in queue.history()} == {f"{folder}/{n}" for n in range(MESSAGES)}
+
+
+def kill(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert counts(queue)["in_progress"] >= 2, "what it held comes back with the end of the leases"
+
+
+def kill_the_worker_alone(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    """Its readers' processes end by themselves, when they find it gone."""
+    process.kill()
+    assert process.wait(PATIENCE) == -signal.SIGKILL
+    (folder / "go").touch()
+
+    def gone() -> bool:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    until(gone, "nobody is left")
+
+
+def stop(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    process.terminate()
+    await_stopping(process)
+    (folder / "go").touch()
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "2 completed\n"), "what was begun is finished"
+    assert counts(queue) == {"finished": 2, "ready": MESSAGES - 2}
+
+
+def stop_late(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "has not ended within the shutdown time-out" in errors
+    assert counts(queue) == {"ready": MESSAGES}, "all are to be had at once"
+
+
+def stop_twice(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    process.terminate()
+    await_stopping(process)
+    process.terminate()
+    assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert counts(queue) == {"in_progress": 2, "ready": MESSAGES - 2}
+
+
+DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], list[str]]] = {
+    "SIGKILL": (kill, []),
+    "SIGKILL of the worker alone": (kill_the_worker_alone, []),
+    "SIGTERM": (stop, []),
+    "SIGINT, and handlers that do not end": (stop_late, ["--shutdown-timeout", "0.1"]),
+    "SIGTERM twice": (stop_twice, []),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_nothing_is_lost(kind: Kind, place: Place, queue: Queue, target: list[str], tmp_path: Path, death: str) -> None:
+    if kind.name != "sqlite" and target is not READERS["threads"]:
+        pytest.skip("what the readers are is the same to every engine")
+    die, options = DEATHS[death]
+    with worker(place, target, *options) as process:
+        await_both(tmp_path)
+        die(process, queue, tmp_path)
+    check_all_end(queue, tmp_path)

@@ -1,0 +1,199 @@
+"""Those who wait are woken, or find what they wait for by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, NewMessage, Queue
+from tablequeue.operations import wait
+from tests.servers import Kind, Place
+from tests.support import claimed
+from tests.worker.support import PATIENCE, until
+
+# Pauses so long that whoever waits for them fails the test.
+LONG = (PATIENCE * 2, PATIENCE * 2)
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work", payload="text", lease=3600)
+
+
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    if kind.engine_class.wire is None:
+        pytest.skip("nothing wakes those who wait on this engine")
+    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+
+
+@contextmanager
+def waiting(queue: Queue) -> Iterator[Future[Any]]:
+    """One who waits for a message, and is asleep when the block begins; the message is completed."""
+    looks = count_looks(queue)
+
+    def receive() -> Any:
+        with queue.receive(wait=PATIENCE) as message:
+            return message.payload
+
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(receive)
+        until(lambda: looks() > 0, "somebody waits")
+        yield future
+        assert future.result(PATIENCE) is not None
+
+
+def count_looks(queue: Queue) -> Callable[[], int]:
+    """Counts how often it was asked when the next message comes."""
+    engine, looks = queue._desk.engine, [0]
+    look = engine.until_next
+
+    def until_next(*args: Any) -> Any:
+        found = look(*args)
+        looks[0] += 1
+        return found
+
+    engine.until_next = until_next  # type: ignore[assignment, method-assign]
+    return lambda: looks[0]
+
+
+def push_in_a_transaction(place: Place, queue: Queue) -> None:
+    with place.sa_engine().begin() as connection:
+        queue.push("x", connection=connection)
+
+
+def redrive(place: Place, queue: Queue) -> None:
+    queue.redrive()
+
+
+WAKES: dict[str, Callable[[Place, Queue], Any]] = {
+    "push": lambda place, queue: queue.push("x"),
+    "push_many": lambda place, queue: queue.push_many("xyz"),
+    "push_many of many": lambda place, queue: queue.push_many(["x"] * 1500),
+    "push_many with options": lambda place, queue: queue.push_many([NewMessage("x", key="k")]),
+    "push in a transaction": push_in_a_transaction,
+    "redrive": redrive,
+}
+
+
+@pytest.mark.parametrize("verb", WAKES)
+def test_a_push_of_another_process_wakes(place: Place, queue: Queue, long_pauses: None, verb: str) -> None:
+    other = place.open().queue("work")
+    if verb == "redrive":
+        other.push("x")
+        claimed(other).fail("no", retry=False)
+    with waiting(queue):
+        WAKES[verb](place, other)
+
+
+def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None) -> None:
+    other = place.open().queue("work")
+    other.push("x")
+    claim = claimed(other)
+    with waiting(queue):
+        claim.release()
+
+
+def test_all_who_wait_are_woken(place: Place, queue: Queue, long_pauses: None) -> None:
+    with waiting(queue), waiting(place.open().queue("work")), waiting(place.open().queue("work")):
+        place.open().queue("work").push_many("xyz")
+
+
+def test_a_message_that_is_due_later_is_waited_for(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+    monkeypatch.setattr(wait, "PAUSES", LONG)
+    place.open().queue("work").push("x", delay=0.2)
+    with waiting(queue):
+        pass
+
+
+def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+    monkeypatch.setattr(wait, "PAUSES", LONG)
+    other = place.open().queue("work")
+    other.push("x")
+    claimed(other, lease=0.2)
+    with waiting(queue):
+        pass
+
+
+def test_looking_again_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bell that does not ring, as through PgBouncer in transaction mode."""
+    monkeypatch.setattr("tablequeue.engines.bell.Bell.attend", lambda *args: True)
+    with waiting(queue):
+        place.open().queue("work").push("x")
+
+
+def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, now = count_looks(queue), [0.0]
+    monkeypatch.setattr(wait, "monotonic", lambda: now[0])
+
+    def pass_time(seconds: float) -> None:
+        """A time that passes as fast as it is waited for."""
+        now[0] += seconds
+
+    waiter = queue.waiter()
+    monkeypatch.setattr(waiter._event, "wait", pass_time)
+    with waiter:
+        waiter.wait(600)
+        before = looks()
+        waiter.wait(60)
+    longest = (wait.PAUSES if queue._desk.engine.wire is None else wait.PAUSES_WITH_BELL)[1]
+    assert before < 600 / longest + 12
+    assert looks() - before <= 60 / longest + 2
+
+
+def test_a_push_notifies_only_if_somebody_waits(place: Place, kind: Kind, queue: Queue) -> None:
+    if kind.name != "postgresql":
+        pytest.skip("about NOTIFY")
+    listener = place.sa_engine().raw_connection().driver_connection
+    assert listener is not None
+    listener.autocommit = True
+    listener.execute("listen tq_work")
+    heard: list[Any] = []
+    listener.add_notify_handler(heard.append)
+
+    def notified() -> int:
+        listener.execute("select 1")  # what was notified before comes with its answer
+        found = len(heard)
+        heard.clear()
+        return found
+
+    queue.push("x")
+    queue.push_many("xy")
+    assert notified() == 0
+    other = place.open().queue("work")
+    while claim := queue.pop():
+        claim.complete()
+    with waiting(other):
+        queue.push("x")
+        assert notified() == 1
+    with other.waiter() as waiter:
+        waiter.wait(0)
+        with place.sa_engine().begin() as connection:
+            queue.push_many(["x"] * 3, connection=connection)
+            assert notified() == 0, "at the commit"
+        assert notified() == 1, "one for all"
+    queue.push("x")
+    assert notified() == 0, "nobody waits any more"
+    listener.close()
+
+
+def test_time_until_the_next(queue: Queue) -> None:
+    engine, table, run = queue._desk.engine, queue._desk.table, queue._desk.runner.run
+
+    def due() -> Any:
+        return run(engine.until_next, table, {"now": queue._desk.time(datetime(2040, 1, 1, tzinfo=UTC))})
+
+    assert due() is None or due() > 1e9
+    queue.push("x", due=datetime(2040, 1, 1, 0, 1, tzinfo=UTC))
+    assert float(due()) == 60
+    queue.push("x", now=datetime(2039, 1, 1, tzinfo=UTC))
+    assert float(due()) == 0
+    assert queue.pop(lease=30, now=datetime(2040, 1, 1, tzinfo=UTC))
+    assert float(due()) == 30

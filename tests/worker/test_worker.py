@@ -1,0 +1,258 @@
+"""What a worker does with messages, on every engine and by readers of every kind."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Event, Lock
+from typing import Any
+
+import pytest
+
+from tablequeue import Backoff, Claim, Database, Queue
+from tablequeue.errors import BadInput, QueueNotFound
+from tablequeue.worker import Handler, Retry, Snooze, Worker
+from tablequeue.worker.handler import load
+from tests.servers import Kind, Place
+from tests.support import claimed, counts, found, ids_of, refuses
+from tests.worker import handlers
+from tests.worker.support import PATIENCE, until, working
+
+LEASE = timedelta(seconds=0.5)
+# Each kind of readers, and its handler that acts, and that never ends.
+READERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "threads": ({}, handlers.act, handlers.never_end),
+    "tasks": ({}, handlers.act_async, handlers.never_end_async),
+    "processes": ({"processes": True, "maximum": 1}, handlers.act, handlers.never_end),
+}
+
+
+@pytest.fixture(params=READERS)
+def readers(request: pytest.FixtureRequest) -> str:
+    one: str = request.param
+    return one
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work", payload="text", max_attempts=3, backoff=Backoff(base=500, cap=500))
+
+
+def of(function: Any, **options: Any) -> Worker:
+    worker = Worker(maximum=options.pop("maximum", 4), shutdown_timeout=options.pop("shutdown_timeout", PATIENCE))
+    worker.add(Handler("work", function, **options))
+    return worker
+
+
+def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, readers: str) -> None:
+    words = ["done", "value", "retry", "bury", "snooze", "raise", "exit", "finish"]
+    ids = dict(zip(words, queue.push_many(words), strict=True))
+    options, act, _ = READERS[readers]
+    result = of(act, **options).run(db, drain=True)
+    assert result == {"completed": 2, "scheduled": 3, "dead": 1, "snoozed": 1}
+    assert counts(queue) == {"finished": 3, "scheduled": 4, "dead": 1}
+    assert {message.payload for message in queue.history()} == {"done", "value", "finish"}
+    retried, buried, snoozed, raised, exited = (
+        found(queue, ids[word]) for word in ("retry", "bury", "snooze", "raise", "exit")
+    )
+    assert (retried.attempts, retried.errors[0].error) == (1, "not yet")
+    assert (buried.state, buried.attempts, buried.errors[0].error) == ("dead", 1, "no such address")
+    assert (snoozed.attempts, snoozed.errors) == (0, ()), "not now is no failure"
+    for message in (retried, snoozed):
+        assert message.due_at
+        assert message.due_at > message.pushed_at
+    assert "ValueError: the handler's own words" in raised.errors[0].error
+    assert "handlers.py" in raised.errors[0].error, "the traceback is kept"
+    assert "SystemExit: 3" in exited.errors[0].error
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_batches(db: Database, queue: Queue, processes: bool) -> None:
+    ids = queue.push_many(["bury", "done", "done", "snooze", "done"])
+    worker = of(handlers.act_batch, batch=3, processes=processes, maximum=1)
+    worker.run(db, drain=True)
+    assert counts(queue) == {"dead": 1, "scheduled": 4}
+    errors = [found(queue, id).errors[0].error for id in (ids[1], ids[2], ids[4])]
+    assert all(error.startswith("one of ") for error in errors)
+    assert len({*errors}) <= 2
+    odd = queue.push("too few")
+    worker.run(db, drain=True)
+    assert "returned a list of 0" in found(queue, odd).errors[0].error
+
+
+def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, readers: str) -> None:
+    ids = queue.push_many("ab")
+    options, _, never_end = READERS[readers]
+    of(never_end, timeout=0.05, **options).run(db, drain=True)
+    for id in ids:
+        message = found(queue, id)
+        assert (message.state, len(message.errors)) == ("scheduled", 1)
+        assert "took longer than its time-out" in message.errors[0].error
+
+
+def test_a_handler_that_takes_its_process_down(db: Database, queue: Queue) -> None:
+    id = queue.push("x")
+    of(handlers.die, processes=True).run(db, drain=True)
+    assert "exit code 7" in found(queue, id).errors[0].error
+
+
+def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, readers: str) -> None:
+    queue = db.create_queue("work", payload="text", lease=0.5)
+    id = queue.push("x")
+    options, _, never_end = READERS[readers]
+    with working(of(never_end, shutdown_timeout=0, **options), db):
+        until(lambda: found(queue, id).state == "in_progress", "a handler begins")
+        popped_at = found(queue, id).popped_at
+        assert popped_at
+        until(lambda: (found(queue, id).lease_until or popped_at) > popped_at + 3 * LEASE, "the lease goes on")
+        assert found(queue, id).attempts == 1
+        assert place.open().queue("work").pop() is None, "nobody else got it"
+
+
+def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
+    begun, go = Event(), Event()
+
+    def handle(message: Claim) -> None:
+        if message.payload == "wait":
+            begun.set()
+            assert go.wait(PATIENCE)
+
+    queue.push_many(["quick"] * 200)
+    rest = [*queue.push_many(["wait"] * 2), *queue.push_many(["quick"] * 200)]
+    worker = of(handle, maximum=1)
+    with working(worker, db):
+        assert begun.wait(PATIENCE)
+        until(lambda: counts(queue)["in_progress"] > 1, "messages lie ready for the reader")
+        worker.stop()
+        until(lambda: counts(queue)["in_progress"] == 1, "they are given back before the handler ends")
+        go.set()
+    assert counts(queue) == {"finished": 201, "ready": 401 - 201 + 1}
+    assert {message.attempts for message in queue.peek(1000)} == {0}
+    assert len(rest) == 202
+
+
+def test_a_handler_that_does_not_end_is_not_waited_for(db: Database, queue: Queue, readers: str) -> None:
+    id = queue.push("x")
+    options, _, never_end = READERS[readers]
+    with working(of(never_end, shutdown_timeout=0.05, **options), db):
+        until(lambda: found(queue, id).state == "in_progress", "a handler begins")
+    message = found(queue, id)
+    assert message.state == "ready", "for another worker, at once"
+    assert "the worker stopped" in message.errors[0].error
+
+
+def test_at_most_once(db: Database) -> None:
+    queue = db.create_queue("work", payload="text", delivery="at_most_once")
+    queue.push_many(["done", "raise", "snooze", "bury", "retry", "done"])
+    of(handlers.act).run(db, drain=True)
+    assert counts(queue) == {"finished": 2}
+    assert [message.payload for message in queue.lost(older_than=0)] == ["raise", "snooze", "bury", "retry"]
+
+
+@pytest.mark.parametrize("design", [{"strict": True}, {"groups": True}])
+def test_groups_keep_their_order(db: Database, design: dict[str, Any]) -> None:
+    queue = db.create_queue("work", **design)
+    groups = [*"abc"] if design.get("groups") else [None]
+    for n in range(10):
+        for group in groups:
+            queue.push([group, n], group=group)
+    seen: dict[Any, list[int]] = {group: [] for group in groups}
+    lock = Lock()
+
+    def handle(message: Claim) -> None:
+        group, n = message.payload
+        with lock:
+            seen[group].append(n)
+
+    of(handle).run(db, drain=True)
+    assert seen == {group: [*range(10)] for group in groups}
+
+
+def test_readers_come_with_messages_and_go_without(db: Database, queue: Queue) -> None:
+    go = Event()
+    worker = of(lambda message: go.wait(PATIENCE), maximum=4)
+    with working(worker, db):
+        assert worker.readers == {"work": 0}
+        queue.push_many(["x"] * 20)
+        until(lambda: worker.readers["work"] == 4, "readers are added")
+        go.set()
+        until(lambda: worker.readers["work"] == 0, "readers retire")
+    assert counts(queue) == {"finished": 20}
+
+
+def test_two_queues_share_the_readers(db: Database, queue: Queue) -> None:
+    other = db.create_queue("other")
+    begun, go = Event(), Event()
+    worker = Worker(maximum=2)
+    worker.add(Handler("work", lambda message: go.wait(PATIENCE)))
+    worker.add(Handler("other", lambda message: begun.set()))
+    queue.push_many(["x"] * 50)
+    with working(worker, db):
+        until(lambda: counts(queue).get("in_progress", 0) >= 2, "all readers are busy")
+        other.push(1)
+        served = begun.wait(PATIENCE)
+        go.set()
+    assert served, "no queue starves"
+
+
+def test_a_queue_that_is_dropped_ends_the_worker(db: Database, queue: Queue) -> None:
+    done = Event()
+    worker = of(lambda message: done.set())
+    queue.push("x")
+
+    def work() -> None:
+        with working(worker, db) as thread:
+            assert done.wait(PATIENCE)
+            queue.drop()
+            thread.join(PATIENCE)
+
+    refuses(QueueNotFound, work)
+
+
+def test_a_server_that_hangs_up_costs_a_moment(kind: Kind, place: Place, db: Database, queue: Queue) -> None:
+    if kind.name != "postgresql":
+        pytest.skip("only PostgreSQL's sessions are ended so easily")
+    done = Event()
+    with working(of(lambda message: done.set()), db):
+        queue.push("x")
+        assert done.wait(PATIENCE)
+        done.clear()
+        place.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and query ~ 'tq_work'"
+        )
+        place.open().queue("work").push("y")
+        assert done.wait(PATIENCE)
+    assert counts(place.open().queue("work")) == {"finished": 2}
+
+
+def test_what_cannot_be_a_worker() -> None:
+    refuses(BadInput, Worker, maximum=0)
+    refuses(BadInput, Worker, minimum=-1)
+    refuses(BadInput, Handler, "work", "no function")
+    refuses(BadInput, Handler, "work", handlers.act, batch=0)
+    refuses(BadInput, Handler, "work", handlers.act, timeout=0)
+    refuses(BadInput, Handler, "work", handlers.act_async, processes=True)
+    refuses(BadInput, Handler, "work", lambda message: None, processes=True)
+    refuses(BadInput, Snooze, -1)
+    refuses(BadInput, Retry, "soon")
+    worker = of(handlers.act)
+    refuses(BadInput, worker.add, Handler("work", handlers.act))
+    refuses(BadInput, Worker().run, None)
+    worker.minimum = 5
+    refuses(BadInput, worker.run, None)
+    for target in ("", "tests", "tests:", "no_such_module:x", "tests.worker.handlers:nobody"):
+        refuses(BadInput, load, target)
+    assert load("tests.worker.handlers:act") is handlers.act
+
+
+def test_the_decorator_leaves_the_function_as_it_is(db: Database, queue: Queue) -> None:
+    worker = Worker()
+
+    @worker.handler("work", readers=2, timeout=30)
+    def handle(message: Claim) -> str:
+        return message.payload
+
+    id = queue.push("x")
+    assert handle(claimed(queue)) == "x"
+    queue.push("y")
+    worker.run(db, drain=True)
+    assert ids_of(queue.history()) == [id + 1]
