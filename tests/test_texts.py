@@ -60,6 +60,9 @@ def test_every_file_is_used(name: str) -> None:
     used = needed(name) | {
         f"upgrade_{version}{of}" for version in range(2, SCHEMA_VERSION + 1) for of in ("", "_history")
     }
+    used |= {check.operation for check in engine_class(name).checks}
+    if wire := engine_class(name).wire:
+        source += inspect.getsource(wire)
     strange = [file for file in operations_of(name) if file not in used and f'"{file}"' not in source]
     assert strange == []
 

@@ -5,6 +5,7 @@ from tablequeue.database import Database, connect
 from tablequeue.definition import Backoff, Definition
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
+from tablequeue.operations.doctor import Finding
 from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.queue import Queue
 
@@ -16,6 +17,7 @@ __all__ = [
     "Database",
     "Definition",
     "Empty",
+    "Finding",
     "LeaseLost",
     "Message",
     "NewMessage",

@@ -24,6 +24,7 @@ from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations.desk import seconds
+from tablequeue.operations.doctor import Finding
 from tablequeue.operations.wait import PAUSES
 from tablequeue.queue import Queue
 from tablequeue.threads import Threads
@@ -107,6 +108,10 @@ class AsyncDatabase:
     async def upgrade(self) -> dict[str, int]:
         """Bring the tables of all queues to the schema version of this tablequeue; see `Database.upgrade`."""
         return await self._threads.run(self._database.upgrade)
+
+    async def doctor(self, name: str | None = None) -> list[Finding]:
+        """What endangers the queues on this database, each with its remedy; see `Database.doctor`."""
+        return await self._threads.run(partial(self._database.doctor, name))
 
     async def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue; see `Database.install_procedures`."""

@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, driver_missing, engine_class
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl
-from tablequeue.operations import maintain
+from tablequeue.errors import BadInput, BadUrl, TablequeueError
+from tablequeue.operations import doctor, maintain
 from tablequeue.operations.desk import Desk
+from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
 
 # Seconds that SQLite waits for a program that is not tablequeue. Ours wait in turn, without a limit.
@@ -91,6 +92,21 @@ class Database:
         """
         engine = self._runner.engine
         return {name: maintain.upgrade(self._runner, engine, name) for name in self.queues()}
+
+    def doctor(self, name: str | None = None) -> list[Finding]:
+        """What endangers the queues on this database, or the one of that name, each with its remedy; only looks.
+
+        What the database user may not look at is a finding too, and so is a queue that cannot be opened.
+        """
+        runner, engine = self._runner, self._runner.engine
+        findings = [*doctor.of_database(Desk.at(runner, engine.table("none", Definition()), ""))]
+        for each in self.queues() if name is None else [self.queue(name).name]:
+            try:
+                for finding in doctor.of_queue(self.queue(each)._desk):
+                    findings.append(finding)
+            except TablequeueError as error:
+                findings.append(Finding(each, error.cause, error.remedy))
+        return findings
 
     def install_procedures(self, name: str) -> list[str]:
         """Make the stored procedures of a queue, or replace them: its verbs for other languages (docs/procedures.md).

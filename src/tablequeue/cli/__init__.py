@@ -7,6 +7,7 @@ import click
 from tablequeue.cli.common import Root, Settings
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
+from tablequeue.cli.doctor import doctor
 from tablequeue.cli.fail import fail
 from tablequeue.cli.history import history
 from tablequeue.cli.lost import lost
@@ -36,6 +37,7 @@ COMMANDS = (
     history,
     work,
     stats,
+    doctor,
     stream,
     serve,
     report,

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tablequeue.engines.texts import Row
+from tablequeue.engines.texts import Row, operations_of
 
 if TYPE_CHECKING:
     from tablequeue.engines.base import Cursor, Params, Table
 
 
+class Check(NamedTuple):
+    """One thing that can endanger queues: a `.sql` file that answers with a row for each case of it, and what to say.
+
+    `{0}` in the words is the first column of the row, and so on.
+    """
+
+    operation: str
+    cause: str
+    remedy: str
+    of_queue: bool = False
+    """Whether it is about a queue; else about the database."""
+
+
 class Looking:
     """The part of an engine that looks, and what runs the statements of a file."""
+
+    name: ClassVar[str]
+    checks: ClassVar[tuple[Check, ...]] = ()
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
@@ -63,6 +80,26 @@ class Looking:
     def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """How many messages `lost` would find, by producer and consumer."""
         return self._rows(cursor, table, "stats_lost", params)
+
+    # -- what endangers a queue --------------------------------------------------------------------------------------
+
+    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """A row for each case of `params["check"]`, the operation of one of `checks`."""
+        return self._rows(cursor, table, params["check"], {})
+
+    def missing_indexes(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
+        """Those that the queue was created with and that are not there, or not to be used."""
+        there = {row[0] for row in self._rows(cursor, table, "indexes", {})}
+        definition = table.definition
+        files = ["create", f"create_{definition.order}"]
+        files += ["create_groups"] * definition.grouped + ["create_history"] * definition.keeps_history
+        texts = [text for file in files if file in operations_of(self.name) for text in table.statements(file)]
+        wanted = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
+        return [name for name in wanted if name not in there]
+
+    def read_clock(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """The database's clock."""
+        return self._fetch(cursor, table, "read_clock", params, cursor.fetchone)[0]
 
     # -- private -----------------------------------------------------------------------------------------------------
 

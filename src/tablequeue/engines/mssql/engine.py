@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Stored, Table
+from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -53,6 +54,7 @@ def after(seconds: str, start: str = "@now") -> str:
 
 class SQLServer(Engine):
     name = "mssql"
+    checks = CHECKS
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.
     ready_index: ClassVar = {

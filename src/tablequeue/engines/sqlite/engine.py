@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
+from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
@@ -23,6 +24,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 # RETURNING came with 3.35, STRICT with 3.37.
 OLDEST = (3, 37, 0)
+
+# Bytes of a WAL that a checkpoint has not emptied for long: SQLite tries from 4 MB on.
+LARGEST_WAL = 64 << 20
 
 
 class SQLiteHeld(Held):
@@ -73,6 +77,7 @@ class SQLiteHeld(Held):
 
 class SQLite(StreamingEngine):
     name = "sqlite"
+    checks = CHECKS
     drivers = ("pysqlite",)
     async_drivers: ClassVar = {"aiosqlite": {}}
     # A heap promises no order; by id costs nothing.
@@ -204,6 +209,14 @@ class SQLite(StreamingEngine):
 
     def dump_words(self, words: Sequence[str]) -> str:
         return json.dumps(words)
+
+    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        rows = super().check(cursor, table, params)
+        if params["check"] == "check_wal":
+            # SQLite itself tells the size of its WAL only to who begins a checkpoint.
+            sizes = [(path, os.path.getsize(f"{path}-wal")) for (path,) in rows if os.path.exists(f"{path}-wal")]
+            return [(path, size >> 20) for path, size in sizes if size > LARGEST_WAL]
+        return rows
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})

@@ -1,0 +1,39 @@
+"""What endangers a queue on PostgreSQL."""
+
+from tablequeue.engines.looking import Check
+
+CHECKS = (
+    Check(
+        "check_transactions",
+        "The session {0} ({1}) has had a transaction open for {2} s: no row that died since can be cleaned up, and "
+        "claims walk over all of them.",
+        "End it: select pg_terminate_backend({0}). idle_in_transaction_session_timeout ends those to come.",
+    ),
+    Check(
+        "check_prepared",
+        "The prepared transaction {0!r} has been open for {1} s: no row that died since can be cleaned up.",
+        "End it: commit prepared '{0}' or rollback prepared '{0}'.",
+    ),
+    Check(
+        "check_slots",
+        "The replication slot {0} is {1} transactions behind: no row that died since can be cleaned up.",
+        "Start its reader again, or drop it: select pg_drop_replication_slot('{0}').",
+    ),
+    Check(
+        "check_settings",
+        "{0} is {1}: {2}.",
+        "Set it: alter system set {0} = '{3}', then select pg_reload_conf(); or where the role or the URL sets it.",
+    ),
+    Check(
+        "check_dead_rows",
+        "The table has {0} dead rows beside {1} live ones, which claims walk over: autovacuum does not keep up.",
+        "Run vacuum on it, and look for what hinders autovacuum: an open transaction, too few workers, a lock.",
+        of_queue=True,
+    ),
+    Check(
+        "check_autovacuum",
+        "Autovacuum passes the table {0} over: its dead rows stay, and claims walk over all of them.",
+        "Run alter table {0} reset (autovacuum_enabled).",
+        of_queue=True,
+    ),
+)

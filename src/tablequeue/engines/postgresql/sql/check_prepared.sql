@@ -1,0 +1,6 @@
+-- Prepared transactions of this database that nobody has ended for a minute or longer: name, seconds. Locks: none.
+select gid, cast(extract(epoch from clock_timestamp() - prepared) as bigint)
+from pg_prepared_xacts
+where database = current_database() and prepared < clock_timestamp() - interval '60 seconds'
+order by prepared
+limit 10;

@@ -1,0 +1,100 @@
+"""What endangers queues on their database: the checks of the engine, and those that are the same on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tablequeue.engines.looking import Check
+from tablequeue.errors import TablequeueError
+from tablequeue.operations.desk import Desk
+from tablequeue.operations.stats import stats
+
+# Seconds of history that run times are taken from.
+WINDOW = 86400
+# Seconds that the clocks of client and database may differ: less than any lease that makes sense.
+SKEW = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that endangers a queue, or all of the database if `queue` is None; what it does, and what to do."""
+
+    queue: str | None
+    cause: str
+    remedy: str
+
+
+def of_database(desk: Desk) -> Iterator[Finding]:
+    """What endangers every queue; the desk is that of none."""
+    yield from (Finding(None, *words) for words in _clocks(desk))
+    yield from _checked(desk, None)
+
+
+def of_queue(desk: Desk) -> Iterator[Finding]:
+    name = desk.table.name
+    yield from (Finding(name, *words) for words in _indexes(desk))
+    yield from _checked(desk, name)
+    yield from (Finding(name, *words) for words in _lease(desk))
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+Words = tuple[str, str]
+"""Cause and remedy."""
+
+
+def _checked(desk: Desk, queue: str | None) -> Iterator[Finding]:
+    for check in desk.engine.checks:
+        if check.of_queue == (queue is not None):
+            yield from (Finding(queue, *words) for words in _check(desk, check))
+
+
+def _check(desk: Desk, check: Check) -> Iterator[Words]:
+    try:
+        rows = desk.runner.run(desk.engine.check, desk.table, {"check": check.operation})
+    except TablequeueError as error:
+        yield f"{check.operation} could not look: {error.cause}", error.remedy
+        return
+    for row in rows:
+        yield check.cause.format(*row), check.remedy.format(*row)
+
+
+def _clocks(desk: Desk) -> Iterator[Words]:
+    before = datetime.now(UTC)
+    theirs = desk.engine.load_time(desk.runner.run(desk.engine.read_clock, desk.table, {"now": None}))
+    after = datetime.now(UTC)
+    # The answer is of some moment between the two.
+    ahead = (theirs - after).total_seconds()
+    behind = (before - theirs).total_seconds()
+    if max(ahead, behind) > SKEW:
+        differ = f"{max(ahead, behind):.0f} s {'ahead of' if ahead > behind else 'behind'}"
+        yield (
+            f"The database's clock is {differ} this machine's: due times made here come too early or too late.",
+            "Set both clocks by NTP, or push with delay= instead of due=.",
+        )
+
+
+def _indexes(desk: Desk) -> Iterator[Words]:
+    for name in desk.runner.run(desk.engine.missing_indexes, desk.table, {}):
+        yield (
+            f"The index {name} is missing: what it serves reads the whole table.",
+            f"Make it again as `tablequeue sql create {desk.table.name} --dialect {desk.engine.dialect.name}` has it.",
+        )
+
+
+def _lease(desk: Desk) -> Iterator[Words]:
+    definition = desk.table.definition
+    if definition.delivery == "at_most_once":
+        return
+    window = stats(desk, WINDOW, None).window
+    if window is None or window.queue.run_time is None:
+        return
+    longest = window.queue.run_time.p99
+    if longest > definition.lease / 2:
+        yield (
+            f"One message in a hundred took {longest:.3g} s or longer, and the lease is {definition.lease:g} s: when a "
+            "lease ends, another consumer gets the message too.",
+            "Pop with a longer lease=, or extend it while working; or make a new queue with a longer lease.",
+        )

@@ -1,0 +1,242 @@
+"""What endangers queues is found, each by an example of it; and a healthy database has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from tablequeue import Database, Finding, Queue
+from tablequeue.cli import main
+from tablequeue.engines.base import Engine
+from tablequeue.errors import NoRights, QueueNotFound
+from tests.servers import Kind, Place
+from tests.support import DESIGNS, at, claimed, refuses
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work")
+
+
+def words(findings: list[Finding], queue: str | None = "work") -> str:
+    assert all(finding.cause.endswith(".") and finding.remedy for finding in findings)
+    return "\n".join(f"{finding.cause} {finding.remedy}" for finding in findings if finding.queue == queue)
+
+
+@contextmanager
+def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> Iterator[type[Engine]]:
+    """The engine with other texts of some operations: a threshold that a test can reach."""
+
+    class Rewritten(engine):  # type: ignore[misc, valid-type]
+        def render(self, operation: str, *args: Any, **options: Any) -> str:
+            text: str = super().render(operation, *args, **options)
+            if operation not in texts:
+                return text
+            changed = texts[operation](text)
+            assert changed != text, "there is nothing to rewrite"
+            return changed
+
+    yield Rewritten
+
+
+# -- everywhere --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_new_queue_is_healthy(db: Database, design: str) -> None:
+    db.create_queue("work", **DESIGNS[design])
+    db.create_queue("bare", history="none", **DESIGNS[design])
+    assert [finding for finding in db.doctor() if finding.queue] == []
+    assert [finding for finding in db.doctor("work") if finding.queue] == []
+
+
+def test_nothing_is_changed(db: Database, queue: Queue) -> None:
+    queue.push_many(range(3))
+    before = queue.peek()
+    db.doctor()
+    assert queue.peek() == before
+
+
+def test_a_queue_that_is_not_there(db: Database, queue: Queue) -> None:
+    refuses(QueueNotFound, db.doctor, "wrok")
+
+
+def test_a_queue_of_another_version_does_not_hide_the_others(db: Database, place: Place, queue: Queue) -> None:
+    db.create_queue("old")
+    catalogue = f"{place.schema}.tq_queues" if place.schema else "tq_queues"
+    place.execute(f"update {catalogue} set schema_version = 1 where name = 'old'")  # noqa: S608 (our own words)
+    assert "tablequeue upgrade" in words(db.doctor(), "old")
+    assert words(db.doctor()) == ""
+
+
+@pytest.mark.parametrize("index", ["ready", "finished"])
+def test_a_missing_index(db: Database, place: Place, kind: Kind, queue: Queue, index: str) -> None:
+    mysql = kind.name == "mariadb"
+    name = "state" if mysql and index == "ready" else index
+    table = place.table("work") + ("_history" if index == "finished" else "")
+    prefix = f"{place.schema}." if place.schema and not mysql else ""
+    place.execute(f"drop index {prefix}tq_work_{name}" + (f" on {table}" if mysql else ""))
+    found = words(db.doctor())
+    assert f"The index tq_work_{name} is missing" in found
+    assert f"tablequeue sql create work --dialect {kind.name}" in found
+
+
+def test_a_lease_too_short_for_the_work(db: Database) -> None:
+    queue = db.create_queue("work", lease=10)
+    now = datetime.now(UTC) - timedelta(seconds=100)
+    for seconds in (1, 1, 6):
+        queue.push("x", now=now)
+        claimed(queue, now=now).complete(now=now + timedelta(seconds=seconds))
+    assert "took 5.9 s or longer, and the lease is 10 s" in words(db.doctor())
+
+
+def test_clocks_that_differ(place: Place, kind: Kind) -> None:
+    class Late(kind.engine_class):  # type: ignore[name-defined]
+        def load_time(self, value: Any) -> datetime:
+            time: datetime = super().load_time(value)
+            return time - timedelta(seconds=30)
+
+    assert "30 s behind this machine's" in words(place.open_with(Late).doctor(), None)
+    assert "clock" not in words(place.open().doctor(), None)
+
+
+def test_a_check_without_rights_says_so(place: Place, kind: Kind) -> None:
+    class Refused(kind.engine_class):  # type: ignore[name-defined]
+        def check(self, cursor: Any, table: Any, params: Any) -> Any:
+            raise NoRights("The database user may not do this: no.", "Grant the rights, or use another user.")
+
+    database = place.open_with(Refused)
+    database.create_queue("work")
+    checks = kind.engine_class.checks
+    assert len(database.doctor()) == len(checks)
+    assert f"{checks[0].operation} could not look: The database user may not" in words(database.doctor(), None)
+
+
+def test_the_command(place: Place, queue: Queue) -> None:
+    def run(*arguments: str) -> Any:
+        schema = ["--schema", place.schema] if place.schema else []
+        return CliRunner().invoke(main, ["--url", place.url, *schema, *arguments])
+
+    queue.push("x", now=at(0))
+    claimed(queue, now=at(0)).complete(now=at(100))
+    finding = run("doctor", "work", "--json")
+    causes = [json.loads(line) for line in finding.stdout.splitlines()]
+    assert all(cause.keys() == {"queue", "cause", "remedy"} for cause in causes)
+    assert finding.exit_code == (1 if causes else 0)
+    plain = run("doctor")
+    assert plain.exit_code == finding.exit_code
+    assert ("Nothing was found." in plain.stdout) == (not causes)
+    assert "Did you mean 'work'?" in run("doctor", "wrok").stderr
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def postgresql(kind: Kind, place: Place, queue: Queue) -> Place:
+    if kind.name != "postgresql":
+        pytest.skip("Of PostgreSQL.")
+    return place
+
+
+def minutes_ago(text: str) -> str:
+    """A check that asks for a minute, asking for none."""
+    return text.replace("interval '60 seconds'", "interval '0 seconds'").replace(
+        "interval 60 second", "interval 0 second"
+    )
+
+
+def test_a_long_transaction(place: Place, kind: Kind, queue: Queue) -> None:
+    if kind.name == "sqlite":
+        pytest.skip("SQLite does not know who reads.")
+    with place.sa_engine().connect() as reader, rewritten(kind.engine_class, check_transactions=minutes_ago) as engine:
+        if kind.name == "postgresql":
+            reader.execution_options(isolation_level="REPEATABLE READ")
+        reader.exec_driver_sql(f"select * from {place.table('work')}")  # noqa: S608 (our own words)
+        if kind.name == "mariadb":
+            reader.exec_driver_sql("select sleep(1.1)")  # InnoDB knows when a transaction began to the second
+        assert "has had a transaction open for" in words(place.open_with(engine).doctor(), None)
+
+
+def test_dead_rows(postgresql: Place, kind: Kind, queue: Queue) -> None:
+    queue.push_many(range(2000))
+    queue.purge()
+    postgresql.execute("select pg_stat_force_next_flush()") if _version(postgresql) >= 150000 else None
+    with rewritten(kind.engine_class, check_dead_rows=lambda text: text.replace("> 50000", ">= 0")) as engine:
+        assert "autovacuum does not keep up" in words(postgresql.open_with(engine).doctor())
+
+
+def _version(place: Place) -> int:
+    return int(place.execute("show server_version_num")[0][0])
+
+
+def test_autovacuum_that_is_switched_off(postgresql: Place, db: Database) -> None:
+    postgresql.execute(f"alter table {postgresql.table('work')} set (autovacuum_enabled = false)")
+    assert "Autovacuum passes the table tq_work over" in words(db.doctor())
+
+
+@pytest.mark.parametrize(
+    ("option", "harm"),
+    [
+        ("-c synchronous_commit=off", "takes back what push has returned"),
+        ("-c default_transaction_isolation=serializable", "fail where they meet others"),
+    ],
+)
+def test_settings_of_postgresql(postgresql: Place, option: str, harm: str) -> None:
+    url = sa.make_url(postgresql.url).update_query_dict({"options": option})
+    place = Place(url.render_as_string(hide_password=False), postgresql.schema)
+    assert harm in words(place.open().doctor(), None)
+    place.close()
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_wal_that_grows(place: Place, kind: Kind, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind.name != "sqlite":
+        pytest.skip("Of SQLite.")
+    monkeypatch.setattr("tablequeue.engines.sqlite.engine.LARGEST_WAL", 1 << 20)
+    with place.sa_engine().connect() as reader:
+        reader.exec_driver_sql("begin")
+        reader.exec_driver_sql("select * from tq_work").all()
+        queue.push_many(["x" * 1000] * 3000)
+        assert "some reader has had a transaction open" in words(place.open().doctor(), None)
+
+
+def test_a_journal_that_is_no_wal(place: Place, kind: Kind) -> None:
+    if kind.name != "sqlite":
+        pytest.skip("Of SQLite.")
+    with rewritten(kind.engine_class, check_journal=lambda text: text.replace("<> 'wal'", "<> 'delete'")) as engine:
+        assert "The journal mode is wal" in words(place.open_with(engine).doctor(), None)
+
+
+def test_commits_that_are_not_flushed(place: Place, kind: Kind) -> None:
+    if kind.name != "sqlite":
+        pytest.skip("Of SQLite.")
+    from tablequeue import connect
+
+    engine = place.sa_engine()
+    sa.event.listen(engine, "connect", lambda dbapi, _: dbapi.execute("pragma synchronous = normal"))
+    with connect(engine) as database:
+        assert "synchronous is 1" in words(database.doctor(), None)
+
+
+# -- MariaDB -----------------------------------------------------------------------------------------------------------
+
+
+def test_settings_of_mariadb(place: Place, kind: Kind, queue: Queue) -> None:
+    if kind.name != "mariadb":
+        pytest.skip("Of MariaDB.")
+    with rewritten(
+        kind.engine_class, check_settings=lambda text: text.replace("'STRICT') = 0", "'STRICT') > 0")
+    ) as engine:
+        assert "cut off what does not fit" in words(place.open_with(engine).doctor(), None)
+    with rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0")) as engine:
+        assert "old versions of rows wait" in words(place.open_with(engine).doctor(), None)
