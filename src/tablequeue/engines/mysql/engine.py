@@ -19,6 +19,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
+from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import hold, join, whole
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
@@ -45,6 +46,7 @@ class Operations(Engine):
     """The engine but for the low-water mark."""
 
     name = "mysql"
+    checks = CHECKS
     drivers = ("pymysql",)
     # A heap promises no order; by id is what the index gives for nothing.
     ready_index: ClassVar = {

@@ -18,6 +18,7 @@ from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, PostgresWire
+from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.texts import compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
@@ -43,6 +44,7 @@ _ARRAYS = {
 
 class PostgreSQL(LowWater):
     name = "postgresql"
+    checks = CHECKS
     drivers = ("psycopg",)
     async_drivers: ClassVar = {
         "psycopg": {},
