@@ -1,0 +1,88 @@
+"""How many readers are needed, compared with a simulation that goes through time in the plainest way. No Spark."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tablequeue.spark.reports.readers import SHARE, needed, percentile, waits
+
+# Whole numbers of quarters of a second: exact as floats, with many things at the same moment.
+seconds = st.integers(0, 80).map(lambda quarters: quarters / 4)
+hours = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=40).map(lambda messages: sorted(messages))
+
+
+def waits_by_hand(came: list[float], service: list[float], readers: int) -> list[float]:
+    """Each message looks at all readers, and takes the one that is free first."""
+    free = [0.0] * readers
+    found = []
+    for at, took in zip(came, service, strict=True):
+        reader = min(range(readers), key=lambda one: free[one])
+        start = max(at, free[reader])
+        free[reader] = start + took
+        found.append(start - at)
+    return found
+
+
+def needed_by_hand(came: list[float], service: list[float], target: float) -> int:
+    """All numbers of readers in turn."""
+    for readers in range(1, len(came) + 1):
+        kept = sum(wait <= target for wait in waits_by_hand(came, service, readers))
+        if kept >= SHARE * len(came):
+            return readers
+    raise AssertionError("as many readers as messages are always enough")
+
+
+@settings(deadline=None)
+@given(hours, st.integers(1, 6))
+def test_waits(messages: list[tuple[float, float]], readers: int) -> None:
+    came, service = map(list, zip(*messages, strict=True))
+    assert list(waits(came, service, readers)) == waits_by_hand(came, service, readers)
+
+
+@settings(deadline=None)
+@given(hours, seconds)
+def test_needed(messages: list[tuple[float, float]], target: float) -> None:
+    came, service = map(list, zip(*messages, strict=True))
+    assert needed(came, service, target) == needed_by_hand(came, service, target)
+
+
+@settings(deadline=None)
+@given(hours, st.integers(1, 8))
+def test_one_more_reader_lets_nobody_wait_longer(messages: list[tuple[float, float]], readers: int) -> None:
+    """What the search for `needed` rests on."""
+    came, service = map(list, zip(*messages, strict=True))
+    fewer, more = waits(came, service, readers), waits(came, service, readers + 1)
+    assert all(after <= before for before, after in zip(fewer, more, strict=True))
+
+
+@given(st.lists(seconds, min_size=1))
+def test_percentile_is_the_least_that_the_share_is_not_above(values: list[float]) -> None:
+    found = percentile(values)
+    assert sum(value <= found for value in values) >= SHARE * len(values)
+    assert sum(value < found for value in values) < SHARE * len(values)
+
+
+def test_needed_agrees_with_the_theory_of_queues() -> None:
+    """M/M/c: with arrivals and run times by chance, the share that waits longer than t is C exp(-(c mu - lambda) t)."""
+    rate, mean, target, chance = 5.0, 1.0, 0.5, random.Random(1)
+    came, at = [], 0.0
+    for _ in range(100_000):
+        at += chance.expovariate(rate)
+        came.append(at)
+    service = [chance.expovariate(1 / mean) for _ in came]
+
+    def late(readers: int) -> float:
+        load = rate * mean
+        full = load**readers / math.factorial(readers) * readers / (readers - load)
+        erlang = full / (sum(load**k / math.factorial(k) for k in range(readers)) + full)
+        return erlang * math.exp(-(readers / mean - rate) * target)
+
+    expected = next(readers for readers in range(6, 20) if late(readers) <= 1 - SHARE)
+    assert needed(came, service, target) == expected
+    measured = list(waits(came, service, expected))
+    assert sum(wait > target for wait in measured) / len(measured) == pytest.approx(late(expected), rel=0.2)
