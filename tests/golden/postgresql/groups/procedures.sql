@@ -25,7 +25,7 @@ create or replace function public.tq_emails_arrange(p_now timestamptz) returns b
                     order by id limit 1
                 )
                 from vacant
-            )) and state = 'blocked'
+            )) and state || '' = 'blocked'
             returning id
         loop
             arranged := arranged + 1;
@@ -230,21 +230,25 @@ create or replace function public.tq_emails_push(
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         loop
-            insert into public.tq_emails (
-                payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+            with pushed as (
+                insert into public.tq_emails (
+                    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+                )
+                values (
+                    cast(p_payload as json), cast(p_headers as json), cast(p_producer as text),
+                    cast(p_priority as integer), cast(p_group as text), cast(p_key as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                    coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
+                    case
+                        when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
+                            then 'blocked'
+                        else 'blocked'
+                    end
+                )
+                on conflict (dedup_key) where dedup_key is not null do nothing
+                returning id
             )
-            values (
-                cast(p_payload as json), cast(p_headers as json), cast(p_producer as text),
-                cast(p_priority as integer), cast(p_group as text), cast(p_key as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
-                coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
-                case
-                    when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
-                        then 'blocked'
-                    else 'blocked'
-                end
-            )
-            on conflict (dedup_key) where dedup_key is not null do nothing
-            returning id
+            select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                else pg_notify('tq_emails', '') is not null end)
             into pushed;
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then
@@ -281,19 +285,23 @@ create or replace function public.tq_emails_push_many(
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         return query
-            insert into public.tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
-            select
-                cast(payload as json), cast(p_headers as json), cast(p_producer as text),
-                cast(p_priority as integer), cast(p_group as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
-                coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
-                case
-                    when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
-                        then 'blocked'
-                    else 'blocked'
-                end
-            from unnest(cast(p_payloads as text[])) with ordinality as batch (payload, place)
-            order by place
-            returning id;
+            with pushed as (
+                insert into public.tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+                select
+                    cast(payload as json), cast(p_headers as json), cast(p_producer as text),
+                    cast(p_priority as integer), cast(p_group as text), coalesce(cast(p_now as timestamptz), statement_timestamp()),
+                    coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'),
+                    case
+                        when coalesce(cast(p_due as timestamptz), coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second') > coalesce(cast(p_now as timestamptz), statement_timestamp())
+                            then 'blocked'
+                        else 'blocked'
+                    end
+                from unnest(cast(p_payloads as text[])) with ordinality as batch (payload, place)
+                order by place
+                returning id
+            )
+            select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                else pg_notify('tq_emails', '') is not null end);
     end;
     $$;
 revoke all on function public.tq_emails_push_many from public;
@@ -369,7 +377,8 @@ create or replace function public.tq_emails_push_each(
                     on conflict (dedup_key) where dedup_key is not null do nothing
                     returning id
                 )
-                select pushed.id from batch left join pushed on pushed.id = batch.id order by batch.place
+                select pushed.id from batch left join pushed on pushed.id = batch.id where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                    else pg_notify('tq_emails', '') is not null end) order by batch.place
             loop
                 place := place + 1;
                 pushed[places[place]] := id;
@@ -572,17 +581,21 @@ create or replace function public.tq_emails_release(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         return query
-            update public.tq_emails
-            set state = case when cast(p_delay as float8) > 0 then 'scheduled' else 'ready' end,
-                due_at = case
-                    when cast(p_delay as float8) > 0 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
-                    else due_at
-                end,
-                attempts = attempts - 1,
-                token = null,
-                lease_until = null
-            where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
-            returning id;
+            with released as (
+                update public.tq_emails
+                set state = case when cast(p_delay as float8) > 0 then 'scheduled' else 'ready' end,
+                    due_at = case
+                        when cast(p_delay as float8) > 0 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
+                        else due_at
+                    end,
+                    attempts = attempts - 1,
+                    token = null,
+                    lease_until = null
+                where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
+                returning id
+            )
+            select id from released where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                else pg_notify('tq_emails', '') is not null end);
         if not found and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was released.',

@@ -1,17 +1,22 @@
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
--- Locks: none that another reader or writer waits for. A crash before the commit leaves nothing.
-insert into tq_emails (
-    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+-- Locks: none that another reader or writer waits for; and, if somebody waits for a message, that of NOTIFY, for the
+-- length of the commit. A crash before the commit leaves nothing.
+with pushed as (
+    insert into tq_emails (
+        payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+    )
+    values (
+        cast(:payload as bytea), cast(:headers as json), cast(:producer as text),
+        cast(:priority as integer), cast(:group as text), cast(:key as text), coalesce(cast(:now as timestamptz), statement_timestamp()),
+        coalesce(cast(:due as timestamptz), coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second'),
+        case
+            when coalesce(cast(:due as timestamptz), coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second') > coalesce(cast(:now as timestamptz), statement_timestamp())
+                then 'scheduled'
+            else 'ready'
+        end
+    )
+    on conflict (dedup_key) where dedup_key is not null do nothing
+    returning id
 )
-values (
-    cast(:payload as bytea), cast(:headers as json), cast(:producer as text),
-    cast(:priority as integer), cast(:group as text), cast(:key as text), coalesce(cast(:now as timestamptz), statement_timestamp()),
-    coalesce(cast(:due as timestamptz), coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second'),
-    case
-        when coalesce(cast(:due as timestamptz), coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second') > coalesce(cast(:now as timestamptz), statement_timestamp())
-            then 'scheduled'
-        else 'ready'
-    end
-)
-on conflict (dedup_key) where dedup_key is not null do nothing
-returning id;
+select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+    else pg_notify('tq_emails', '') is not null end);
