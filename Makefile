@@ -9,7 +9,7 @@ EXTRAS := --extra postgresql --extra mysql --extra spark --extra delta --extra r
 RUN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test lint format bench clean
+.PHONY: help setup servers clients demo test lint format bench clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
@@ -30,11 +30,14 @@ setup: .venv/.done
 servers:
 	@scripts/install-servers
 
+clients:
+	@scripts/install-clients
+
 demo: setup
 	$(RUN)/python -m examples.flights
 
 # One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal).
-test: setup servers
+test: setup servers clients
 	$(RUN)/pytest --numprocesses auto --dist worksteal
 
 lint: setup

@@ -8,52 +8,99 @@ import re
 import secrets
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Backoff, connect
+from tablequeue import Backoff, Queue, connect
 from tests.support import claimed, counts
 
 CLIENTS = Path(__file__).parents[1] / "examples" / "clients"
+PAGE = CLIENTS.parents[1] / "docs" / "procedures.md"
 
 
-def connection_of(url: str) -> dict[str, str]:
+def psql(url: sa.URL, schema: str) -> dict[str, str]:
     """The environment in which PostgreSQL's clients connect to it."""
-    parts = sa.make_url(url)
     settings: dict[str, Any] = {
-        "PGHOST": parts.host,
-        "PGPORT": parts.port,
-        "PGUSER": parts.username,
-        "PGPASSWORD": parts.password,
-        "PGDATABASE": parts.database,
+        "PGHOST": url.host,
+        "PGPORT": url.port,
+        "PGUSER": url.username,
+        "PGPASSWORD": url.password,
+        "PGDATABASE": url.database,
+        "PGOPTIONS": f"-c search_path={schema}",
+        "TABLEQUEUE_SCHEMA": schema,
     }
-    return os.environ | {name: str(value) for name, value in settings.items() if value is not None}
+    return {name: str(value) for name, value in settings.items() if value is not None}
 
 
-CLIENTS_OF = {"psql": [str(CLIENTS / "psql.sh")], "node": ["node", str(CLIENTS / "node" / "orders.js")]}
+def mariadb(url: sa.URL, schema: str) -> dict[str, str]:
+    options = f"--host={url.host} --port={url.port} --user={url.username} {schema}"
+    return {"MARIADB": f"mariadb --no-defaults {options}", "MYSQL_PWD": str(url.password or "")}
 
 
-@pytest.mark.parametrize("client", CLIENTS_OF)
-def test_a_client_of_postgresql(postgresql_url: str, client: str) -> None:
-    if shutil.which(client) is None:
-        pytest.skip(f"{client} is not installed")
-    if client == "node" and not (CLIENTS / "node" / "node_modules").exists():
-        pytest.skip("npm install has not been run in examples/clients/node")
+class Client(NamedTuple):
+    server: str
+    program: str
+    command: list[str]
+    environment: Callable[[sa.URL, str], Mapping[str, str]]
+    gone: str = "drop schema {} cascade"
+
+
+CLIENTS_OF = {
+    "psql.sh": Client("postgresql", "psql", [str(CLIENTS / "psql.sh")], psql),
+    "node": Client("postgresql", "node", ["node", str(CLIENTS / "node" / "orders.js")], psql),
+    "mariadb.sh": Client("mariadb", "mariadb", [str(CLIENTS / "mariadb.sh")], mariadb, "drop schema {}"),
+}
+
+
+@pytest.fixture(params=CLIENTS_OF)
+def client(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    need(CLIENTS_OF[name].program)
+    if name == "node" and not (CLIENTS / "node" / "node_modules").exists():
+        # Where there is Node without npm, nobody can have what its client needs.
+        refuse = pytest.fail if os.environ.get("CI") and shutil.which("npm") else pytest.skip
+        refuse("npm has not installed what examples/clients/node needs; `make clients` lets it.")
+    return name
+
+
+def need(program: str) -> None:
+    if shutil.which(program) is None:
+        # Node is not needed for anything else; the others come with the servers.
+        refuse = pytest.fail if os.environ.get("CI") and program != "node" else pytest.skip
+        refuse(f"{program} is not installed.")
+
+
+@contextmanager
+def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Queue, dict[str, str]]]:
+    """The queue "orders" with procedures, in a schema of its own, and the environment that leads a client there."""
+    url = request.getfixturevalue(f"{client.server}_url")
     schema = f"clients_{secrets.token_hex(4)}"
-    environment = connection_of(postgresql_url) | {"TABLEQUEUE_SCHEMA": schema}
-
-    def run(*words: str) -> str:
-        command = [*CLIENTS_OF[client], *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-    database = connect(postgresql_url, schema=schema)
-    queue = database.create_queue("orders", backoff=Backoff(base=600), max_attempts=2)
-    try:
+    with connect(url, schema=schema) as database:
+        queue = database.create_queue("orders", backoff=Backoff(base=600), max_attempts=2)
         database.install_procedures("orders")
-        payload = {"of": "another's, with a \\ and a \" "}
+        try:
+            yield queue, os.environ | client.environment(sa.make_url(url), schema)
+        finally:
+            queue.drop()
+            with database.engine.begin() as connection:
+                connection.exec_driver_sql(client.gone.format(schema))
+            database.engine.dispose()
+
+
+def test_a_client_shares_a_queue_with_python(request: pytest.FixtureRequest, client: str) -> None:
+    command = CLIENTS_OF[client].command
+    with orders(request, CLIENTS_OF[client]) as (queue, environment):
+
+        def run(*words: str) -> str:
+            run = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, check=True)
+            return run.stdout
+
+        payload = {"of": "another's, with a \\ and a \" and a \t and \u00e9"}
         run("push", json.dumps(payload))
         message = claimed(queue)
         assert message.payload == payload
@@ -63,37 +110,28 @@ def test_a_client_of_postgresql(postgresql_url: str, client: str) -> None:
         assert (done.split()[:2], json.loads(done.split(maxsplit=2)[2])) == (["done", str(message.id)], payload)
         assert [also, failed] == [f'done {good} "python"', f"failed {bad}, attempt 1"]
         assert [each.id for each in queue.history(5)] == [good, message.id]
-        assert {each.consumer for each in queue.history(5)} <= {"psql.sh", "node"}
+        assert {each.consumer for each in queue.history(5)} <= {client}
         (scheduled,) = queue.peek(state="scheduled")
         assert "cannot do" in scheduled.errors[0].error
-    finally:
-        queue.drop()
-        with database.engine.begin() as connection:
-            connection.exec_driver_sql(f"drop schema {schema} cascade")
-        database.close()
-        database.engine.dispose()
 
 
-@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
-def test_the_sql_of_the_page_runs(postgresql_url: str) -> None:
-    schema = f"clients_{secrets.token_hex(4)}"
-    database = connect(postgresql_url, schema=schema)
-    queue = database.create_queue("orders")
-    try:
-        database.install_procedures("orders")
-        page = (CLIENTS.parents[1] / "docs" / "procedures.md").read_text("utf-8")
-        blocks = re.findall(r"^```psql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-        assert len(blocks) == 3
-        environment = connection_of(postgresql_url) | {"PGOPTIONS": f"-c search_path={schema}"}
-        command = ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]
+RUNS = {
+    "psql": (
+        ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        {"ready": 1, "scheduled": 1, "finished": 2},
+    ),
+    "mariadb": (["sh", "-c", "$MARIADB"], {"ready": 3, "finished": 1}),
+}
+
+
+@pytest.mark.parametrize("program", RUNS)
+def test_the_sql_of_the_page_runs(request: pytest.FixtureRequest, program: str) -> None:
+    need(program)
+    command, left = RUNS[program]
+    blocks = re.findall(rf"^```{program}\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    with orders(request, CLIENTS_OF[f"{program}.sh"]) as (queue, environment):
         run = subprocess.run(
             command, env=environment, input="\n".join(blocks), capture_output=True, text=True, check=False
         )
         assert (run.returncode, run.stderr) == (0, "")
-        assert counts(queue) == {"ready": 1, "scheduled": 1, "finished": 2}
-    finally:
-        queue.drop()
-        with database.engine.begin() as connection:
-            connection.exec_driver_sql(f"drop schema {schema} cascade")
-        database.close()
-        database.engine.dispose()
+        assert counts(queue) == left
