@@ -1,9 +1,37 @@
+-- Drop the procedures of a queue, those that are there.
+drop procedure if exists tq_emails_history;
+drop procedure if exists tq_emails_peek;
+drop procedure if exists tq_emails_stats;
+drop procedure if exists tq_emails_extend;
+drop procedure if exists tq_emails_release;
+drop procedure if exists tq_emails_fail;
+drop procedure if exists tq_emails_complete;
+drop procedure if exists tq_emails_take;
+drop procedure if exists tq_emails_pop;
+drop procedure if exists tq_emails_push_each;
+drop procedure if exists tq_emails_push_many;
+drop procedure if exists tq_emails_push;
+drop procedure if exists tq_emails_undo;
+drop procedure if exists tq_emails_sweep;
+drop procedure if exists tq_emails_push_one;
+drop procedure if exists tq_emails_options;
+drop procedure if exists tq_emails_list;
+drop procedure if exists tq_emails_insert;
+drop procedure if exists tq_emails_find;
+drop procedure if exists tq_emails_begin;
+
 -- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.
 -- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;
 
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
+
+-- What streams and bulk writes made beside a queue, if they did.
+-- Each commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists tq_emails_streams;
+drop table if exists tq_emails_staged;
+drop table if exists tq_emails_writers;
 
 -- Take a queue out of the catalogue, before its tables are dropped.
 delete from tq_queues where name = :name;

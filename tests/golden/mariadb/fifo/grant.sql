@@ -1,0 +1,16 @@
+-- The rights on the procedures of the queue emails; nobody needs its tables.
+-- As producer: push, push_many, push_each.
+grant execute on procedure tq_emails_push to `web`;
+grant execute on procedure tq_emails_push_many to `web`;
+grant execute on procedure tq_emails_push_each to `web`;
+-- As consumer: pop, take, complete, fail, release, extend.
+grant execute on procedure tq_emails_pop to `worker`;
+grant execute on procedure tq_emails_take to `worker`;
+grant execute on procedure tq_emails_complete to `worker`;
+grant execute on procedure tq_emails_fail to `worker`;
+grant execute on procedure tq_emails_release to `worker`;
+grant execute on procedure tq_emails_extend to `worker`;
+-- As observer: stats, peek, history.
+grant execute on procedure tq_emails_stats to `board`;
+grant execute on procedure tq_emails_peek to `board`;
+grant execute on procedure tq_emails_history to `board`;
