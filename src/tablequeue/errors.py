@@ -126,3 +126,7 @@ class DatabaseError(TablequeueError):
 
 class ReportFailed(TablequeueError):
     """Spark could not finish a report; the lake is fit for another one."""
+
+
+class PipelineFailed(TablequeueError):
+    """A stage of a pipeline failed; the next run goes on with the batch in which it did."""

@@ -1,0 +1,220 @@
+"""Running a pipeline: queries are started, watched, and stopped after their batches. Spark does the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event, Lock
+from time import monotonic, sleep
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, PipelineFailed, TablequeueError
+from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline import failures
+from tablequeue.spark.pipeline.sinks import Batch, ToQueue
+from tablequeue.spark.pipeline.sources import FromQueue
+from tablequeue.spark.pipeline.stages import Pipeline, Stage
+from tablequeue.stream import Stream, fail
+
+# Seconds between two looks at the queries, and between two counts of what is ready, which is a read of an index.
+PAUSE = 0.25
+RECOUNT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stage has come in this run.
+
+    batch      the number of its last batch, by its checkpoint; None before the first one.
+    messages   rows that it has read; `rate` a second, in its last batch.
+    failed     messages of these that failed, and `error` the last line of the last error.
+    ready      messages that are ready in its queue; None if it reads no queue.
+    """
+
+    stage: str
+    batch: int | None
+    messages: int
+    rate: float
+    failed: int
+    error: str | None
+    ready: int | None
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoints: str,
+    *,
+    available_now: bool = False,
+    trigger: str = "1 second",
+    stop: Event | None = None,
+    watch: Callable[[Sequence[Progress]], None] = lambda progress: None,
+) -> list[Progress]:
+    """Run all stages side by side until `stop` is set, or with `available_now` one after another, each until it has
+    read what was there. How far each has come; `watch` is told of that several times a second.
+
+    Each stage has its checkpoint in a folder of `checkpoints`, where any file system of Spark's may be; the next run
+    goes on from there. A stop lets each query finish its batch; a crash leaves a batch that the next run does again.
+    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how often each looks for messages.
+    """
+    stop = stop or Event()
+    with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
+        _check(pipeline, database)
+        stages = [_Running(stage, pipeline.database, database) for stage in pipeline.stages.values()]
+        when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": trigger}
+        for group in [[stage] for stage in stages] if available_now else [stages]:
+            with ExitStack() as started:
+                for stage in group:
+                    stage.start(spark, checkpoints, when)
+                    started.callback(stage.stop)
+                while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
+                    watch([stage.progress() for stage in stages])
+                for stage in group:
+                    stage.check()
+                    stage.halt()
+            for stage in group:
+                stage.check()  # it may have failed in its last batch
+            if stop.is_set():
+                break
+        progress = [stage.progress(recount=True) for stage in stages]
+        watch(progress)
+        return progress
+
+
+def _check(pipeline: Pipeline, database: Database) -> None:
+    if not pipeline.stages:
+        raise BadInput(f"The pipeline {pipeline.name!r} has no stages.", "Declare some, by @pipeline.stage(...).")
+    for stage in pipeline.stages.values():
+        for end in (stage.source, *stage.sinks):
+            if isinstance(end, FromQueue | ToQueue):
+                database.queue(end.queue)
+
+
+class _Running:
+    """A stage, its query, and what is known of it."""
+
+    def __init__(self, stage: Stage, options: Mapping[str, str], database: Database) -> None:
+        self._stage = stage
+        self._options = options
+        self._database = database
+        self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
+        self._query: Any = None
+        # Held while sinks are written to; what begins a stop waits for it.
+        self._writing = Lock()
+        self._stopping = False
+        self._error: Exception | None = None
+        self._messages: dict[int, int] = {}
+        self._failed: dict[int, int] = {}
+        self._last_error: str | None = None
+        self._rate = 0.0
+        self._ready = 0
+        self._ready_at = 0.0
+        # Fences the query, from when it is to stop on.
+        self._last: Stream | None = None
+
+    def start(self, spark: SparkSession, checkpoints: str, trigger: Mapping[str, Any]) -> None:
+        stage = self._stage
+        try:
+            rows = stage.function(stage.source.load(spark, self._options, stage.path))
+            if self._queue:
+                failures.check(rows)
+            writer = rows.writeStream.queryName(stage.path).outputMode(stage.output_mode).foreachBatch(self._write)
+            checkpoint = f"{checkpoints}/{stage.name}"
+            self._query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        except Exception as error:
+            raise self._failure(error) from error
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        """Spark's foreachBatch."""
+        with self._writing:
+            if self._stopping:
+                raise InterruptedError("the pipeline stops")
+            try:
+                self._write_all(rows, number)
+            except Exception as error:
+                self._error = error
+                raise
+
+    def _write_all(self, rows: DataFrame, number: int) -> None:
+        stage = self._stage
+        # From the checkpoint; `self._query` may not be there yet.
+        query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        batch = Batch(stage.path, query, number, self._database, self._options)
+        rows.persist()
+        try:
+            good = rows
+            if self._queue:
+                good, errors = failures.divide(rows)
+                if errors:
+                    fail(self._queue, stage.path, errors)
+                    self._failed[number] = len(errors)
+                    self._last_error = [*errors.values()][-1].strip().splitlines()[-1]
+            for sink in stage.sinks:
+                sink.write(sink.transform(good) if sink.transform else good, batch)
+        finally:
+            rows.unpersist()
+
+    def halt(self) -> None:
+        """Let the query be refused when it asks for its next batch, so that it claims none in vain."""
+        if self._queue and self.is_active:
+            self._last = Stream(self._queue, self._stage.path)
+
+    def stop(self) -> None:
+        """End the query after the batch that it is at; what that was made of is completed."""
+        while self._last and self.is_active and self._query.status["isTriggerActive"]:
+            sleep(PAUSE)
+        with self._writing:
+            self._stopping = True
+        self._query.stop()
+        done = self._query.lastProgress
+        if self._last and done:
+            self._last.complete(json.loads(done.json)["sources"][0]["endOffset"]["batch"])
+
+    def check(self) -> None:
+        """`PipelineFailed` if the query has ended with an error that is not the stop's."""
+        error = self._error or (None if self._stopping or self._query is None else self._query.exception())
+        if error is not None:
+            raise self._failure(error) from error
+
+    def progress(self, *, recount: bool = False) -> Progress:
+        self._look()
+        if self._queue and (recount or monotonic() - self._ready_at > RECOUNT):
+            self._ready, self._ready_at = self._queue.stats().ready, monotonic()
+        return Progress(
+            self._stage.name,
+            max(self._messages, default=None),
+            sum(self._messages.values()),
+            self._rate,
+            sum(self._failed.values()),
+            self._last_error,
+            self._ready if self._queue else None,
+        )
+
+    def _look(self) -> None:
+        last = self._query and self._query.lastProgress
+        if not last:
+            return
+        # Each is a call into the JVM, so the older ones only if there are some that were not seen.
+        for one in self._query.recentProgress if last.batchId > max(self._messages, default=-1) + 1 else [last]:
+            if one.numInputRows:
+                self._messages[one.batchId] = one.numInputRows
+                self._rate = one.processedRowsPerSecond
+
+    def _failure(self, error: Exception) -> PipelineFailed:
+        cause, remedy = sentences(error)
+        return PipelineFailed(f"The stage {self._stage.name!r} failed: {cause}", remedy)
+
+
+def sentences(error: Exception) -> tuple[str, str]:
+    return str(error), ""

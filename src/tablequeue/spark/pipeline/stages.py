@@ -1,0 +1,82 @@
+"""What a pipeline is: its name, its database, its stages. Nothing runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tablequeue.definition import check_name
+from tablequeue.errors import BadInput
+from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline.sinks import Sink, Transform
+from tablequeue.spark.pipeline.sources import Source
+
+URL_ENV = "TABLEQUEUE_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A streaming query: `function` makes a DataFrame of the source's, whose rows go to every sink.
+
+    path   `pipeline/stage`: the name of the query and of the stream, and the producer of what it pushes.
+    """
+
+    name: str
+    path: str
+    source: Source
+    function: Transform
+    sinks: tuple[Sink, ...]
+    output_mode: str
+
+
+class Pipeline:
+    """Stages, in the order in which a run to the end takes them.
+
+    The database of the queues is at `url`, if that holds no password, or else in the environment variable `url_env`
+    or the file `url_file`, which the driver and every executor have; `TABLEQUEUE_URL` if nothing is said. `schema`
+    is that of the queues. The queues must be there: a pipeline creates none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str | None = None,
+        url_env: str | None = None,
+        url_file: str | None = None,
+        schema: str | None = None,
+    ) -> None:
+        if url is url_env is url_file is None:
+            url_env = URL_ENV
+        given = {"url": url, "urlEnv": url_env, "urlFile": url_file, "schema": schema}
+        self.name = check_name(name, "pipeline")
+        self.database: Mapping[str, str] = {key: value for key, value in given.items() if value is not None}
+        """Where the queues are, as options of the data source."""
+        Options.parse(self.database | {"queue": "q"})  # refuses here what it would refuse later
+        self.stages: dict[str, Stage] = {}
+
+    def stage(
+        self, source: Source, *sinks: Sink, name: str | None = None, output_mode: str = "append"
+    ) -> Callable[[Transform], Transform]:
+        """Declare a stage by its function: DataFrame to DataFrame, of a stream, so also with state and watermarks.
+
+        Its name is the function's if none is given. Name and checkpoint keep its place: under another name it is
+        another stage. Of a queue's messages those fail whose rows have a column `error` that is not null; see
+        `attempt`. `output_mode` is Spark's: append, update or complete.
+        """
+
+        def declare(function: Transform) -> Transform:
+            chosen = check_name(name or function.__name__, "stage")
+            if chosen in self.stages:
+                raise BadInput(f"The pipeline {self.name!r} has two stages {chosen!r}.", "Give one another name.")
+            if not sinks:
+                raise BadInput(f"The stage {chosen!r} has no sink.", "Give it one, such as ToQueue(...).")
+            targets = [sink.target for sink in sinks]
+            for target in filter(None, targets):
+                if targets.count(target) > 1:
+                    raise BadInput(f"The stage {chosen!r} has two sinks to the {target}.", "Unite their rows in one.")
+            path = f"{self.name}/{chosen}"
+            self.stages[chosen] = Stage(chosen, path, source, function, sinks, output_mode)
+            return function
+
+        return declare
