@@ -62,7 +62,7 @@ def test_the_environment_variable_must_be_set(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_option_of_another_use_is_refused() -> None:
-    assert "no option onConflict to read" in str(
+    assert "no option 'onConflict' to read" in str(
         refuses(BadInput, Options.parse, {**GOOD, "onConflict": "skip"}, "read")
     )
     assert "stream is missing" in str(refuses(BadInput, Options.parse, GOOD, "stream"))

@@ -18,7 +18,7 @@ from tests.servers import Kind, Place
 from tests.support import refuses
 
 
-def staged(queue: Queue, write: str, part: int = 0, **columns: list[Any]) -> Staged:
+def staged(queue: Queue, write: str, part: int = 0, **columns: Any) -> Staged:
     types = staging.written(queue)
     batch = pa.RecordBatch.from_pydict({name: pa.array(values, types[name]) for name, values in columns.items()})
     return staging.stage(queue, write, uuid.uuid4().hex, part, [batch.slice(0, 1), batch.slice(1)])
@@ -135,13 +135,13 @@ def test_strict_and_due(db: Database, write: str) -> None:
     ],
 )
 def test_refused_before_anything_is_staged(
-    db: Database, write: str, options: dict[str, Any], columns: dict[str, list[Any]], refusal: type[Exception]
+    db: Database, write: str, options: dict[str, Any], columns: dict[str, Any], refusal: type[Exception]
 ) -> None:
     refuses(refusal, lambda: staged(queue_of(db, **options), write, **columns))
 
 
 @pytest.mark.parametrize("column", [{"payload": ["{"]}, {"payload": ["1"], "headers": ["[1"]}])
-def test_what_is_not_json_is_refused(db: Database, write: str, column: dict[str, list[Any]]) -> None:
+def test_what_is_not_json_is_refused(db: Database, write: str, column: dict[str, Any]) -> None:
     queue = queue_of(db, payload="json")
 
     def push() -> None:
