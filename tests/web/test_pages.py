@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Database
-from tablequeue.web.render import duration, number, rate
+from tablequeue.readable import duration, number, rate
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving
 

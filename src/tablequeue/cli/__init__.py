@@ -20,6 +20,7 @@ from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
 from tablequeue.cli.stream import stream
+from tablequeue.cli.top import top
 from tablequeue.cli.upgrade import upgrade
 from tablequeue.cli.work import work
 
@@ -37,6 +38,7 @@ COMMANDS = (
     history,
     work,
     stats,
+    top,
     doctor,
     stream,
     serve,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,14 +14,13 @@ from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
+from tablequeue.readable import duration, number, rate
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
 # Characters of a payload or an error that a page shows; all of it can be downloaded.
 LONGEST = 20_000
 PREVIEW = 200
-# What stands where there is no value.
-NOTHING = "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
@@ -58,34 +57,6 @@ def _environment() -> Environment:
     }
     environment.globals |= {"spark": plots.spark, "flow": plots.flow}
     return environment
-
-
-def number(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
-
-
-def rate(value: float | None) -> str:
-    """Messages a second, or a minute where they are few."""
-    if not value:
-        return NOTHING if value is None else "0"
-    if value < 0.1:
-        return f"{value * 60:.2g}/min"
-    return f"{value:.1f}/s" if value < 100 else f"{number(round(value))}/s"
-
-
-# From how many seconds on a unit is used, its length in seconds, and its name.
-_UNITS = ((3 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0.9995, 1, "s"), (0.001, 0.001, "ms"))
-
-
-def duration(value: float | timedelta | None) -> str:
-    """With three digits at most, in the unit that people would say."""
-    if value is None:
-        return NOTHING
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    for least, size, unit in _UNITS:
-        if seconds >= least:
-            return f"{seconds / size:.3g} {unit}"
-    return "< 1 ms" if seconds else "0 s"
 
 
 def time(value: datetime | None) -> str:

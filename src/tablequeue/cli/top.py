@@ -1,0 +1,140 @@
+"""`tablequeue top`: the numbers of the queues, live."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from time import sleep
+
+import click
+from rich.live import Live
+from rich.text import Text
+
+from tablequeue.cli.common import Command, Settings, print_json, shown
+from tablequeue.database import Database
+from tablequeue.errors import TablequeueError
+from tablequeue.operations.stats import Activity, Stats
+from tablequeue.readable import duration, number, rate
+
+# Seconds that rates, times and sparklines are made of.
+WINDOW = 60
+# Characters of a sparkline: two of them, with their rates, go beside each other in 80 columns.
+SPARK = 20
+BARS = " ▁▂▃▄▅▆▇█"
+# Right of the name, with their widths.
+COLUMNS = {"ready": 10, "scheduled": 10, "in progress": 12, "dead": 6, "oldest": 9, "wait 95 %": 10, "run 95 %": 9}
+NARROWEST = 80
+
+
+@click.command(cls=Command)
+@click.argument("queue", required=False)
+@click.option(
+    "--every", type=click.FloatRange(0.1, 3600), default=2, show_default=True, help="Seconds between two looks."
+)
+@click.pass_obj
+def top(settings: Settings, queue: str | None, every: float) -> None:
+    """Watch QUEUE with its producers and consumers, or every queue: numbers, rates, times and sparklines.
+
+    Rates, times and sparklines are those of the last minute. Ctrl-C ends it. Into a file or a pipe, and with --json,
+    one look is written.
+    """
+    with settings.database() as database:
+        if queue is not None:
+            database.queue(queue)  # refused before the screen is taken
+        if settings.json:
+            for stats, _ in _look(database, queue):
+                if stats is not None:
+                    print_json(dataclasses.asdict(stats))
+        elif sys.stdout.isatty():
+            _watch(database, queue, every)
+        else:
+            frame = _frame(_look(database, queue), NARROWEST, everybody=queue is not None)
+            click.echo("\n".join(map(str.rstrip, frame.plain.splitlines())))
+
+
+def _watch(database: Database, queue: str | None, every: float) -> None:
+    with Live(screen=True, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        try:
+            while True:
+                try:
+                    width = max(live.console.width, NARROWEST)
+                    frame = _frame(_look(database, queue), width, everybody=queue is not None)
+                except TablequeueError as error:
+                    frame = Text(f"{shown(error.cause)} {shown(error.remedy)}", "red")
+                live.update(frame, refresh=True)
+                sleep(every)
+        except KeyboardInterrupt:
+            return  # the way to end it, no failure
+
+
+Seen = tuple[Stats | None, TablequeueError | None]
+
+
+def _look(database: Database, queue: str | None) -> list[Seen]:
+    """The statistics of each queue, or why there are none: one bad queue does not hide the others."""
+    seen: list[Seen] = []
+    for name in database.queues() if queue is None else [queue]:
+        try:
+            seen.append((database.queue(name).stats(window=WINDOW), None))
+        except TablequeueError as error:
+            seen.append((None, error))
+    return seen
+
+
+def _frame(seen: Sequence[Seen], width: int, *, everybody: bool) -> Text:
+    lines = [
+        Text("queue".ljust(width - sum(COLUMNS.values())) + "".join(f"{c:>{w}}" for c, w in COLUMNS.items()), "dim")
+    ]
+    for stats, error in seen:
+        if error is not None:
+            lines.append(Text(f"{shown(error.cause)} {shown(error.remedy)}", "red"))
+        if stats is None:
+            continue
+        lines.append(_counts(stats, width))
+        if stats.window is None:
+            lines.append(Text("  keeps no history", "dim"))
+            continue
+        lines.append(_flow(stats.window.queue))
+        if everybody:
+            for words, several in (("producer", stats.window.producers), ("consumer", stats.window.consumers)):
+                for one in several:
+                    lines += [Text(f"{words} {shown(one.who or '')}", "bold"), _flow(one)]
+    return Text("\n").join(lines)
+
+
+def _counts(stats: Stats, width: int) -> Text:
+    done = stats.window.queue if stats.window else None
+    cells = (
+        f"{number(stats.ready)}+{number(stats.blocked)}" if stats.blocked else number(stats.ready),
+        number(stats.scheduled),
+        number(stats.in_progress),
+        number(stats.dead),
+        duration(stats.oldest_age),
+        duration(done.wait_time.p95 if done and done.wait_time else None),
+        duration(done.run_time.p95 if done and done.run_time else None),
+    )
+    room = width - sum(COLUMNS.values())
+    line = Text(stats.queue if len(stats.queue) < room else f"{stats.queue[: room - 2]}\N{HORIZONTAL ELLIPSIS}", "bold")
+    line.append(" " * (room - len(line)))
+    for (column, size), cell in zip(COLUMNS.items(), cells, strict=True):
+        line.append(f"{cell:>{size}}", "bold red" if column == "dead" and stats.dead else "not bold")
+    return line
+
+
+def _flow(activity: Activity) -> Text:
+    text = Text("  ")
+    if activity.pushed_slices is not None:
+        text.append(f"pushed {rate(activity.push_rate):>9} ").append(spark(activity.pushed_slices), "yellow").append(
+            "  "
+        )
+    text.append(f"finished {rate(activity.completion_rate):>9} ").append(spark(activity.finished_slices), "blue")
+    return text
+
+
+def spark(slices: Sequence[int]) -> str:
+    """Counts as bars of one line, the highest one full; a count that is not 0 can be seen."""
+    step = len(slices) // SPARK
+    sums = [sum(slices[start : start + step]) for start in range(0, len(slices), step)]
+    highest = max(sums) or 1
+    return "".join(BARS[-(-count * (len(BARS) - 1) // highest)] for count in sums)
