@@ -16,7 +16,7 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.looking import Looking
+from tablequeue.engines.scheduling import Scheduling
 from tablequeue.engines.texts import RANKS, Row, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
@@ -102,7 +102,7 @@ class Stored(NamedTuple):
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
 
 
-class Engine(Looking, ABC):
+class Engine(Scheduling, ABC):
     """One database system. Its SQL lives in `sql/`, a file an operation; nothing above this class names it."""
 
     name: ClassVar[str]
@@ -156,6 +156,7 @@ class Engine(Looking, ABC):
         return {
             "schema": self.schema or "",
             "catalogue": f"{prefix}tq_queues",
+            "schedules": f"{prefix}tq_schedules",
             "queue": f"{prefix}tq_{name}",
             "history": f"{prefix}tq_{name}_history",
             "table": f"tq_{name}",  # without the schema: the stem of index names

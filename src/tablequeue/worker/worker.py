@@ -19,6 +19,7 @@ from tablequeue.worker.keeper import Keeper
 from tablequeue.worker.line import Line
 from tablequeue.worker.outcome import Retry
 from tablequeue.worker.processes import Address, Processes
+from tablequeue.worker.schedule import Clock, Schedule
 from tablequeue.worker.signals import stopping
 from tablequeue.worker.tasks import Loop, Tasks
 
@@ -57,6 +58,7 @@ class Worker:
         self.shutdown_timeout = seconds(shutdown_timeout, "shutdown_timeout")
         self.longest_pause = None if longest_pause is None else seconds(longest_pause, "longest_pause")
         self.handlers: dict[str, Handler] = {}
+        self.schedules: list[Schedule] = []
         self.abandoned = False
         """Whether handlers may still run after `run` has returned."""
         self._lines: list[Line] = []
@@ -89,6 +91,25 @@ class Worker:
             raise BadInput(f"The queue {handler.queue!r} has a handler already.", "Give each queue one handler.")
         self.handlers[handler.queue] = handler
 
+    def every(
+        self,
+        cron: str,
+        queue: str,
+        payload: Any,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Push `payload` to that queue when `cron` says so, once however many workers do; see `Schedule`.
+
+        Without a `name` the queue and the expression are its name: two of the same need names.
+        """
+        schedule = Schedule(name or f"{queue} {cron} {zone}", queue, cron, payload, zone, options)
+        if schedule.name in {other.name for other in self.schedules}:
+            raise BadInput(f"There is a schedule {schedule.name!r} already.", "Give each a name of its own.")
+        self.schedules.append(schedule)
+
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, database: Database, *, drain: bool = False) -> Mapping[str, int]:
@@ -101,7 +122,7 @@ class Worker:
 
         Raises what the database refuses for good, as `QueueNotFound`, after it has stopped.
         """
-        if not self.handlers:
+        if not self.handlers and not self.schedules:
             raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
         if self.minimum * len(self.handlers) > self.maximum:
             raise BadInput(
@@ -115,11 +136,13 @@ class Worker:
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         self._lines = [self._line(database, handler, finisher, loop) for handler in self.handlers.values()]
         keeper = Keeper(self._lines)
+        clock = Clock(database, [] if drain else self.schedules)
         poppers = [Thread(target=self._pop, args=(line, drain), daemon=True) for line in self._lines]
         with stopping(self.stop, self._kill):
             for popper in poppers:
                 popper.start()
             self._keep_balance(poppers)
+            clock.close()
             self._wind_up(poppers, finisher, keeper, loop)
         if self._refusal is not None:
             raise self._refusal
@@ -179,7 +202,7 @@ class Worker:
 
     def _keep_balance(self, poppers: list[Thread]) -> None:
         """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
-        while not self._stopping.is_set() and any(popper.is_alive() for popper in poppers):
+        while not self._stopping.is_set() and (not poppers or any(popper.is_alive() for popper in poppers)):
             self._balance()
             quiet = all(line.is_quiet() for line in self._lines)
             self._tick.wait(None if quiet else TICK)

@@ -1,0 +1,142 @@
+"""Periodic pushes: each due time once, whoever asks and however often."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+
+from tablequeue import Claim, Database, Queue
+from tablequeue.errors import BadInput
+from tablequeue.operations import schedule
+from tablequeue.worker import Worker
+from tablequeue.worker.schedule import Schedule, push_due
+from tests.servers import Place
+from tests.support import claimed, refuses
+from tests.worker.support import PATIENCE, working
+
+NOON = datetime(2040, 6, 1, 12, tzinfo=UTC)
+CLOCKS = 6
+HOURLY = Schedule("hourly report", "work", "0 * * * *", {"kind": "hourly"})
+
+
+def hours(number: float) -> datetime:
+    return NOON + timedelta(hours=number)
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work")
+
+
+def test_each_time_is_pushed_once(db: Database, queue: Queue) -> None:
+    assert push_due(db, HOURLY, hours(0.5)) == 1800
+    assert queue.pop(now=hours(0.5)) is None, "what was due before there was a schedule is not pushed"
+    for hour in range(1, 4):
+        for minute in (0, 1, 59):
+            push_due(db, HOURLY, hours(hour + minute / 60))
+        claim = claimed(queue, now=hours(hour))
+        assert (claim.payload, claim.headers) == ({"kind": "hourly"}, {"due": hours(hour).isoformat()})
+        claim.complete()
+        push_due(db, HOURLY, hours(hour + 0.99))
+        assert queue.pop(now=hours(hour)) is None, "not again when the first one is finished"
+
+
+def test_of_missed_times_the_last_one_is_pushed(db: Database, queue: Queue) -> None:
+    push_due(db, HOURLY, hours(0))
+    push_due(db, HOURLY, hours(30.5))
+    (claim,) = queue.pop_many(10, now=hours(31))
+    assert claim.headers == {"due": hours(30).isoformat()}
+
+
+def test_many_clocks_push_once(place: Place, queue: Queue) -> None:
+    databases = [place.open() for _ in range(CLOCKS)]
+    meet = Barrier(CLOCKS)
+
+    def push(database: Database) -> None:
+        for hour in range(4):
+            meet.wait(PATIENCE)
+            push_due(database, HOURLY, hours(hour))
+
+    with ThreadPoolExecutor(CLOCKS) as threads:
+        list(threads.map(push, databases))
+    due = [claim.headers["due"] for claim in queue.pop_many(100, now=hours(5))]
+    assert due == [hours(hour).isoformat() for hour in (1, 2, 3)]
+
+
+def test_a_push_that_fails_leaves_the_time_to_come(db: Database, queue: Queue) -> None:
+    push_due(db, HOURLY, hours(0))
+    bad = Schedule(HOURLY.name, "work", HOURLY.cron, {"kind": "hourly"}, options={"priority": 3})
+    refuses(BadInput, push_due, db, bad, hours(1))
+    push_due(db, HOURLY, hours(1.5))
+    assert claimed(queue, now=hours(2)).headers == {"due": hours(1).isoformat()}
+
+
+def test_a_clock_that_is_ahead_of_the_databases_pushes_nothing(db: Database, queue: Queue) -> None:
+    push_due(db, HOURLY, hours(0))
+    assert not schedule_advances(db, queue, due=hours(1), now=hours(0.9))
+    assert schedule_advances(db, queue, due=hours(1), now=hours(1))
+    assert not schedule_advances(db, queue, due=hours(1), now=hours(1))
+
+
+def schedule_advances(db: Database, queue: Queue, due: datetime, now: datetime) -> bool:
+    with db.engine.begin() as connection:
+        return schedule.advance(queue._desk, HOURLY.name, due, now, connection)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "now", "last", "next"),
+    [
+        ("0 9 * * *", "UTC", "2040-06-01T09:00:00.5", "2040-06-01T09:00", "2040-06-02T09:00"),
+        ("0 9 * * *", "Europe/Berlin", "2040-06-01T07:00", "2040-06-01T07:00", "2040-06-02T07:00"),
+        ("0 9 * * *", "Europe/Berlin", "2040-01-01T07:59", "2039-12-31T08:00", "2040-01-01T08:00"),
+        ("*/15 * * * mon-fri", "UTC", "2040-06-02T12:00", "2040-06-01T23:45", "2040-06-04T00:00"),
+    ],
+)
+def test_times(cron: str, zone: str, now: str, last: str, next: str) -> None:
+    def utc(text: str) -> datetime:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+    one = Schedule("x", "work", cron, None, zone)
+    assert (one.last(utc(now)), one.next(utc(now))) == (utc(last), utc(next))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cron": "every day"},
+        {"cron": "0 0 31 2 *"},
+        {"zone": "Berlin"},
+        {"zone": "../x"},
+        {"name": "x" * 256},
+        {"name": 3},
+    ],
+)
+def test_what_cannot_be_a_schedule(wrong: dict[str, Any]) -> None:
+    refuses(BadInput, Worker().every, **{"cron": "* * * * *", "queue": "work", "payload": 1, **wrong})
+
+
+def test_two_of_one_name() -> None:
+    worker = Worker()
+    worker.every("* * * * *", "work", 1)
+    refuses(BadInput, worker.every, "* * * * *", "work", 2)
+    worker.every("* * * * *", "work", 2, name="another")
+
+
+def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
+    worker = Worker()
+    done = Event()
+
+    @worker.handler("work")
+    def handle(message: Claim) -> None:
+        assert message.payload == "tick"
+        done.set()
+
+    worker.every("* * * * *", "work", "tick", name="minutely")
+    # As if it had last been due in another year.
+    schedule.state(queue._desk, "minutely", datetime(2020, 1, 1, tzinfo=UTC))
+    with working(worker, db):
+        assert done.wait(PATIENCE)
