@@ -155,6 +155,7 @@ def main() -> None:
     waits = Table("engine", title=f"{machine()}; an idle worker, and one that waits for each message")
     for name in ("statements a minute, idle", "push to handler p50, ms", "p99, ms"):
         waits.add_column(name, justify="right")
+    console = Console()
     pushes = Table("pushes a second to PostgreSQL")
     for number in WAITING:
         pushes.add_column(f"{number} waiting", justify="right")
@@ -174,6 +175,7 @@ def main() -> None:
         for kind, url in urls.items():
             spread = statistics.quantiles(latencies(url, arguments.messages), n=100)
             waits.add_row(kind, f"{ran[kind] * 60 / arguments.seconds:.0f}", f"{spread[49]:.1f}", f"{spread[98]:.1f}")
+        console.print(waits)
         url = urls["postgresql"]
         databases["postgresql"].create_queue("pushed", payload="text")
         for variant in PUSHES:
@@ -182,8 +184,7 @@ def main() -> None:
                 for number in WAITING
             ]
             pushes.add_row(variant, *(f"{rate:,.0f}" for rate in rates))
-    Console().print(waits)
-    Console().print(pushes)
+    console.print(pushes)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from pathlib import Path
 from tests import mariadb
 from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
+# What the 50 readers of idle.py need, and some.
+CONNECTIONS = 200
+
 
 @contextmanager
 def sqlite_url() -> Iterator[str]:
@@ -25,7 +28,7 @@ def postgresql_url() -> Iterator[str]:
     programs = postgresql_bin()
     if programs is None:
         raise SystemExit("PostgreSQL is not installed. Run `make servers`.")
-    with private_postgresql(programs) as url:
+    with private_postgresql(programs, CONNECTIONS) as url:
         yield url
 
 

@@ -46,7 +46,7 @@ def test_a_few_steps_lead_to_the_end(start: int, seen: dict[str, int], end: int)
     readers, steps = start, 0
     while readers != end:
         busy = readers if "waiting" in seen else 0
-        readers = wanted(replace(CALM, readers=readers, busy=busy, **seen))  # type: ignore[arg-type]
+        readers = wanted(replace(CALM, readers=readers, busy=busy, **seen))
         steps += 1
     assert steps <= 12
 

@@ -104,17 +104,17 @@ def test_times(cron: str, zone: str, now: str, last: str, next: str) -> None:
     assert (one.last(utc(now)), one.next(utc(now))) == (utc(last), utc(next))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"cron": "every day"},
-        {"cron": "0 0 31 2 *"},
-        {"zone": "Berlin"},
-        {"zone": "../x"},
-        {"name": "x" * 256},
-        {"name": 3},
-    ],
-)
+WRONG: list[dict[str, Any]] = [
+    {"cron": "every day"},
+    {"cron": "0 0 31 2 *"},
+    {"zone": "Berlin"},
+    {"zone": "../x"},
+    {"name": "x" * 256},
+    {"name": 3},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_what_cannot_be_a_schedule(wrong: dict[str, Any]) -> None:
     refuses(BadInput, Worker().every, **{"cron": "* * * * *", "queue": "work", "payload": 1, **wrong})
 
