@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, seconds
 
@@ -108,52 +109,9 @@ def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) ->
 # -- private ---------------------------------------------------------------------------------------------------------
 
 Who = str | None
+Rows = Sequence[Row]
 Lost = dict[tuple[Who, Who], int] | None
 """By producer and consumer; None where none can be lost."""
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What is counted of one producer or consumer, or of all."""
-
-    length: float
-    lost: int | None
-    pushed: int = 0
-    redeliveries: int = 0
-    waits: list[float] = field(default_factory=list)
-    runs: list[float] = field(default_factory=list)
-    pushed_slices: list[int] = field(default_factory=lambda: [0] * SLICES)
-    finished_slices: list[int] = field(default_factory=lambda: [0] * SLICES)
-
-    def push(self, ago: float, number: int) -> None:
-        self.pushed += number
-        self.pushed_slices[self._slice(ago)] += number
-
-    def finish(self, wait: float, run: float, attempts: int, ago: float) -> None:
-        self.waits.append(wait)
-        self.runs.append(run)
-        self.redeliveries += attempts - 1
-        self.finished_slices[self._slice(ago)] += 1
-
-    def activity(self, who: Who, pushed_reach: float | None, finished_reach: float) -> Activity:
-        """`pushed_reach` is None for a consumer."""
-        producing = pushed_reach is not None
-        return Activity(
-            who=who,
-            pushed=self.pushed if producing else None,
-            push_rate=self.pushed / pushed_reach if pushed_reach is not None else None,
-            finished=len(self.runs),
-            completion_rate=len(self.runs) / finished_reach,
-            redeliveries=self.redeliveries,
-            lost=self.lost,
-            wait_time=times(self.waits),
-            run_time=times(self.runs),
-            pushed_slices=tuple(self.pushed_slices) if producing else None,
-            finished_slices=tuple(self.finished_slices),
-        )
-
-    def _slice(self, ago: float) -> int:
-        return SLICES - 1 - min(int(ago * SLICES / self.length), SLICES - 1)
 
 
 def times(durations: Iterable[float]) -> Times | None:
@@ -193,38 +151,56 @@ def _window(desk: Desk, length: float, lost: Lost, now: datetime | None) -> Wind
         number = sum(row[2] for row in pushed)
         if number < most:
             break
-    whole = number < MOST and len(finished) < MOST
-    pushed_reach = length if number < MOST else _reach(row[1] for row in pushed)
-    finished_reach = length if len(finished) < MOST else _reach(row[-1] for row in finished)
+    # How far back they reach, which the rates are made of; at least a millisecond.
+    pushed_reach = length if number < MOST else max(0.001, *(row[1] for row in pushed))
+    finished_reach = length if len(finished) < MOST else max(0.001, finished[-1][-1])
 
-    of_queue = _Tally(length, None if lost is None else sum(lost.values()))
-    none_lost = None if lost is None else 0
-    producers: dict[Who, _Tally] = defaultdict(lambda: _Tally(length, none_lost))
-    consumers: dict[Who, _Tally] = defaultdict(lambda: _Tally(length, none_lost))
-    for (producer, consumer), several in (lost or {}).items():
-        producers[producer].lost = (producers[producer].lost or 0) + several
-        consumers[consumer].lost = (consumers[consumer].lost or 0) + several
-    for producer, ago, several in pushed:
-        of_queue.push(ago, several)
-        producers[producer].push(ago, several)
-    for producer, consumer, *message in finished:
-        of_queue.finish(*message)
-        producers[producer].finish(*message)
-        consumers[consumer].finish(*message)
+    def activity(who: Who, pushed: Rows | None, finished: Rows, lost: int | None) -> Activity:
+        count = None if pushed is None else sum(row[2] for row in pushed)
+        return Activity(
+            who=who,
+            pushed=count,
+            push_rate=None if count is None else count / pushed_reach,
+            finished=len(finished),
+            completion_rate=len(finished) / finished_reach,
+            redeliveries=sum([row[4] for row in finished]) - len(finished),
+            lost=lost,
+            wait_time=times([row[2] for row in finished]),
+            run_time=times([row[3] for row in finished]),
+            pushed_slices=None if pushed is None else _slices([(row[1], row[2]) for row in pushed], length),
+            finished_slices=_slices(Counter([row[5] for row in finished]).items(), length),
+        )
+
+    def by_name(column: int, pushed: Rows | None) -> Iterator[Activity]:
+        """Of each producer or consumer, whose name is in that column of what is finished, and first in `pushed`."""
+        pushed_by, finished_by = _by(0, pushed or ()), _by(column, finished)
+        lost_by = None if lost is None else Counter[Who]()
+        for names, several in (lost or {}).items():
+            assert lost_by is not None
+            lost_by[names[column]] += several
+        for who in sorted({*pushed_by, *finished_by, *(lost_by or ())}, key=lambda who: who or ""):
+            mine = None if pushed is None else pushed_by[who]
+            yield activity(who, mine, finished_by[who], None if lost_by is None else lost_by[who])
 
     return Window(
         seconds=length,
-        whole=whole,
-        queue=of_queue.activity(None, pushed_reach, finished_reach),
-        producers=tuple(producers[who].activity(who, pushed_reach, finished_reach) for who in _names(producers)),
-        consumers=tuple(consumers[who].activity(who, None, finished_reach) for who in _names(consumers)),
+        whole=number < MOST and len(finished) < MOST,
+        queue=activity(None, pushed, finished, None if lost is None else sum(lost.values())),
+        producers=tuple(by_name(0, pushed)),
+        consumers=tuple(by_name(1, None)),
     )
 
 
-def _reach(agos: Iterable[float]) -> float:
-    """How far back messages reach; at least a millisecond, for a rate is made of it."""
-    return max(max(agos), 0.001)
+def _by(column: int, rows: Rows) -> dict[Who, list[Row]]:
+    groups: dict[Who, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[column]].append(row)
+    return groups
 
 
-def _names(tallies: Iterable[Who]) -> list[Who]:
-    return sorted(tallies, key=lambda who: who or "")
+def _slices(numbers: Iterable[tuple[float, int]], length: float) -> tuple[int, ...]:
+    """Numbers of messages that were so many seconds ago, in each slice of the window."""
+    slices = [0] * SLICES
+    for ago, number in numbers:
+        slices[-1 - min(int(ago * SLICES / length), SLICES - 1)] += number
+    return tuple(slices)
