@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tablequeue import errors
+from tablequeue.engines import procedures
 from tablequeue.engines.mssql.refusals import translated
 from tests.mssql_stand_in import Error, refusal
 
@@ -70,6 +72,21 @@ def test_errors_have_a_cause_and_a_remedy(kind: type[Exception], number: int, st
         assert words.rstrip(".") in refused.cause
         assert "DB-Lib" not in refused.cause
         assert "[" not in refused.cause
+
+
+THROWN = {
+    (int(number), words)
+    for file in procedures.templates("mssql")
+    for number, words in re.findall(r"throw (510\d\d), N'([^']+)'", procedures.template("mssql", file))
+}
+
+
+@pytest.mark.parametrize(("number", "words"), sorted(THROWN))
+def test_the_errors_of_the_procedures(number: int, words: str) -> None:
+    for error in drivers(number, "General error", words):
+        refused = translated(error)
+        assert type(refused) is procedures.RAISED[number], error
+        assert f"{refused.cause} {refused.remedy}" == words
 
 
 @pytest.mark.parametrize(

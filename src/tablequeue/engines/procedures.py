@@ -18,7 +18,7 @@ from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition, check_name
 from tablequeue.engines.base import Cursor, Engine, Stored, Table
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
 # Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and
 # tables share their names, history is read_history.
@@ -39,6 +39,8 @@ NEEDS = {
     "read_history": "keep",
     "lost": "at_most_once",
 }
+# The numbers of their errors; PostgreSQL has states for them. The words are a sentence of cause and one of remedy.
+RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
 # Templates that make nothing.
 _OTHERS = ("grant", "grant_schema", "drop")
 # e to that is about the largest float.
@@ -98,6 +100,14 @@ def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
             return
     for statement in engine.split(dropping(engine, table.name, table.definition)):
         cursor.execute(statement)
+
+
+def raised(number: int, words: str) -> TablequeueError | None:
+    """The error of a procedure, if it is one of theirs; `words` without the full stop at the end."""
+    if number not in RAISED:
+        return None
+    cause, _, remedy = words.rpartition(". ")
+    return RAISED[number](f"{cause}.", f"{remedy}.")
 
 
 def holds(definition: Definition) -> set[str]:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from tablequeue import errors
+from tablequeue.engines.procedures import raised
 from tablequeue.errors import TablequeueError
 
 # The modules of the drivers, and how they take parameters. mssql-python takes both; `?` costs it no parsing.
@@ -77,6 +78,8 @@ def translated(error: Exception) -> TablequeueError | None:
     number, words, state = number_of(error), words_of(error), state_of(error)
     if type(error).__name__ == "ConnectionStringParseError":
         return errors.BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.")
+    if refusal := raised(number, words):
+        return refusal
     for numbers, kind, cause, remedy in _ERRORS:
         if number in numbers:
             return kind(cause.format(words), remedy)
@@ -121,6 +124,10 @@ _SENTENCES = (
     _Sentence(18456, r"Login failed for user", "Invalid authorization specification"),
     _Sentence(4060, r"Cannot open database"),
     _Sentence(51000, r"tablequeue: another program is creating"),
+    # Of the stored procedures; see their templates.
+    _Sentence(51001, r"\. (Give (one of|another|fewer|an?|the|raise|ready|each)\b|Leave (it|the \w+) out$)"),
+    _Sentence(51002, r"live messages? ha(s|ve) "),
+    _Sentence(51003, r"The lease is lost: it expired"),
 )
 _BROKEN_STATES = (
     "Client unable to establish connection",

@@ -6,6 +6,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from tablequeue import errors
+from tablequeue.engines.procedures import raised
 from tablequeue.errors import TablequeueError
 
 
@@ -15,9 +16,8 @@ def translated(error: Exception) -> TablequeueError | None:
         return None
     number = number_of(error)
     words = str(error.args[-1] if error.args else error).strip().rstrip(".")
-    if number in _SIGNALED:
-        cause, _, remedy = words.rpartition(". ")
-        return _SIGNALED[number](f"{cause}.", f"{remedy}.")
+    if refusal := raised(number, words):
+        return refusal
     for numbers, kind, cause, remedy in _ERRORS:
         if number in numbers:
             return kind(cause.format(words), remedy)
@@ -37,13 +37,6 @@ def number_of(error: pymysql.Error) -> int:
     # The driver reads the two bytes of it with a sign.
     return error.args[0] & 0xFFFF if error.args and isinstance(error.args[0], int) else 0
 
-
-# The errors of the stored procedures, whose words are a cause and a remedy.
-_SIGNALED: dict[int, type[TablequeueError]] = {
-    51001: errors.BadInput,
-    51002: errors.DuplicateKey,
-    51003: errors.LeaseLost,
-}
 
 # Numbers, exception, cause, remedy. {} is the server's own sentence. Those without a name in the driver:
 # 1020 the row changed since the snapshot, 1665 statement binlog, 1792 read-only transaction, 1836 read-only mode,

@@ -8,6 +8,7 @@ if object_id(N'tq_emails_fail', N'P') is not null drop procedure tq_emails_fail;
 if object_id(N'tq_emails_complete', N'P') is not null drop procedure tq_emails_complete;
 if object_id(N'tq_emails_take', N'P') is not null drop procedure tq_emails_take;
 if object_id(N'tq_emails_pop', N'P') is not null drop procedure tq_emails_pop;
+if object_id(N'tq_emails_push_each', N'P') is not null drop procedure tq_emails_push_each;
 if object_id(N'tq_emails_push_many', N'P') is not null drop procedure tq_emails_push_many;
 if object_id(N'tq_emails_push', N'P') is not null drop procedure tq_emails_push;
 if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_sweep;
@@ -18,6 +19,7 @@ if object_id(N'tq_emails_peek_in_progress', N'P') is not null drop procedure tq_
 if object_id(N'tq_emails_peek_dead', N'P') is not null drop procedure tq_emails_peek_dead;
 if object_id(N'tq_emails_peek_blocked', N'P') is not null drop procedure tq_emails_peek_blocked;
 if object_id(N'tq_emails_look_up', N'P') is not null drop procedure tq_emails_look_up;
+if object_id(N'tq_emails_insert_each', N'P') is not null drop procedure tq_emails_insert_each;
 if object_id(N'tq_emails_insert', N'P') is not null drop procedure tq_emails_insert;
 if object_id(N'tq_emails_give_back', N'P') is not null drop procedure tq_emails_give_back;
 if object_id(N'tq_emails_finish', N'P') is not null drop procedure tq_emails_finish;

@@ -1,7 +1,8 @@
 -- The rights on the procedures of the queue emails; nobody needs its tables.
--- As producer: push, push_many.
+-- As producer: push, push_many, push_each.
 grant execute on tq_emails_push to [web];
 grant execute on tq_emails_push_many to [web];
+grant execute on tq_emails_push_each to [web];
 -- As consumer: pop, take, complete, fail, release, extend.
 grant execute on tq_emails_pop to [worker];
 grant execute on tq_emails_take to [worker];

@@ -191,6 +191,83 @@ begin
 end;
 go
 
+-- tq_emails_insert_each: the push of tq_emails_push_each, without its checks.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_insert_each
+    @p_rows nvarchar(max),
+    @p_producer nvarchar(512),
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @rows nvarchar(max) = cast(@p_rows as nvarchar(max));
+    declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @batch table (
+        place int not null primary key,
+        payload nvarchar(max) not null,
+        headers nvarchar(max) null,
+        priority int not null,
+        group_key varbinary(1020) null,
+        dedup_key varbinary(1020) null,
+        due_at datetime2(6) null,
+        fresh bit not null,
+        index by_key nonclustered (dedup_key, place)
+    );
+    declare @pushed table (id bigint not null primary key);
+    insert into @batch (place, payload, headers, priority, group_key, dedup_key, due_at, fresh)
+    select
+        cast(entry.[key] as int), given.payload, given.headers, given.priority,
+        convert(varbinary(1020), given.group_key), convert(varbinary(1020), given.dedup_key),
+        coalesce(given.due, later.due), 1
+    from openjson(@rows) as entry
+    cross apply openjson(entry.value) with (
+        payload nvarchar(max) '$.payload',
+        headers nvarchar(max) '$.headers',
+        priority int '$.priority',
+        group_key nvarchar(510) '$.group',
+        dedup_key nvarchar(510) '$.key',
+        due datetime2(6) '$.due',
+        delay float '$.delay'
+    ) as given
+    cross apply (
+        select dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
+        dateadd(minute, cast(floor(given.delay / 60) as int), @now)) as due
+    ) as later;
+    update batch
+    set fresh = 0
+    from @batch as batch
+    where batch.dedup_key is not null
+        and (
+            exists (
+                select 1 from @batch as earlier
+                where earlier.dedup_key = batch.dedup_key and earlier.place < batch.place
+            )
+            or exists (
+                select 1 from tq_emails as there with (readcommittedlock)
+                where there.dedup_key = batch.dedup_key and there.dedup_key is not null
+            )
+        );
+    insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+    output inserted.id into @pushed (id)
+    select
+        payload, headers, @producer, priority, group_key, dedup_key, @now, due_at,
+        case when due_at > @now then 'scheduled' else 'ready' end
+    from @batch
+    where fresh = 1
+    order by place;
+    select pushed.id
+    from (
+        select place, fresh, row_number() over (partition by fresh order by place) as nth from @batch
+    ) as batch
+    left join (
+        select id, row_number() over (order by id) as nth from @pushed
+    ) as pushed on batch.fresh = 1 and pushed.nth = batch.nth
+    order by batch.place
+end;
+go
+
 -- tq_emails_look_up: which of the JSON array @p_keys messages have. For push.
 set ansi_nulls, quoted_identifier on;
 go
@@ -437,7 +514,7 @@ go
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_push_many
-    @p_payloads nvarchar(max),
+    @p_messages nvarchar(max),
     @p_headers nvarchar(max) = null,
     @p_delay float = null,
     @p_due datetime2(6) = null,
@@ -451,6 +528,10 @@ begin
     set xact_abort, nocount on;
     begin try
         begin transaction;
+        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+            throw 51001, N'The messages are no JSON array. Give an array of strings.', 1;
+        if (select count(*) from openjson(@p_messages)) > 1000
+            throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
         if @p_delay is not null and @p_due is not null
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
@@ -460,7 +541,7 @@ begin
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
         set @p_priority = coalesce(@p_priority, 0);
         set @p_producer = coalesce(@p_producer, original_login());
-        declare @payloads nvarchar(max) = cast(@p_payloads as nvarchar(max));
+        declare @payloads nvarchar(max) = cast(@p_messages as nvarchar(max));
         declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
         declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
         declare @priority int = @p_priority;
@@ -476,6 +557,104 @@ begin
             case when @due > @now then 'scheduled' else 'ready' end
         from openjson(@payloads) as batch
         order by cast(batch.[key] as int)
+        commit transaction;
+    end try
+    begin catch
+        -- Of the caller's transaction too: XACT_ABORT has doomed it.
+        if xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+end;
+go
+
+-- tq_emails_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers; their
+-- ids, in that order. A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- A payload of JSON and headers are strings of their text, a payload of bytes is in hexadecimal digits.
+-- If a message has the key of one already: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the message that has it. Two that push a key at the same moment: one of them may get
+-- error 2601 instead, and is to be tried again.
+-- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_push_each
+    @p_messages nvarchar(max),
+    @p_on_conflict varchar(6) = 'raise',
+    @p_producer nvarchar(512) = null,
+    @p_now datetime2(6) = null
+with execute as owner
+as
+begin
+    set xact_abort, nocount on;
+    begin try
+        begin transaction;
+        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+            throw 51001, N'The messages are no JSON array. Give an array of objects.', 1;
+        if (select count(*) from openjson(@p_messages)) > 1000
+            throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
+        if exists (select 1 from openjson(@p_messages) where type <> 5)
+            throw 51001, N'A message is no JSON object. Give each as an object with a payload.', 1;
+        if @p_on_conflict is null or @p_on_conflict not in ('raise', 'skip', 'return')
+            throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
+        declare @given table (
+            place int not null primary key, payload nvarchar(max), headers nvarchar(max), delay float,
+            due datetime2(6), priority int, group_key nvarchar(510), dedup_key nvarchar(510)
+        );
+        insert into @given (place, payload, headers, delay, due, priority, group_key, dedup_key)
+        select
+            cast(entry.[key] as int), given.payload, given.headers, given.delay, given.due, given.priority,
+            given.group_key, given.dedup_key
+        from openjson(@p_messages) as entry
+        cross apply openjson(entry.value) with (
+            payload nvarchar(max) '$.payload',
+            headers nvarchar(max) '$.headers',
+            delay float '$.delay',
+            due datetime2(6) '$.due',
+            priority int '$.priority',
+            group_key nvarchar(510) '$.group',
+            dedup_key nvarchar(510) '$.key'
+        ) as given;
+        if exists (select 1 from @given where payload is null)
+            throw 51001, N'A message has no payload, or one that is no string. Give each a string.', 1;
+        if exists (select 1 from @given where delay is not null and due is not null)
+            throw 51001, N'Both delay and due are given. Give one of them.', 1;
+        if exists (select 1 from @given where delay not between 0 and 3200000000)
+            throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if exists (select 1 from @given where priority is not null)
+            throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
+        if exists (select 1 from @given where group_key is not null)
+            throw 51001, N'The queue has no groups. Leave the group out.', 1;
+        if exists (select 1 from @given where dedup_key = N'' or len(dedup_key) > 255)
+            throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
+        set @p_producer = coalesce(@p_producer, original_login());
+        declare @rows nvarchar(max) = coalesce((
+            select
+                payload, headers, due, coalesce(priority, 0) as priority, dedup_key as [key],
+                group_key as [group],
+                delay
+            from @given
+            order by place
+            for json path
+        ), N'[]');
+        -- The ids come in the order of the messages, and so they are numbered.
+        declare @pushed table (place int identity (0, 1) primary key, id bigint);
+        insert into @pushed (id) exec tq_emails_insert_each @rows, @p_producer, @p_now;
+        if @p_on_conflict = 'raise' and exists (select 1 from @pushed where id is null)
+            throw 51002, N'Some live messages have these keys already. Push with other keys, or skip conflicts.', 1;
+        declare @there table (dedup_key nvarchar(510), id bigint);
+        declare @keys nvarchar(max) = (
+            select N'[' + string_agg(N'"' + cast(string_escape(given.dedup_key, 'json') as nvarchar(max)) + N'"', N',')
+                + N']'
+            from @given as given inner join @pushed as pushed on pushed.place = given.place and pushed.id is null
+        );
+        if @p_on_conflict = 'return' and @keys is not null
+            insert into @there exec tq_emails_look_up @keys;
+        select coalesce(pushed.id, there.id) as id
+        from @pushed as pushed
+        inner join @given as given on given.place = pushed.place
+        left join @there as there
+            on pushed.id is null
+            and convert(varbinary(1020), there.dedup_key) = convert(varbinary(1020), given.dedup_key)
+        order by pushed.place;
         commit transaction;
     end try
     begin catch

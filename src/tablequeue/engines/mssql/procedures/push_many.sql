@@ -4,7 +4,7 @@
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}_push_many
-    @p_payloads nvarchar(max),
+    @p_messages nvarchar(max),
     @p_headers nvarchar(max) = null,
     @p_delay float = null,
     @p_due datetime2(6) = null,
@@ -18,6 +18,10 @@ begin
     set xact_abort, nocount on;
     begin try
         begin transaction;
+        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+            throw 51001, N'The messages are no JSON array. Give an array of strings.', 1;
+        if (select count(*) from openjson(@p_messages)) > 1000
+            throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
         if @p_delay is not null and @p_due is not null
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and {longest}
@@ -41,7 +45,7 @@ begin
         -- [strict]
         set @p_group = N'';
         -- [end]
-        {sql push_many}
+        {sql push_many payloads=@p_messages}
         -- [grouped]
         declare @groups nvarchar(max) = N'["' + string_escape(@p_group, 'json') + N'"]';
         {sql note groups=@groups}
