@@ -1,11 +1,14 @@
-"""A Spark session on this machine, tuned to start fast and to leave nothing outside its own folder."""
+"""Spark sessions: on this machine, tuned to start fast and to leave nothing outside their own folder; or elsewhere."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tablequeue.spark.java import ensure_java
@@ -32,9 +35,26 @@ def local_session(name: str, folder: Path, cores: int = 2) -> SparkSession:
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    conf = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll([*settings.items()])
+    session = _session(conf)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def session(name: str, master: str, folder: Path) -> SparkSession:
+    """A session on a cluster with the settings of its spark-defaults.conf; or on this machine, as `local_session`."""
+    local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
+    if local is None:
+        ensure_java()
+        return _session(SparkConf().setMaster(master).setAppName(name))
+    cores = local[1] or "1"
+    return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores))
+
+
+def _session(conf: SparkConf) -> SparkSession:
+    if SparkContext._gateway is None:
+        # A Ctrl-C in a terminal is sent to every process of its session. Java ignores it, but the Python workers that
+        # it starts would break off in the middle of a batch: who stops what is for the program to say.
+        SparkContext._gateway = launch_gateway(conf, {"start_new_session": True})
+        SparkContext._jvm = SparkContext._gateway.jvm
+    return SparkSession.builder.config(conf=conf).getOrCreate()
