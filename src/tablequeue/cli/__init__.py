@@ -12,6 +12,7 @@ from tablequeue.cli.fail import fail
 from tablequeue.cli.history import history
 from tablequeue.cli.lost import lost
 from tablequeue.cli.peek import peek
+from tablequeue.cli.pipeline import pipeline
 from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
@@ -41,6 +42,7 @@ COMMANDS = (
     top,
     doctor,
     stream,
+    pipeline,
     serve,
     report,
     sql,

@@ -282,11 +282,19 @@ LEAST = 12
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cut: str | None = None) -> None:
-    """A table as wide as the terminal, numbers to the right. The column `cut` ends in ... where the room does."""
+    """A table as wide as the terminal, as `table_of` makes it."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    # Through click and not rich's own console, which answers a broken pipe with exit code 1.
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(table_of(columns, rows, width, cut))
+    click.echo("\n".join(line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()))  # type: ignore[attr-defined]
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int, cut: str | None = None) -> Table:
+    """Numbers to the right. The column `cut` ends in ... where the room does."""
     rows = list(rows)
     # Text, not str: rich would read [brackets] in a str as markup.
     cells = [[Text("" if cell is None else shown(str(cell))) for cell in row] for row in rows]
-    width = shutil.get_terminal_size((80, 24)).columns
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, column in enumerate(columns):
         number = all(isinstance(row[place], (int, float, type(None))) for row in rows)
@@ -303,10 +311,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cut: s
             row[place].truncate(room, overflow="ellipsis")
     for row in cells:
         table.add_row(*row)
-    # Through click and not rich's own console, which answers a broken pipe with exit code 1.
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(table)
-    click.echo("\n".join(line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()))  # type: ignore[attr-defined]
+    return table
 
 
 # What a table of messages may show; those of SELDOM only where a message has them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tablequeue.definition import check_name
@@ -50,7 +50,7 @@ class Pipeline:
             url_env = URL_ENV
         given = {"url": url, "urlEnv": url_env, "urlFile": url_file, "schema": schema}
         self.name = check_name(name, "pipeline")
-        self.database: Mapping[str, str] = {key: value for key, value in given.items() if value is not None}
+        self.database = {key: value for key, value in given.items() if value is not None}
         """Where the queues are, as options of the data source."""
         Options.parse(self.database | {"queue": "q"})  # refuses here what it would refuse later
         self.stages: dict[str, Stage] = {}

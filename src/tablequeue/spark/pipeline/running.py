@@ -10,14 +10,13 @@ from threading import Event, Lock
 from time import monotonic, sleep
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, PipelineFailed, TablequeueError
+from tablequeue.errors import BadInput, PipelineFailed
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
+from tablequeue.spark.pipeline.refusals import words_of
 from tablequeue.spark.pipeline.sinks import Batch, ToQueue
 from tablequeue.spark.pipeline.sources import FromQueue
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
@@ -53,7 +52,7 @@ def run(
     checkpoints: str,
     *,
     available_now: bool = False,
-    trigger: str = "1 second",
+    trigger: float = 1.0,
     stop: Event | None = None,
     watch: Callable[[Sequence[Progress]], None] = lambda progress: None,
 ) -> list[Progress]:
@@ -62,13 +61,16 @@ def run(
 
     Each stage has its checkpoint in a folder of `checkpoints`, where any file system of Spark's may be; the next run
     goes on from there. A stop lets each query finish its batch; a crash leaves a batch that the next run does again.
-    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how often each looks for messages.
+    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how many seconds pass
+    from one look for messages to the next.
     """
     stop = stop or Event()
     with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
         _check(pipeline, database)
         stages = [_Running(stage, pipeline.database, database) for stage in pipeline.stages.values()]
-        when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": trigger}
+        when: dict[str, Any] = (
+            {"availableNow": True} if available_now else {"processingTime": f"{round(trigger * 1000)} milliseconds"}
+        )
         for group in [[stage] for stage in stages] if available_now else [stages]:
             with ExitStack() as started:
                 for stage in group:
@@ -212,9 +214,5 @@ class _Running:
                 self._rate = one.processedRowsPerSecond
 
     def _failure(self, error: Exception) -> PipelineFailed:
-        cause, remedy = sentences(error)
+        cause, remedy = words_of(error)
         return PipelineFailed(f"The stage {self._stage.name!r} failed: {cause}", remedy)
-
-
-def sentences(error: Exception) -> tuple[str, str]:
-    return str(error), ""

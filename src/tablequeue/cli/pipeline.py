@@ -1,0 +1,140 @@
+"""`tablequeue pipeline`: run the stages of a pipeline on Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from tablequeue.cli.common import Group, Settings, print_json, print_table, shown, table_of
+from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.worker.signals import stopping
+
+if TYPE_CHECKING:
+    from tablequeue.spark.pipeline import Progress
+
+# Seconds between two lines of progress, where there is no terminal.
+EVERY = 5.0
+COLUMNS = ("stage", "batch", "messages", "a second", "ready", "failed", "last error")
+
+
+@click.group(cls=Group)
+def pipeline() -> None:
+    """Run pipelines: stages on Spark, joined by queues."""
+
+
+@pipeline.command()
+@click.argument("file", metavar="FILE[:NAME]")
+@click.option("--available-now", is_flag=True, help="One stage after another, each until it has read what is there.")
+@click.option("--checkpoints", metavar="FOLDER", help="Where stages keep their place.  [default: checkpoints/PIPELINE]")
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
+@click.option(
+    "--trigger",
+    type=click.FloatRange(min=0.01),
+    default=1.0,
+    show_default=True,
+    help="Seconds from one look for messages to the next.",
+)
+@click.pass_obj
+def run(
+    settings: Settings, file: str, available_now: bool, checkpoints: str | None, master: str, trigger: float
+) -> None:
+    """Run the pipeline that the Python file FILE defines, until SIGTERM or Ctrl-C.
+
+    The first signal lets every stage finish its batch; the second one ends all at once. In either case, and after a
+    crash, the next run with the same checkpoints goes on where this one stopped.
+
+    A pipeline that names no database uses --url. It needs Java 17 or newer, and: pip install 'tablequeue[spark]'
+    """
+    if settings.url:
+        # For this process and those that Spark starts on this machine; an option would be shown in Spark's plans.
+        os.environ["TABLEQUEUE_URL"] = settings.url
+    try:
+        from tablequeue.spark import pipeline as pipelines
+        from tablequeue.spark.pipeline.file import load
+    except ImportError as error:
+        raise DriverMissing(
+            f"A pipeline needs the package {error.name}, which is not installed.",
+            "Run: pip install 'tablequeue[spark]'",
+        ) from None
+    chosen = load(file)
+    stop = Event()
+    with _session(chosen.name, master) as spark, stopping(stop.set, lambda: None), _watch(stop) as watch:
+        done = pipelines.run(
+            chosen,
+            spark,
+            checkpoints or f"checkpoints/{chosen.name}",
+            available_now=available_now,
+            trigger=trigger,
+            stop=stop,
+            watch=watch,
+        )
+    if settings.json:
+        for stage in done:
+            print_json(dataclasses.asdict(stage))
+    else:
+        print_table(COLUMNS, map(_cells, done), cut=COLUMNS[-1])
+
+
+@contextmanager
+def _session(name: str, master: str) -> Iterator[Any]:
+    from tablequeue.spark.pipeline.refusals import words_of
+    from tablequeue.spark.session import session
+
+    with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
+        try:
+            spark = session(name, master, Path(scratch))
+        except Exception as error:
+            raise BadInput(f"Spark does not start on {master}: {words_of(error)[0]}", "Correct --master.") from error
+        try:
+            # What a stage raises is said in two sentences, and not by every thread of Java that it comes through.
+            spark.sparkContext.setLogLevel("OFF")
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
+    """A table in a terminal; elsewhere a line of each stage every few seconds. On stderr: stdout is for the result."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with Live(console=console, transient=True) as live:
+
+            def show(progress: Sequence[Progress]) -> None:
+                table = table_of(COLUMNS, map(_cells, progress), console.width, COLUMNS[-1])
+                table.caption = "stopping after these batches" if stop.is_set() else None
+                live.update(table)
+
+            yield show
+        return
+    last = monotonic()
+
+    def say(progress: Sequence[Progress]) -> None:
+        nonlocal last
+        if monotonic() - last >= EVERY:
+            last = monotonic()
+            for stage in progress:
+                click.echo(_line(stage), err=True)
+
+    yield say
+
+
+def _cells(stage: Progress) -> tuple[Any, ...]:
+    return stage.stage, stage.batch, stage.messages, round(stage.rate), stage.ready, stage.failed, stage.error
+
+
+def _line(stage: Progress) -> str:
+    ready = "" if stage.ready is None else f", {stage.ready:,} ready"
+    failed = f", {stage.failed:,} failed: {shown(stage.error or '')}" if stage.failed else ""
+    return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{failed}"
