@@ -73,15 +73,17 @@ class Line:
         failures = 0
         with self._waiter as waiter:
             while (n := self._room()) and not self._stopping:
+                rest = bool(self.held())
                 try:
-                    claims = self.queue.pop_many(n)
-                    if claims:
+                    if claims := self.queue.pop_many(n):
                         self._hand_out(claims, n)
                         waiter.found()
                     elif not drain:
                         self._found_nothing()
                         waiter.wait()
-                    elif not self._await_rest():
+                    elif rest:  # the end of one may let the next of its group be ready
+                        self._await_rest()
+                    else:
                         return
                     failures = 0
                 except PASSING as error:
@@ -228,12 +230,10 @@ class Line:
         with self._state:
             self._behind_since = monotonic()
 
-    def _await_rest(self) -> bool:
-        """Wait until all is finished that was popped; False if there was nothing."""
+    def _await_rest(self) -> None:
+        """Wait until all is finished that was popped."""
         with self._state:
-            there = bool(self._pieces)
             self._state.wait_for(lambda: self._stopping or not self._pieces)
-        return there
 
     def _forget(self, piece: Piece) -> list[Claim]:
         with self._state:
