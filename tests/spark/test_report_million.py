@@ -1,0 +1,218 @@
+"""Every report on a million generated messages, compared with DuckDB over the same Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import functions as f
+
+from tablequeue.spark.reports import job
+from tablequeue.spark.reports.lake import Window, open_lake
+from tablequeue.spark.reports.messages import NAMES
+from tablequeue.spark.reports.times import RANK_ERROR, SHARES
+
+MILLION = 1_000_000
+QUEUES = ("mail", "orders", "thumbs")
+START = "timestamp'2026-01-01 00:00:00'"
+TARGET = 5.0
+
+# A day of three queues; a message in fifty is not finished, one in thirty had an error. Times in microseconds.
+GENERATED = {
+    "queue": "element_at(array('mail', 'orders', 'orders', 'thumbs'), int(1 + id % 4))",
+    "pushed": f"unix_micros({START}) + id * 86400",
+    "wait": "bigint(-ln(1 - rand(1)) * 2e6 * (1 + id % 4))",
+    "run": "bigint(-ln(1 - rand(2)) * 4e5)",
+    "chance": "rand(3)",
+    "failed": "rand(4) < 0.03",
+    "state": "case when chance > 0.02 then 'finished' when chance > 0.015 then 'dead' when chance > 0.01 then 'ready' "
+    "when chance > 0.005 then 'in_progress' else 'lost' end",
+    "attempts": "case when state = 'ready' then 0 when failed then 2 else 1 end",
+    "producer": "concat('web-', id % 7)",
+    "consumer": "case when state != 'ready' then concat('worker-', int(rand(5) * 11)) end",
+    "pushed_at": "timestamp_micros(pushed)",
+    "due_at": "case when id % 10 = 0 then timestamp_micros(pushed + wait div 2) end",
+    "first_popped_at": "case when state != 'ready' then timestamp_micros(pushed + wait) end",
+    "popped_at": "first_popped_at",
+    "finished_at": "case when state = 'finished' then timestamp_micros(pushed + wait + run) end",
+    "errors": "case when (failed or state = 'dead') and state != 'ready' then array(named_struct('attempt', 1, "
+    "'at', timestamp_micros(pushed + wait), 'consumer', consumer, "
+    "'error', element_at(array('timeout', 'HTTP 503', 'lease expired'), int(1 + id % 3)))) "
+    "else cast(array() as array<struct<attempt: int, at: timestamp, consumer: string, error: string>>) end",
+}
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("million")
+    # The seeds hold for one plan over one division into partitions: what is written twice is the same.
+    frame = spark.range(MILLION)
+    for name, expression in GENERATED.items():
+        frame = frame.withColumn(name, f.expr(expression))
+    frame = frame.select(*NAMES, f.to_date("finished_at").alias("day"))
+    frame.where("day is not null").write.partitionBy("queue", "day").parquet(str(folder / "messages"))
+    frame.where("day is null").drop("day").write.partitionBy("queue").parquet(str(folder / "live"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(spark: Any, lake: Path) -> dict[str, list[dict[str, Any]]]:
+    with open_lake(lake, "here") as opened:
+        return job.compute(spark, opened, QUEUES, Window(), TARGET, lambda name: None)
+
+
+@pytest.fixture(scope="module")
+def duck(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        files = ", ".join(f"'{lake}/{folder}/**/*.parquet'" for folder in ("messages", "live"))
+        connection.execute(f"create view m as from read_parquet([{files}], hive_partitioning=true, union_by_name=true)")
+        connection.execute("""
+            create table spans as
+            select queue, 'wait' as time, date_trunc('hour', first_popped_at) as hour,
+                (epoch_us(first_popped_at) - epoch_us(pushed_at)) / 1e6 as seconds
+            from m where state = 'finished'
+            union all
+            select queue, 'run', date_trunc('hour', finished_at), (epoch_us(finished_at) - epoch_us(popped_at)) / 1e6
+            from m where state = 'finished'
+        """)
+        connection.execute("""
+            create table happened as
+            select queue, pushed_at as "at", 'pushed' as event from m
+            union all select queue, first_popped_at, 'popped' from m where first_popped_at is not null
+            union all select queue, finished_at, 'finished' from m where state = 'finished'
+            union all select queue, errors[-1].at, 'dead' from m where state = 'dead'
+            union all select queue, popped_at, 'lost' from m where state = 'lost'
+            union all select queue, unnest(errors).at, 'failed' from m
+        """)
+        yield connection
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    cursor = connection.execute(sql)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, (_plain(value) for value in row), strict=True)) for row in cursor.fetchall()]
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """The columns that are expected: whole numbers, names and times exactly, real numbers but for rounding."""
+    assert len(found) == len(expected)
+    for row, other in zip(found, expected, strict=True):
+        assert {name: row[name] for name in other} == {
+            name: pytest.approx(value, rel=1e-9) if isinstance(value, float) else value for name, value in other.items()
+        }
+
+
+def test_overview(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    expected = """
+        select queue, count(*) as messages, count(*) filter (state = 'finished') as finished,
+            count(*) filter (state = 'finished' and attempts > 1) as retried,
+            count(*) filter (state in ('ready', 'in_progress')) as backlog,
+            count(*) filter (state = 'in_progress') as in_progress, count(*) filter (state = 'dead') as dead,
+            count(*) filter (state = 'lost') as lost, count(distinct producer) as producers,
+            count(distinct consumer) as consumers, min(pushed_at) as first_at
+        from m group by queue order by queue
+    """
+    same(found["overview"], rows(duck, expected))
+    assert sum(row["messages"] for row in found["overview"]) == MILLION
+
+
+@pytest.mark.parametrize(("report", "by"), [("times", "queue"), ("hours", "queue, hour")])
+def test_times(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection, report: str, by: str) -> None:
+    def quantiles(error: float) -> str:
+        shares = (f"[{max(share - error, 0)}, {min(share + error, 1)}]" for share in SHARES.values())
+        return ", ".join(f"quantile_disc(seconds, {both}) as {name}" for name, both in zip(SHARES, shares, strict=True))
+
+    def expected(columns: str) -> list[dict[str, Any]]:
+        return rows(duck, f"select {by}, time, {columns} from spans group by {by}, time order by {by}, time desc")
+
+    same(found[report], expected("count(*) as messages, avg(seconds) as mean, max(seconds) as max"))
+    # RANK_ERROR holds for 99 of 100 percentiles; twice as much for all but one in ten million.
+    for error, share in ((RANK_ERROR, 0.97), (2 * RANK_ERROR, 1)):
+        kept = [
+            bounds[name][0] <= row[name] <= bounds[name][1]
+            for row, bounds in zip(found[report], expected(quantiles(error)), strict=True)
+            for name in SHARES
+        ]
+        assert sum(kept) >= share * len(kept)
+
+
+def test_throughput_and_backlog(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    bucket = "date_trunc('hour', \"at\")"
+    counts = ", ".join(
+        f"count(*) filter (event = '{event}') as {event}"
+        for event in ("pushed", "popped", "finished", "failed", "dead", "lost")
+    )
+    expected = f"select queue, {bucket} as \"at\", {counts} from happened group by 1, 2 order by 1, 2"
+    same(found["throughput"], rows(duck, expected))
+    running = "sum({}) over (partition by queue order by \"at\")::bigint"
+    expected = f"""
+        select queue, "at", {running.format("pushed - finished - dead - lost")} as backlog,
+            {running.format("pushed - popped")} as waiting
+        from ({expected}) order by queue, "at"
+    """
+    same(found["backlog"], rows(duck, expected))
+
+
+def test_errors(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    expected = """
+        select queue, failure.error, count(*) as failures, count(distinct id) as messages,
+            count(*) filter (state = 'finished') as finished, count(*) filter (state = 'dead') as dead,
+            min(failure.at) as first_at, max(failure.at) as last_at
+        from (select queue, id, state, unnest(errors) as failure from m)
+        group by all order by queue, failures desc
+    """
+    same(found["errors"], rows(duck, expected))
+
+
+def test_workers(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    expected = """
+        select queue, 'producer' as role, producer as name, count(*) as messages, min(pushed_at) as first_at,
+            max(pushed_at) as last_at, null as retried, null as failures, null as expired
+        from m group by all
+        union all
+        select queue, 'consumer', consumer, count(finished_at), min(finished_at), max(finished_at),
+            count(*) filter (finished_at is not null and attempts > 1), sum(len(errors))::bigint,
+            count(*) filter (errors[1].error = 'lease expired')
+        from m where consumer is not null group by all
+    """
+    expected = f"""
+        select *, messages / sum(messages) over (partition by queue, role) as share,
+            messages / ((epoch_us(last_at) - epoch_us(first_at)) / 1e6) as per_second
+        from ({expected}) order by queue, role desc, name
+    """
+    same(found["workers"], rows(duck, expected))
+
+
+def test_lost(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    expected = """
+        select queue, id, consumer, popped_at, errors[-1].error as error
+        from m where state = 'lost' order by queue, popped_at desc, id
+    """
+    same(found["lost"], rows(duck, expected))
+
+
+def test_readers(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
+    # No two messages of a consumer are popped at the same microsecond: each is a claim of its own.
+    expected = """
+        select queue, date_trunc('hour', came) as hour, count(*) as arrivals,
+            count(*) / nullif((epoch_us(max(came)) - epoch_us(min(came))) / 1e6, 0) as arrival_rate,
+            count(*) / (sum(epoch_us(finished_at) - epoch_us(popped_at)) / 1e6) as service_rate,
+            count(distinct consumer) as readers,
+            quantile_disc((epoch_us(first_popped_at) - epoch_us(came)) / 1e6, 0.95) as wait_p95
+        from (
+            select *, greatest(pushed_at, case when attempts = 1 then due_at end) as came
+            from m where state = 'finished'
+        )
+        group by 1, 2 order by 1, 2
+    """
+    same(found["readers"], rows(duck, expected))
+    assert all(row["needed_wait_p95"] <= TARGET for row in found["readers"])
