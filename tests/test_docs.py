@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import tablequeue
 from tablequeue.cli import main
 from tablequeue.definition import ORDERS
 from tablequeue.engines import ENGINES
-from tests.servers import Place
+from tests.servers import KINDS, Place
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -80,13 +81,21 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exec(compile("\n" * (line - 1) + program, str(page), "exec"), namespace)
 
 
+# The URL of a schema on a server. The page's own tables are to be in there too, so it is no schema of tablequeue's.
+SCHEMAS: dict[str, Callable[[sa.URL, str], sa.URL]] = {
+    "postgresql": lambda url, schema: url.update_query_dict({"options": f"-csearch_path={schema}"}),
+    "mariadb": lambda url, schema: url.set(database=schema),
+}
+
+
+@pytest.mark.parametrize("server", SCHEMAS)
 @pytest.mark.parametrize("page", RECIPES, ids=name_of)
-def test_a_recipe_runs_on_postgresql(page: Path, postgresql_url: str) -> None:
+def test_a_recipe_runs_on_a_server(page: Path, server: str, request: pytest.FixtureRequest) -> None:
+    kind = next(kind for kind in KINDS if kind.name == server)
     schema = f"test_{secrets.token_hex(8)}"
-    place = Place(postgresql_url, None)
+    place = Place(kind.url(request), None)
     place.execute(f"create schema {schema}")
-    # The page's own tables are to be in there too, so it is no schema of tablequeue's.
-    url = sa.make_url(postgresql_url).update_query_dict({"options": f"-csearch_path={schema}"})
+    url = SCHEMAS[server](sa.make_url(place.url), schema)
     namespace: dict[str, Any] = {"__name__": page.stem}
     try:
         for line, program in blocks(page.read_text("utf-8")):
@@ -100,7 +109,7 @@ def test_a_recipe_runs_on_postgresql(page: Path, postgresql_url: str) -> None:
                 opened = opened.engine
             if opened is not None:
                 opened.dispose()
-        place.execute(f"drop schema {schema} cascade")
+        place.execute((kind.drop_schema or "").format(schema))
         place.close()
 
 
