@@ -15,6 +15,17 @@ from tests.servers import Kind
 ROOT = Path(__file__).parents[1]
 
 
+def test_the_burst(tmp_path: Path) -> None:
+    plot = tmp_path / "burst.svg"
+    command = [sys.executable, "-m", "examples.burst", "--messages", "500", "--readers", "4", "--plot", str(plot)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    readers = [int(number) for number in re.findall(r"│ +[\d.]+ +│ +[\d,]+ +│ (\d+)", run.stdout)]
+    assert readers[-1] == 0, "all have retired"
+    assert 1 < max(readers) <= 4
+    assert plot.read_text().lstrip().startswith("<?xml")
+
+
 def test_the_race(kind: Kind, request: pytest.FixtureRequest) -> None:
     command = [sys.executable, "-m", "examples.race", "--url", kind.url(request)]
     for _ in range(2):  # it leaves nothing behind that would be in the way of the next one

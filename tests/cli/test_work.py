@@ -1,0 +1,66 @@
+"""`tablequeue work`: what it runs, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tablequeue import Claim, Database
+from tablequeue.worker import Retry, Worker
+from tests.cli.support import Run
+from tests.support import counts
+
+
+def handle(message: Claim) -> Retry | None:
+    return Retry(500) if message.payload == "busy" else None
+
+
+worker = Worker()
+worker.handler("emails")(handle)
+worker.handler("other", readers=3)(handle)
+
+
+def test_a_function(db: Database, run: Run) -> None:
+    queue = db.create_queue("emails")
+    queue.push_many(["a", "b", "busy"])
+    result = run("work", "tests.cli.test_work:handle", "--queue", "emails:2", "--drain", "--json")
+    assert json.loads(result.stdout) == {"completed": 2, "scheduled": 1}
+    assert counts(queue) == {"finished": 2, "scheduled": 1}
+    assert run("work", "tests.cli.test_work:handle", "--queue", "emails", "--drain").stdout == "nothing to do\n"
+
+
+def test_a_worker_and_those_of_its_queues_that_are_named(
+    db: Database, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "handlers", dict(worker.handlers))
+    emails, other = db.create_queue("emails"), db.create_queue("other")
+    emails.push("a")
+    other.push("b")
+    assert run("work", "tests.cli.test_work:worker", "--queue", "other:1", "--drain").stdout == "1 completed\n"
+    assert (counts(emails), counts(other)) == ({"ready": 1}, {"finished": 1})
+    assert worker.handlers["other"].readers == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["tests.cli.test_work:handle"], 2, "No queue is given"),
+        (["tests.cli.test_work:handle", "--queue", "emails:many"], 2, "no number of readers"),
+        (["tests.cli.test_work:handle", "--queue", "emils"], 1, "Did you mean 'emails'?"),
+        (["tests.cli.test_work:handle", "--queue", "emails", "--timeout", "0"], 1, "timeout is 0"),
+        (["tests.cli.test_work:handle", "--queue", "emails", "--min", "9"], 1, "more than 8"),
+        (["tests.cli.test_work:handle", "--queue", "emails", "--queue", "emails:2", "--drain"], 0, ""),
+        (["tests.cli.test_work:nobody", "--queue", "emails"], 1, "has no 'nobody'"),
+        (["tests.cli.test_work", "--queue", "emails"], 1, "names no handler"),
+        (["no_such_module:f", "--queue", "emails"], 1, "There is no module"),
+        (["tests.cli.test_work:worker", "--batch", "2"], 2, "of its own"),
+        (["tests.cli.test_work:worker", "--queue", "neither"], 1, "Name one of: emails, other"),
+        (["tests.cli.test_work:counts", "--queue", "emails", "--processes", "--drain"], 0, ""),
+    ],
+)
+def test_refusals(db: Database, run: Run, words: list[str], code: int, said: str) -> None:
+    db.create_queue("emails")
+    result = run("work", *words, code=code)
+    assert said in result.output
+    assert "Traceback" not in result.output
