@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue import database
+from tablequeue import database, telemetry
 from tablequeue.database import Database
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class
@@ -25,7 +25,7 @@ from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations.desk import seconds
 from tablequeue.operations.doctor import Finding
-from tablequeue.operations.wait import PAUSES
+from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
 from tablequeue.threads import Threads
 
@@ -292,12 +292,14 @@ class AsyncQueue:
         traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it (where
         delivery is at most once it fails it too).
         """
-        batch = await self._next(1, lease, wait)
+        async with self._waiter() as waiter:
+            batch = await self._next(waiter, 1, lease, wait)
         if not batch:
             raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
         (message,) = batch
         try:
-            yield message
+            with telemetry.processing(self.name, (message,)):
+                yield message
         except Exception as error:
             await message.fail(error)
             raise
@@ -316,15 +318,16 @@ class AsyncQueue:
         the event loop comes to it.
         """
         self._queue._check_prefetch(prefetch)
-        while batch := await self._next(prefetch, lease, wait):
-            handed = 0
-            try:
-                for message in batch:
-                    handed += 1
-                    yield message
-            finally:
-                if handed < len(batch):
-                    await self.release_many(batch[handed:])
+        async with self._waiter() as waiter:
+            while batch := await self._next(waiter, prefetch, lease, wait):
+                handed = 0
+                try:
+                    for message in batch:
+                        handed += 1
+                        yield message
+                finally:
+                    if handed < len(batch):
+                        await self.release_many(batch[handed:])
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -373,17 +376,20 @@ class AsyncQueue:
             )
         return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
 
-    async def _next(self, n: int, lease: float | None, wait: float | None) -> list[AsyncClaim]:
+    async def _next(self, waiter: AsyncWaiter, n: int, lease: float | None, wait: float | None) -> list[AsyncClaim]:
         """Up to `n` messages as soon as there are any; none after `wait` seconds."""
-        limit = None if wait is None else seconds(wait, "wait")
-        idle_since, (pause, longest) = monotonic(), PAUSES
+        limit = INFINITE if wait is None else seconds(wait, "wait")
+        idle_since = monotonic()
         while not (batch := await self.pop_many(n, lease=lease)):
-            left = pause if limit is None else limit - (monotonic() - idle_since)
+            left = limit - (monotonic() - idle_since)
             if left <= 0:
-                break
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * 2, longest)
+                return []
+            await waiter.wait(left)
+        waiter.found()
         return batch
+
+    def _waiter(self) -> AsyncWaiter:
+        return AsyncWaiter(self._queue, self._threads)
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:
         try:

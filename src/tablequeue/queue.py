@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Literal, overload
 
+from tablequeue import telemetry
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, Empty
 from tablequeue.message import Claim, Message
@@ -242,7 +243,8 @@ class Queue:
         if message is None:
             raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
         try:
-            yield message
+            with telemetry.processing(self.name, (message,)):
+                yield message
         except Exception as error:
             message.fail(error)
             raise
@@ -272,9 +274,9 @@ class Queue:
                     return
                 waiter.wait(left)
 
-    def waiter(self, longest_pause: float | None = None) -> Waiter:
+    def waiter(self, longest_pause: float | None = None, ring: Callable[[], None] | None = None) -> Waiter:
         """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py."""
-        return Waiter(self._desk, longest_pause)
+        return Waiter(self._desk, longest_pause, ring)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

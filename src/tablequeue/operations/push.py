@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
+from tablequeue import telemetry
 from tablequeue.definition import LARGEST, Definition
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
@@ -41,6 +42,7 @@ class Defined(Protocol):
     def definition(self) -> Definition: ...
 
 
+@telemetry.pushing
 def push(
     desk: Desk,
     payload: Any,
@@ -68,6 +70,7 @@ def push(
         # It was finished between the two statements: push again.
 
 
+@telemetry.pushing
 def push_many(
     desk: Desk,
     messages: Iterable[Any],
@@ -153,6 +156,7 @@ def _row(desk: Desk, payload: Any, options: Options, key: str | None) -> Params:
 
 def _options(desk: Desk, options: Options) -> Params:
     delay, due, priority, group, headers = options
+    headers = telemetry.carried(headers)
     definition = desk.table.definition
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")

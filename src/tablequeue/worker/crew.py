@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from tablequeue.message import Claim
+from tablequeue.telemetry import processing
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry, outcome_of, outcomes_of
 
@@ -129,7 +130,7 @@ class Threads(Crew):
 
     def _call(self, piece: Piece) -> Sequence[Outcome]:
         seconds = self.handler.timeout
-        with nullcontext() if seconds is None else TimeLimit(seconds):
+        with processing(self.handler.queue, piece.claims), nullcontext() if seconds is None else TimeLimit(seconds):
             result = self.handler.function(self.argument(piece))
         return self.outcomes(piece, result)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tablequeue.database import Database, connect
 from tablequeue.message import Claim
 from tablequeue.queue import Queue
+from tablequeue.telemetry import processing
 from tablequeue.worker.crew import Begin, Piece, Report, Threads, TimedOut
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import DeadLetter, Outcome, Retry, outcome_of, outcomes_of
@@ -125,10 +126,11 @@ def serve(handler: Handler, address: Address, pipe: Connection) -> None:
                 return
             claims = [Claim(queue, *part) for part in parts]
             try:
-                if handler.batch is None:
-                    outcomes: Sequence[Outcome] = [outcome_of(handler.function(claims[0]))]
-                else:
-                    outcomes = outcomes_of(handler.function(claims), len(claims))
+                with processing(handler.queue, claims):
+                    if handler.batch is None:
+                        outcomes: Sequence[Outcome] = [outcome_of(handler.function(claims[0]))]
+                    else:
+                        outcomes = outcomes_of(handler.function(claims), len(claims))
             except BaseException as error:
                 outcomes = [Retry(error=error)] * len(claims)
             pipe.send([_plain(outcome) for outcome in outcomes])

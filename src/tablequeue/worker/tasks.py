@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from threading import Thread
 
+from tablequeue.telemetry import processing
 from tablequeue.worker.crew import Begin, Crew, Piece, Report, TimedOut
 from tablequeue.worker.handler import Handler
 
@@ -71,8 +72,9 @@ class Tasks(Crew):
         while (piece := await self._pieces.get()) is not None:
             self._begin(piece)
             try:
-                async with asyncio.timeout(self.handler.timeout) as limit:
-                    result = await self.handler.function(self.argument(piece))
+                with processing(self.handler.queue, piece.claims):
+                    async with asyncio.timeout(self.handler.timeout) as limit:
+                        result = await self.handler.function(self.argument(piece))
                 outcomes = self.outcomes(piece, result)
             except BaseException as error:
                 timed_out = isinstance(error, TimeoutError) and limit.expired()

@@ -1,0 +1,105 @@
+"""Spans of OpenTelemetry, by its conventions for messaging, where its API is installed; nothing where it is not.
+
+The context of a push travels in the headers of its messages (`traceparent`), and what is done with a message is a part
+of the same trace. A program that installs only the API, and no SDK, records nothing and changes no headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+try:
+    from opentelemetry import context, propagate, trace
+except ImportError:  # the extra `otel`
+    INSTALLED = False
+else:
+    INSTALLED = True
+    tracer = trace.get_tracer("tablequeue")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Popped(Protocol):
+    """A claim, of whichever kind."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, Any]: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+def pushing(operation: F) -> F:
+    """A push in a span of its own; the desk, with the queue, is its first argument."""
+    if not INSTALLED:
+        return operation
+
+    @wraps(operation)
+    def traced(desk: Any, *args: Any) -> Any:
+        queue = desk.table.name
+        with tracer.start_as_current_span(
+            f"push {queue}", kind=trace.SpanKind.PRODUCER, attributes=_attributes(queue, "push", "send")
+        ) as span:
+            pushed = operation(desk, *args)
+            if isinstance(pushed, list):
+                span.set_attribute("messaging.batch.message_count", len(pushed))
+            elif pushed is not None:
+                span.set_attribute("messaging.message.id", str(pushed))
+            return pushed
+
+    return traced  # type: ignore[return-value]
+
+
+def carried(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The headers of a message, and in them the context of the span it is pushed in; its own ones stay as they are."""
+    if not INSTALLED:
+        return headers
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    if not carrier or not (headers is None or isinstance(headers, Mapping)):
+        return headers
+    return carrier | dict(headers or {})
+
+
+def processing(queue: str, messages: Sequence[Popped]) -> AbstractContextManager[None]:
+    """What is done with messages, in a span: for one, a child of the push; for several, linked to each."""
+    return _processing(queue, messages) if INSTALLED else nullcontext()
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _processing(queue: str, messages: Sequence[Popped]) -> Iterator[None]:
+    attributes = _attributes(queue, "process", "process")
+    contexts = [propagate.extract(_texts(message.headers)) for message in messages]
+    if len(messages) == 1:
+        (message,) = messages
+        attributes |= {"messaging.message.id": str(message.id), "tablequeue.message.attempts": message.attempts}
+        parent, links = contexts[0], []
+    else:
+        attributes |= {"messaging.batch.message_count": len(messages)}
+        parent = context.get_current()
+        links = [trace.Link(trace.get_current_span(one).get_span_context()) for one in contexts]
+    with tracer.start_as_current_span(
+        f"process {queue}", parent, kind=trace.SpanKind.CONSUMER, attributes=attributes, links=links
+    ):
+        yield
+
+
+def _attributes(queue: str, name: str, kind: str) -> dict[str, Any]:
+    return {
+        "messaging.system": "tablequeue",
+        "messaging.destination.name": queue,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+    }
+
+
+def _texts(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Those that can be a context: others' headers may be anything that JSON can hold."""
+    return {name: value for name, value in headers.items() if isinstance(value, str)}
