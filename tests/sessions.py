@@ -25,6 +25,7 @@ class Session:
         self.connection = connection
         self.cursor = self.engine.join(connection.connection.dbapi_connection)
         self.table = self.engine.table(queue, database.queue(queue).definition)
+        self.queue = self.engine.words(queue, self.table.definition, "ready")["queue"]
 
     def call(self, verb: str, **params: Any) -> list[Any]:
         """The rows of a procedure."""
@@ -34,8 +35,7 @@ class Session:
 
     def execute(self, statement: str) -> None:
         """A statement about the queue's table, which is its `{queue}`."""
-        queue = self.engine.words(self.table.name, self.table.definition, "ready")["queue"]
-        self._translated(lambda: self.cursor.execute(statement.format(queue=queue)))
+        self._translated(lambda: self.cursor.execute(statement.format(queue=self.queue)))
 
     def _translated(self, action: Any) -> Any:
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import sys
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from platform import machine
 from time import sleep
 from typing import Any
@@ -320,6 +322,28 @@ def test_a_transaction_of_a_connection_without_autocommit(db: Database) -> None:
         one.call("push", payload="1")
         one.cursor.execute("rollback")
     assert counts(queue) == {}
+
+
+@pytest.mark.parametrize("kind", [BY_NAME["mariadb"]], indirect=True, ids=["mariadb"])
+def test_settings_of_a_session_that_must_not_matter(db: Database) -> None:
+    queue = made(db)
+    settings = (
+        "set session sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES', tx_isolation = 'SERIALIZABLE', "
+        "time_zone = '+09:00', group_concat_max_len = 4, character_set_results = utf8mb4"
+    )
+    with session(db) as one:
+        for statement in ("set names latin1", settings):
+            one.cursor.execute(statement)
+        one.call("push_many", messages=json.dumps(["plain"] * 30, ensure_ascii=False))
+        one.cursor.execute(f"call {one.queue}_push('\"{{}}\"', null)".encode().replace(b"{}", b"\xe9"))
+        popped = one.call("pop", n=31, lease=60)
+        ids = [row[0] for row in popped]
+        assert len(set(ids)) == 31
+        assert popped[-1][1] == '"é"'
+        assert [row[0] for row in one.call("complete", ids=ids, token=popped[0][-1])] == ids
+    lease_end = popped[0][6].replace(tzinfo=UTC)
+    assert abs((lease_end - datetime.now(UTC)).total_seconds()) < 3600, "in UTC"
+    assert counts(queue) == {"finished": 31}
 
 
 def test_a_claim_in_a_transaction_does_not_wait_for_others(db: Database) -> None:
