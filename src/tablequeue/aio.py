@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import sqlalchemy as sa
 
 from tablequeue import database, telemetry
+from tablequeue.aiowait import AsyncWaiter
 from tablequeue.database import Database
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from time import monotonic
 from typing import Self
@@ -19,16 +20,18 @@ INFINITE = float("inf")
 
 
 class Waiter:
-    """One who waits at a queue: a consumer, or a worker. For one thread, except `wake`.
+    """One who waits at a queue: a consumer, or a worker. For one thread at a time, except `wake`.
 
     longest   the longest pause between two looks, in seconds; None: as good as the engine's bell allows.
+    ring      what the bell calls, in its own thread, to end a pause; None: the one of `wait`.
     """
 
-    def __init__(self, desk: Desk, longest: float | None = None) -> None:
+    def __init__(self, desk: Desk, longest: float | None = None, ring: Callable[[], None] | None = None) -> None:
         self._desk = desk
         self._bell = desk.runner.bell
         self._longest = longest
         self._event = Event()
+        self._ring = ring or self._event.set
         self._called = False
         self._pause = 0.0
         self._looked_early = False
@@ -38,7 +41,7 @@ class Waiter:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._leave()
+        self.leave()
 
     def wake(self) -> None:
         """End the wait of another thread, or else its next one."""
@@ -52,31 +55,40 @@ class Waiter:
         if self._busy_since is None:
             self._busy_since = now
         elif now - self._busy_since > BUSY_AFTER:
-            self._leave()
+            self.leave()
 
     def wait(self, limit: float | None = None) -> None:
         """After a pop that has found nothing: until another one may find something, or for `limit` seconds.
 
         Costs one small read a pause. What becomes due, or whose lease ends, is waited for to the moment.
         """
-        self._busy_since = None
         end = INFINITE if limit is None else monotonic() + limit
-        while not self._called:
-            # In this order: what is pushed after the look is heard.
-            heard = self._bell is not None and self._bell.attend(self._desk.table, self._event.set)
-            due = self._until_next()
-            if due <= 0 and not self._looked_early:
-                # It came since the pop. But if it is locked, the next pop will not find it either: then pause.
-                self._looked_early = True
-                return
-            left = end - monotonic()
-            if left <= 0:
-                return
-            pause = self._next_pause(heard)
-            self._event.wait(min(pause, left, due if due > 0 else pause))
+        while not self._called and (pause := self.pause(end)) is not None:
+            self._event.wait(pause)
             self._event.clear()
-            self._looked_early = False
         self._called = False
+
+    def pause(self, end: float) -> float | None:
+        """How long to sleep before the next look, if the bell does not ring; None: pop now, or `end` has come."""
+        self._busy_since = None
+        # In this order: what is pushed after the look is heard.
+        heard = self._bell is not None and self._bell.attend(self._desk.table, self._ring)
+        due = self._until_next()
+        if due <= 0 and not self._looked_early:
+            # It came since the pop. But if it is locked, the next pop will not find it either: then pause.
+            self._looked_early = True
+            return None
+        self._looked_early = False
+        left = end - monotonic()
+        if left <= 0:
+            return None
+        pause = self._next_pause(heard)
+        return min(pause, left, due if due > 0 else pause)
+
+    def leave(self) -> None:
+        """Not to wait any more; pushes need not ring for this one."""
+        if self._bell is not None:
+            self._bell.leave(self._desk.table, self._ring)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -89,7 +101,3 @@ class Waiter:
         longest = longest if self._longest is None else min(longest, self._longest)
         self._pause = min(max(shortest, self._pause * 2), longest)
         return self._pause
-
-    def _leave(self) -> None:
-        if self._bell is not None:
-            self._bell.leave(self._desk.table, self._event.set)
