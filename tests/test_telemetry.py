@@ -37,6 +37,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     monkeypatch.setattr(telemetry, "tracer", provider.get_tracer("tests"))
     return exporter
 
