@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 import tablequeue
 from tablequeue import Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
+from tablequeue.aiowait import AsyncWaiter
 from tablequeue.engines.base import Engine
 from tablequeue.errors import BadInput, BadUrl, QueueNotFound, Unreachable
 from tablequeue.threads import Threads
@@ -405,11 +406,11 @@ async def test_a_worker_that_is_cancelled_while_it_waits_holds_nothing(
 ) -> None:
     waits = asyncio.Event()
 
-    async def sleep(pause: float) -> None:
+    async def wait(self: AsyncWaiter, limit: float) -> None:
         waits.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(AsyncWaiter, "wait", wait)
 
     async def worker() -> None:
         async with work.receive(wait=PATIENCE):
