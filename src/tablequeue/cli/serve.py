@@ -9,6 +9,7 @@ import socket
 import click
 import sqlalchemy as sa
 
+from tablequeue.cli import logs
 from tablequeue.cli.common import Command, Settings, print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, DriverMissing
@@ -51,7 +52,11 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
             click.echo(f"{_name(database)} at {url}" + ("" if allow_actions else ", read-only"))
             if token and not given:
                 click.echo(f"token: {token}")
-        uvicorn.Server(config).run(sockets=[listener])
+        logs.configure(as_json=settings.json)
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            return  # the way to end it, no failure
 
 
 def _name(database: Database) -> str:

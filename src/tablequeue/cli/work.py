@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from dataclasses import replace
 
 import click
 
+from tablequeue.cli import logs
 from tablequeue.cli.common import COUNT, Command, Settings, print_json
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
@@ -74,7 +74,7 @@ def work(
     for name, value in given.items():
         if value is not None:
             setattr(worker, name, value)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logs.configure(as_json=settings.json)
     with settings.database() as database:
         counts = worker.run(database, drain=drain)
     if settings.json:

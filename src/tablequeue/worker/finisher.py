@@ -105,7 +105,8 @@ class Finisher:
         if isinstance(outcome, (Retry, DeadLetter)):
             error = outcome.error
             words = error.strip().rpartition("\n")[2] if isinstance(error, str) else f"{type(error).__name__}: {error}"
-            logger.warning("%s: message %d failed and is %s: %s", line.queue.name, claim.id, state, words)
+            fields = {"queue": line.queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+            logger.warning("%s: message %d failed and is %s: %s", line.queue.name, claim.id, state, words, extra=fields)
 
     def _try(self, line: Line, call: Callable[[], None]) -> None:
         failures = 0
