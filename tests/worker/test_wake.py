@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 
 import pytest
 
+import tablequeue.aio
 from tablequeue import Database, NewMessage, Queue
+from tablequeue.aiowait import AsyncWaiter
 from tablequeue.operations import wait
 from tests.servers import Kind, Place
 from tests.support import claimed
@@ -197,3 +201,28 @@ def test_time_until_the_next(queue: Queue) -> None:
     assert float(due()) == 0
     assert queue.pop(lease=30, now=datetime(2040, 1, 1, tzinfo=UTC))
     assert float(due()) == 30
+
+
+def test_an_async_consumer_is_woken(place: Place, queue: Queue, long_pauses: None) -> None:
+    looked = Event()
+    look = AsyncWaiter.wait
+
+    async def wait_for(self: AsyncWaiter, limit: float) -> None:
+        waiting = asyncio.ensure_future(look(self, limit))
+        while not self._waiter._pause:
+            await asyncio.sleep(0.001)
+        looked.set()
+        await waiting
+
+    async def receive() -> Any:
+        async with await tablequeue.aio.connect(place.url, schema=place.schema) as database:
+            work = await database.queue("work")
+            async with work.receive(wait=PATIENCE) as message:
+                return message.payload
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as threads:
+        patch.setattr(AsyncWaiter, "wait", wait_for)
+        received = threads.submit(asyncio.run, receive())
+        assert looked.wait(PATIENCE)
+        queue.push("x")
+        assert received.result(PATIENCE) == "x"
