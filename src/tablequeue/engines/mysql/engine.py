@@ -21,6 +21,7 @@ from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import hold, join, whole
+from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.texts import RANKS, Row, compile_text
@@ -30,6 +31,10 @@ from tablequeue.errors import TablequeueError
 KEYS = 500
 # Messages that a claim in a caller's transaction looks at, besides twice as many as it wants.
 LOOK = 32
+# Claims of one process that run at once on a queue: with 8 instead of 4, each met three times as many locked rows. And
+# arrangements, which find the same notes: with 4 at once, 1,000 messages in 12 groups took 400 connections more than
+# 150 s, one by one 10 s.
+CLAIMS, ARRANGEMENTS = 4, 1
 # The order of what it sees there; else it is by id, which is the first column.
 FOUND: Mapping[str, Callable[[Row], Any]] = {
     "lifo": lambda row: -row[0],
@@ -244,6 +249,7 @@ class Operations(Engine):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
+    @at_once(CLAIMS)
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if params["n"] > 1 or not cursor.ours:
             return self._removed(cursor, table, "claim_many", params)
@@ -253,6 +259,7 @@ class Operations(Engine):
         cursor.execute(select, params)
         return list(cursor.fetchall())
 
+    @at_once(CLAIMS)
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         operation = "take_keep" if table.definition.keeps_history else "take_none"
         return self._removed(cursor, table, operation, params)
@@ -295,6 +302,7 @@ class Operations(Engine):
                 return rows
             look *= 8  # what was locked is found and locked again, and counts
 
+    @at_once(ARRANGEMENTS)
     def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, lock, choose, advance, forget = table.statements("arrange")
 

@@ -1,0 +1,103 @@
+"""A few threads of a process at a time claim from a queue of MariaDB or MySQL; the others wait in the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from signal import SIGKILL
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, errors
+from tablequeue.operations.claim import arrange
+from tests.servers import KINDS, Kind, Place
+from tests.support import claimed, refuses
+
+pytest.importorskip("pymysql")
+
+from tablequeue.engines.mysql.engine import ARRANGEMENTS, CLAIMS, MySQL
+from tablequeue.engines.mysql.gate import _gate, at_once
+
+
+@pytest.fixture
+def kind() -> Kind:
+    return next(kind for kind in KINDS if kind.name == "mariadb")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_so_many_threads_at_once(place: Place, most: int) -> None:
+    together = Barrier(most, timeout=60)
+    inside: list[None] = []
+    seen: list[int] = []
+
+    class Gated(MySQL):
+        alone = MySQL.alone | {"stay"}
+
+        @at_once(most)
+        def stay(self, cursor: Any, table: Any, params: Any) -> None:
+            inside.append(None)
+            seen.append(len(inside))
+            together.wait()
+            inside.pop()
+
+    queue = place.open_with(Gated).create_queue("work")
+    desk = queue._desk
+    engine = desk.engine
+    assert isinstance(engine, Gated)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: desk.runner.run(engine.stay, desk.table, {}), range(8)))
+    assert max(seen) == most
+
+
+def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
+    queue = db.create_queue("work", groups=True)
+    place.execute(f"drop table {place.table('work_turns')}")
+    for _ in range(ARRANGEMENTS + 1):
+        refuses(errors.QueueNotFound, arrange, queue._desk, None)
+
+
+def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:
+    queue = db.create_queue("work", payload="text")
+    queue.push_many("ab")
+    with place.sa_engine().begin() as connection, claims_are_held_up(db, "work"):
+        assert claimed(queue, connection=connection).payload == "a"
+    assert claimed(queue).payload == "b"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_other_threads_claim(db: Database) -> None:
+    queue = db.create_queue("work", payload="text")
+    queue.push_many("ab")
+    ours, theirs = Pipe()
+    with claims_are_held_up(db, "work"):
+        child = os.fork()
+        if child == 0:
+            try:
+                theirs.send(claimed(queue).payload)
+            finally:
+                os._exit(0)
+        try:
+            assert ours.poll(60), "the child waits for threads that it does not have"
+            assert ours.recv() == "a"
+        finally:
+            os.kill(child, SIGKILL)
+            os.waitpid(child, 0)
+    assert claimed(queue).payload == "b"
+
+
+@contextmanager
+def claims_are_held_up(db: Database, queue: str) -> Iterator[None]:
+    """As if other threads were at all the claims that may be at once."""
+    raw: Any = db.engine.raw_connection()
+    server = (raw.dbapi_connection.host_info, raw.dbapi_connection.db)
+    raw.close()
+    gate = _gate("claim", *server, db._runner.engine.schema, queue, CLAIMS)
+    for _ in range(CLAIMS):
+        assert gate.acquire(timeout=60)
+    yield
+    gate.release(CLAIMS)
