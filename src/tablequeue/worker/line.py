@@ -54,7 +54,7 @@ class Line:
         self._ended = ended
         self._waiter = queue.waiter(longest_pause)
         self._state = Condition()
-        self._stopping = self._abandoned = False
+        self._stopping = self._abandoned = self._found_all = False
         self._pieces: set[Piece] = set()
         self._unbegun = 0
         self._busy = 0
@@ -204,10 +204,12 @@ class Line:
         """How many messages to pop now; 0 until half of what lies ready is used up, so that pops are of many."""
         size = self.handler.batch or 1
         free = max(self.readers, 1) - self._busy
-        # One piece more than the readers there can begin: it tells whether there is a backlog.
-        more = size if self.readers < self.maximum else 0
+        # With all readers busy, one piece more: it tells whether there is a backlog.
+        more = size if not free and self.readers < self.maximum else 0
         if self._prefetches:
-            ahead = min(int(AHEAD / self._pace), MOST_AHEAD) * self.readers if self._pace else 0
+            # Only after a pop that found all it wanted: one that finds too little sweeps, which the first message of
+            # a quiet queue need not wait for.
+            ahead = min(int(AHEAD / self._pace), MOST_AHEAD) * self.readers if self._pace and self._found_all else 0
             more = max(more, ahead)
         elif monotonic() - self._behind_since < GROW_AFTER:
             more = 0  # it would lie here, and be lost if this process died: not before a reader can be added for it
@@ -220,7 +222,8 @@ class Line:
         with self._state:
             self._pieces.update(pieces)
             self._unbegun += len(pieces)
-            if len(claims) < n:
+            self._found_all = len(claims) == n
+            if not self._found_all:
                 self._behind_since = monotonic()
         for piece in pieces:
             self.crew.give(piece)
@@ -228,6 +231,7 @@ class Line:
 
     def _found_nothing(self) -> None:
         with self._state:
+            self._found_all = False
             self._behind_since = monotonic()
 
     def _await_rest(self) -> None:
