@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fits = params.get("design") in (None, *designs_with(needed))
         if isinstance(params.get("kind"), ProceduralKind):
             # Of the orders one or two elsewhere: the procedures of the others differ in the text of the claim alone.
-            few = item.path.stem == "test_order" or params.get("design") in (None, "fifo", "due", "groups")
+            few = item.path.stem == "test_order" or params.get("design") in (None, "fifo", "groups")
             fits = fits and few and item.path.stem in FILES
         (fit if fits else unfit).append(item)
     items[:] = fit
