@@ -1,0 +1,86 @@
+"""Faults made on purpose: the checks that workers pass must not pass with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tablequeue import Claim, Database, Queue
+from tablequeue.engines.scheduling import Scheduling
+from tablequeue.worker import Worker
+from tablequeue.worker.finisher import Finisher
+from tablequeue.worker.keeper import Keeper
+from tablequeue.worker.schedule import push_due
+from tests.support import counts
+from tests.worker.support import PATIENCE, working
+from tests.worker.test_schedule import HOURLY, hours
+
+Check = Callable[[Database, Queue], None]
+
+
+def check_lease(db: Database, queue: Queue) -> None:
+    """A handler that takes longer than the lease keeps its message."""
+    first = Event()
+
+    def handle(message: Claim) -> None:
+        if not first.is_set():
+            first.set()
+            with queue.waiter() as waiter:
+                waiter.wait(4 * queue.definition.lease)  # ends when a lease does
+            queue.pop()  # as another consumer would: it gets what nobody holds
+
+    queue.push("x")
+    worker = Worker(maximum=1)
+    worker.handler(queue.name)(handle)
+    with working(worker, db):
+        assert first.wait(PATIENCE)
+        worker.stop()
+    assert [message.attempts for message in queue.history()] == [1]
+
+
+def check_once(db: Database, queue: Queue) -> None:
+    """Each due time is pushed once."""
+    for hour in (0, 1, 1.5, 2, 2.5):
+        push_due(db, HOURLY, hours(hour))
+    assert counts(queue, now=hours(3)) == {"ready": 2}
+
+
+def check_finished(db: Database, queue: Queue) -> None:
+    """What a handler has done is completed before the worker ends."""
+    worker = Worker()
+    worker.handler(queue.name)(lambda message: None)
+    queue.push_many(range(50))
+    worker.run(db, drain=True)
+    assert counts(queue) == {"finished": 50}
+
+
+def nothing(*args: Any, **options: Any) -> None:
+    """A step that is left out."""
+
+
+TWINS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
+    "leases that nobody extends": (check_lease, Keeper, "_extend", staticmethod(nothing)),
+    "a due time that is not remembered": (check_once, Scheduling, "advance_schedule", lambda *args: True),
+    "completions that are forgotten": (check_finished, Finisher, "_complete", nothing),
+}
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work", lease=0.5)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_worker_passes(db: Database, queue: Queue, name: str) -> None:
+    TWINS[name][0](db, queue)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_twin_does_not(db: Database, queue: Queue, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, owner, step, fault = TWINS[name]
+    monkeypatch.setattr(owner, step, fault)
+    with pytest.raises(AssertionError):
+        check(db, queue)
