@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import psycopg
+import sqlalchemy as sa
 from psycopg.rows import tuple_row
 from psycopg.types.string import TextLoader
 
@@ -19,6 +20,7 @@ from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
+from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
@@ -42,7 +44,7 @@ _ARRAYS = {
 }
 
 
-class PostgreSQL(LowWater):
+class PostgreSQL(LowWater, StreamingEngine):
     name = "postgresql"
     checks = CHECKS
     drivers = ("psycopg",)
@@ -61,14 +63,16 @@ class PostgreSQL(LowWater):
     order_by: ClassVar = {**ready_index, "lifo": "id desc"}
     # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
+    staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "bytea"}
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
     wire = PostgresWire
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
-        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
-        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats".split()
+        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history "
+        "redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats live "
+        "live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count staged_taken".split()
     )
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
@@ -133,6 +137,17 @@ class PostgreSQL(LowWater):
             return (error.diag.constraint_name or "").endswith("_front")
         return error.sqlstate in ("40001", "40P01")
 
+    def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
+        statement = table.statement(params["operation"])
+        return psycopg.ClientCursor(cursor.connection).mogrify(statement, params)
+
+    def arrow(self, url: sa.URL) -> Any:
+        try:
+            from tablequeue.engines.postgresql.adbc import Adbc
+        except ImportError:
+            return None
+        return Adbc(url, self.schema)
+
     # -- values ----------------------------------------------------------------------------------------------------
 
     def dump_time(self, time: datetime) -> datetime:
@@ -169,6 +184,11 @@ class PostgreSQL(LowWater):
                 copy.write(chunk)
         self._run(cursor, table, "ring", {})
         return ids
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        pushed = super().publish(cursor, table, params)
+        self._run(cursor, table, "ring", {})
+        return pushed
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]
