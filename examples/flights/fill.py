@@ -14,9 +14,9 @@ from examples.flights.data import flights
 BROKEN = [{"n": -1, "carrier": "UA"}, {"n": -2, "time_hour": "this morning", "minute": 5}]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], url: str) -> None:
     total = int(arguments[0]) if arguments else 20_000
-    with tablequeue.connect(os.environ["TABLEQUEUE_URL"], name="fill") as database:
+    with tablequeue.connect(url, name="fill") as database:
         raw = database.create_queue("raw")
         database.create_queue("enriched", order="due")
         database.create_queue("delayed")
@@ -25,4 +25,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:], os.environ["TABLEQUEUE_URL"])

@@ -10,6 +10,7 @@ Run from the top of the repository; the lake is the folder `lake`.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from pyarrow import csv
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,8 @@ from examples.flights.data import folder
 from tablequeue.spark.pipeline import ForeachBatch, FromQueue, Pipeline, ToParquet, ToQueue, attempt
 
 flights = Pipeline("flights")
+
+LAKE = Path("lake").absolute()
 
 RAW = """n int, carrier string, flight int, tailnum string, origin string, dest string, time_hour string, minute int,
     dep_delay int, arr_delay int, distance int"""
@@ -69,7 +72,7 @@ def one_file_a_day(rows: DataFrame) -> DataFrame:
 
 @flights.stage(
     FromQueue("enriched"),
-    ToParquet("lake/flights", partition_by=["day"], transform=one_file_a_day),
+    ToParquet(f"{LAKE}/flights", partition_by=["day"], transform=one_file_a_day),
     ToQueue("delayed", delayed),
 )
 def keep(messages: DataFrame) -> DataFrame:
@@ -79,7 +82,7 @@ def keep(messages: DataFrame) -> DataFrame:
 
 
 def write_totals(totals: DataFrame, batch: int) -> None:
-    totals.coalesce(1).write.mode("overwrite").parquet("lake/delays")
+    totals.coalesce(1).write.mode("overwrite").parquet(f"{LAKE}/delays")
 
 
 @flights.stage(FromQueue("delayed"), ForeachBatch(write_totals), output_mode="complete")

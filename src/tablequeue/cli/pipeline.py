@@ -106,7 +106,10 @@ def _session(name: str, master: str) -> Iterator[Any]:
 
 @contextmanager
 def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
-    """A table in a terminal; elsewhere a line of each stage every few seconds. On stderr: stdout is for the result."""
+    """A table in a terminal; elsewhere a line of each stage that has come further, every few seconds.
+
+    On stderr: stdout is for the result.
+    """
     console = Console(stderr=True)
     if console.is_terminal:
         with Live(console=console, transient=True) as live:
@@ -119,13 +122,15 @@ def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
             yield show
         return
     last = monotonic()
+    said: Sequence[Progress] = ()
 
     def say(progress: Sequence[Progress]) -> None:
-        nonlocal last
+        nonlocal last, said
         if monotonic() - last >= EVERY:
-            last = monotonic()
             for stage in progress:
-                click.echo(_line(stage), err=True)
+                if stage not in said:
+                    click.echo(_line(stage), err=True)
+            last, said = monotonic(), progress
 
     yield say
 

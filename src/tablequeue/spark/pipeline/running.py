@@ -132,6 +132,9 @@ class _Running:
             self._query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         except Exception as error:
             raise self._failure(error) from error
+        # Spark gives the Python process of a source ten seconds to start, and those of many stages would share them.
+        while self.is_active and self._query.status["message"] == "Initializing sources":
+            sleep(PAUSE)
 
     @property
     def is_active(self) -> bool:

@@ -1,0 +1,266 @@
+"""Pipelines: what goes in comes out of every sink once, whatever breaks off in between; see docs/pipelines.md."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+import tablequeue
+from tablequeue import Database, Queue
+from tablequeue.errors import PipelineFailed
+from tablequeue.spark.pipeline import (
+    ForeachBatch,
+    FromQueue,
+    FromSpark,
+    Pipeline,
+    ToDelta,
+    ToParquet,
+    ToQueue,
+    attempt,
+    run,
+)
+from tablequeue.spark.pipeline.sinks import Batch
+from tests.servers import Place
+from tests.support import counts, refuses
+
+Function = Callable[[DataFrame, int], None]
+
+
+def number(payload: str) -> int:
+    return int(json.loads(payload)["n"])
+
+
+def numbers(messages: DataFrame) -> DataFrame:
+    """The number of each message; what has none fails."""
+    tried = messages.withColumn("tried", attempt(number, "int")("payload"))
+    return tried.select("id", f.col("tried.value").alias("n"), "tried.error").withColumn("odd", f.col("n") % 2)
+
+
+def as_messages(rows: DataFrame) -> DataFrame:
+    return rows.select(f.to_json(f.struct("n")).alias("payload"))
+
+
+class Sinks:
+    """One of each kind, and what is in them."""
+
+    def __init__(self, folder: Path, queue: Queue) -> None:
+        self.lake, self.delta, self.queue = str(folder / "lake"), str(folder / "delta"), queue
+        self.seen: list[tuple[int, int]] = []
+
+    def all(self, last: Function = lambda rows, number: None) -> tuple[Any, ...]:
+        def see(rows: DataFrame, number: int) -> None:
+            self.seen += [(number, row.n) for row in rows.select("n").collect()]
+            last(rows, number)
+
+        return (
+            ToQueue(self.queue.name, as_messages),
+            ToParquet(self.lake, partition_by=["odd"]),
+            ToDelta(self.delta, partition_by=["odd"]),
+            ForeachBatch(see),
+        )
+
+    def contents(self, spark: Any) -> dict[str, Counter[int]]:
+        return {
+            "queue": Counter(message.payload["n"] for message in self.queue.peek(10_000)),
+            "parquet": Counter(row.n for row in spark.read.parquet(self.lake).select("n").collect()),
+            "delta": Counter(DeltaTable(self.delta).to_pyarrow_table()["n"].to_pylist()),
+        }
+
+    def check_once(self, spark: Any, expected: range) -> None:
+        for sink, found in self.contents(spark).items():
+            assert found == Counter(expected), sink
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Any:
+    """A database for what does not depend on the engine."""
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'queues.db'}") as database:
+        yield database
+
+
+def pipeline_of(db: Database, schema: str | None = None, name: str = "test") -> Pipeline:
+    return Pipeline(name, url=db.engine.url.render_as_string(), schema=schema)
+
+
+def push(queue: Queue, ns: range) -> None:
+    queue.push_many({"n": n} for n in ns)
+
+
+def test_stages_over_queues_and_a_lake(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+    raw, parsed = db.create_queue("raw"), db.create_queue("parsed")
+    sinks = Sinks(tmp_path, db.create_queue("last"))
+    pipeline = Pipeline("test", url=place.url, schema=place.schema)
+    pipeline.stage(FromQueue("raw"), ToQueue("parsed", as_messages), name="parse")(numbers)
+    pipeline.stage(FromQueue("parsed", max_messages_per_trigger=15), *sinks.all(), name="keep")(numbers)
+    push(raw, range(20))
+    bad = raw.push({"m": 1})
+
+    first, second = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+
+    sinks.check_once(spark, range(20))
+    assert (first.messages, first.failed, first.error, first.ready) == (21, 1, "KeyError: 'n'", 0)
+    assert (second.messages, second.batch, second.failed, second.error) == (20, 1, 0, None)
+    assert counts(raw) == {"dead": 1, "finished": 20}
+    assert counts(parsed) == {"finished": 20}
+    dead = raw.dead()
+    assert [message.id for message in dead] == [bad]
+    assert "in number" in dead[0].errors[-1].error, "the traceback of the function"
+    assert {message.consumer for message in parsed.history()} == {"test/keep"}
+    assert {message.producer for message in parsed.history()} == {"test/parse"}
+
+    push(raw, range(20, 30))
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    sinks.check_once(spark, range(30))
+
+
+def fail_once() -> Function:
+    """A sink that breaks the first batch off, when all other sinks have it and Spark's log has not."""
+    failed: list[int] = []
+
+    def break_off(rows: DataFrame, number: int) -> None:
+        if not failed:
+            failed.append(number)
+            raise RuntimeError("broken off")
+
+    return break_off
+
+
+def interrupted(spark: Any, db: Database, sinks: Sinks, folder: Path) -> Pipeline:
+    """A pipeline that broke off between the sinks of its first batch and Spark's log."""
+    push(db.create_queue("raw"), range(8))
+    pipeline = pipeline_of(db)
+    pipeline.stage(FromQueue("raw", 5), *sinks.all(fail_once()), name="keep")(numbers)
+    error = refuses(PipelineFailed, run, pipeline, spark, f"{folder}/checkpoints", available_now=True)
+    assert error.cause.startswith("The stage 'keep' failed: RuntimeError: broken off (test_pipeline.py, line ")
+    sinks.check_once(spark, range(5))
+    return pipeline
+
+
+def test_a_batch_that_broke_off_is_in_every_sink_once(spark: Any, small: Database, tmp_path: Path) -> None:
+    sinks = Sinks(tmp_path, small.create_queue("last"))
+    pipeline = interrupted(spark, small, sinks, tmp_path)
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    sinks.check_once(spark, range(8))
+    assert Counter(number for number, _ in sinks.seen) == {0: 10, 1: 3}, "a function of one's own gets it again"
+    assert counts(small.queue("raw")) == {"finished": 8}
+
+
+def test_sinks_that_do_not_know_a_batch_again_are_found(
+    spark: Any, small: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinks = Sinks(tmp_path, small.create_queue("last"))
+    pipeline = interrupted(spark, small, sinks, tmp_path)
+    monkeypatch.setattr(
+        "tablequeue.spark.pipeline.running.Batch", lambda *values: replace(Batch(*values), query="another")
+    )
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    for sink, found in sinks.contents(spark).items():
+        assert found == Counter([*range(5), *range(8)]), sink
+
+
+def test_a_lost_checkpoint_loses_nothing_and_doubles_one_batch(spark: Any, small: Database, tmp_path: Path) -> None:
+    sinks = Sinks(tmp_path, small.create_queue("last"))
+    pipeline = interrupted(spark, small, sinks, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    for sink, found in sinks.contents(spark).items():
+        assert found == Counter([*range(5), *range(8)]), sink
+    assert counts(small.queue("raw")) == {"finished": 8}
+
+
+def test_a_message_that_fails_in_one_row_is_in_no_sink(spark: Any, small: Database, tmp_path: Path) -> None:
+    raw = small.create_queue("raw")
+    raw.push_many([[1, 2], [3, None], [4]])
+    pipeline = pipeline_of(small)
+
+    @pipeline.stage(FromQueue("raw"), ToParquet(f"{tmp_path}/lake"))
+    def each(messages: DataFrame) -> DataFrame:
+        rows = messages.select("id", f.explode(f.from_json("payload", "array<int>")).alias("n"))
+        return rows.withColumn("error", f.when(f.col("n").isNull(), "not a number"))
+
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    assert sorted(row.n for row in spark.read.parquet(f"{tmp_path}/lake").collect()) == [1, 2, 4]
+    assert [(dead.payload, dead.errors[-1].error) for dead in raw.dead()] == [([3, None], "not a number")]
+
+
+def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: Database, tmp_path: Path) -> None:
+    raw = small.create_queue("raw")
+    push(raw, range(60))
+    sinks = Sinks(tmp_path, small.create_queue("last"))
+    stop = Event()
+
+    def stop_at_the_third(rows: DataFrame, number: int) -> None:
+        if number == 2:
+            stop.set()
+
+    pipeline = pipeline_of(small)
+    pipeline.stage(FromQueue("raw", 4), *sinks.all(stop_at_the_third), name="keep")(numbers)
+    rate = FromSpark(lambda spark: spark.readStream.format("rate").load())
+    pipeline.stage(rate, ForeachBatch(lambda rows, number: None), name="beside")(lambda rows: rows)
+
+    keep, beside = run(pipeline, spark, f"{tmp_path}/checkpoints", trigger=0.01, stop=stop)
+    done = keep.messages
+    assert 12 <= done < 60
+    assert counts(raw) == {"ready": 60 - done, "finished": done}, "nothing is claimed in vain"
+    assert beside.ready is None
+
+    watched: list[Any] = []
+    pipeline.stages.pop("beside")
+    run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True, watch=watched.append)
+    sinks.check_once(spark, range(60))
+    assert watched[-1][0].messages == 60 - done
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda rows: rows.select("nix"), "column, variable, or function parameter with name `nix` cannot be resolved"),
+        (lambda rows: rows.nix, "Attribute `nix` is not supported"),
+        (lambda rows: rows.select("id"), "There is no column payload to write. Make one, for JSON by"),
+        (lambda rows: rows.withColumn("payload", f.udf(lambda v: 1 / 0)("payload")), "ZeroDivisionError: division by"),
+        (lambda rows: rows.select(f.col("payload").cast("int").alias("payload")), "cannot be cast to"),
+        (lambda rows: rows.select(f.lit("why").alias("error")), "a column error and no column id"),
+    ],
+    ids=["column", "attribute", "payload", "udf", "cast", "error"],
+)
+def test_what_a_stage_raises_is_said_in_a_sentence(
+    spark: Any, small: Database, tmp_path: Path, function: Any, words: str
+) -> None:
+    raw, last = small.create_queue("raw"), small.create_queue("last")
+    raw.push({"n": 1})
+    pipeline = pipeline_of(small)
+    pipeline.stage(FromQueue("raw"), ToQueue("last"), name="broken")(function)
+    error = refuses(PipelineFailed, run, pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+    assert error.cause.startswith("The stage 'broken' failed: ")
+    assert words in error.cause
+    assert "\n" not in error.cause
+    assert len(error.cause) < 500
+    assert (counts(last), raw.stats().finished) == ({}, 0), "nothing was done"
+
+
+def test_a_failing_stage_stops_the_others(spark: Any, small: Database, tmp_path: Path) -> None:
+    raw, other = small.create_queue("raw"), small.create_queue("other")
+    push(raw, range(3))
+    push(other, range(40))
+
+    def break_off(rows: DataFrame, number: int) -> None:
+        raise RuntimeError("no room")
+
+    pipeline = pipeline_of(small)
+    pipeline.stage(FromQueue("other", 2), ForeachBatch(lambda rows, number: None), name="good")(numbers)
+    pipeline.stage(FromQueue("raw"), ForeachBatch(break_off), name="bad")(numbers)
+    error = refuses(PipelineFailed, run, pipeline, spark, f"{tmp_path}/checkpoints", trigger=0.01)
+    assert "'bad' failed: RuntimeError: no room" in error.cause
+    assert not spark.streams.active
+    assert other.stats().in_progress == 0, "it was stopped after a batch"

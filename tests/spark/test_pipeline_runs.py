@@ -1,0 +1,127 @@
+"""`tablequeue pipeline run` as its users run it: in a process of its own, which is killed, stopped, started again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import pyarrow.dataset as ds
+from examples.flights.data import Flight, airlines, flights
+from examples.flights.fill import BROKEN
+from examples.flights.fill import main as fill
+
+import tablequeue
+from tests.support import counts
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = 1500
+
+# It dies in its first batch, when all sinks have it and Spark's log has not.
+PIPELINE = """
+import os
+from pathlib import Path
+from pyspark.sql import functions as f
+from tablequeue.spark.pipeline import ForeachBatch, FromQueue, Pipeline, ToParquet, ToQueue, attempt
+
+numbers = Pipeline("numbers")
+
+def double(n):
+    return 2 * n
+
+def die_once(rows, number):
+    if not Path("died").exists():
+        Path("died").touch()
+        os._exit(9)
+
+as_json = f.to_json(f.struct("n")).alias("payload")
+
+@numbers.stage(FromQueue("raw", 3), ToQueue("doubled", lambda rows: rows.select(as_json)), ToParquet("lake"),
+               ForeachBatch(die_once))
+def doubled(messages):
+    tried = attempt(double, "int")(f.get_json_object("payload", "$.n").cast("int"))
+    return messages.select("id", tried.alias("tried")).select("id", f.col("tried.value").alias("n"), "tried.error")
+"""
+
+
+@contextmanager
+def pipeline_run(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tablequeue", "--url", "sqlite:///queues.db", "pipeline", "run", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()  # Java ends with it
+        process.communicate()
+
+
+def test_killed_and_then_stopped(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'queues.db'}") as database:
+        raw, doubled = database.create_queue("raw"), database.create_queue("doubled")
+        raw.push_many({"n": n} for n in range(40))
+
+        with pipeline_run(tmp_path, "pipeline.py") as run:
+            assert run.wait() == 9
+        assert counts(doubled) == {"ready": 3}
+        assert counts(raw) == {"ready": 37, "in_progress": 3}
+
+        with pipeline_run(tmp_path, "pipeline.py", "--trigger", "0.01") as run:
+            assert run.stderr is not None
+            for line in run.stderr:
+                if re.match("doubled: [1-9]", line):
+                    break
+            # As a terminal does it: to every process of its session.
+            os.killpg(run.pid, signal.SIGINT)
+            output, errors = run.communicate()
+        assert run.returncode == 0, errors
+        assert re.search(r"^ doubled +\d+ +\d+", output, re.MULTILINE), output
+        assert raw.stats().in_progress == 0, "what was begun was ended"
+        finished = raw.stats().finished or 0
+        expected = Counter(2 * n for n in range(finished))
+        assert Counter(message.payload["n"] for message in doubled.peek(100)) == expected
+        assert Counter(ds.dataset(tmp_path / "lake").to_table()["n"].to_pylist()) == expected
+
+
+def test_the_flights(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'queues.db'}"
+    fill([str(SAMPLE)], url)
+    with pipeline_run(tmp_path, str(ROOT / "examples" / "flights" / "pipeline.py"), "--available-now") as run:
+        _, errors = run.communicate()
+    assert run.returncode == 0, errors
+
+    sample = [*islice(flights(), SAMPLE)]
+    late = [flight for flight in sample if (flight["dep_delay"] or 0) > 60]
+    kept = ds.dataset(tmp_path / "lake" / "flights", partitioning="hive").to_table().to_pylist()
+    assert {row["n"] for row in kept} == {flight["n"] for flight in sample}
+    assert len(kept) == SAMPLE
+    assert all(row["airline"] == airlines()[row["carrier"]] for row in kept)
+    assert any(row["plane"] and row["temp"] is not None for row in kept)
+    totals = ds.dataset(tmp_path / "lake" / "delays").to_table().to_pylist()
+    assert {row["airline"]: (row["flights"], row["longest"]) for row in totals} == delays_of(late)
+    with tablequeue.connect(url) as database:
+        assert {message.payload["n"] for message in database.queue("raw").dead()} == {row["n"] for row in BROKEN}
+        assert counts(database.queue("enriched")) == {"finished": SAMPLE}
+        assert counts(database.queue("delayed")) == {"finished": len(late)}
+
+
+def delays_of(late: list[Flight]) -> dict[str, tuple[int, int]]:
+    names = airlines()
+    delays: dict[str, list[int]] = {}
+    for flight in late:
+        delays.setdefault(names[flight["carrier"]], []).append(flight["dep_delay"])
+    return {airline: (len(those), max(those)) for airline, those in delays.items()}
