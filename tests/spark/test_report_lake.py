@@ -16,7 +16,6 @@ from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job
 from tablequeue.spark.reports import lake as lakes
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
-from tablequeue.spark.reports.messages import live
 from tests.servers import Place
 from tests.support import refuses
 
@@ -129,12 +128,13 @@ def test_what_is_finished_between_the_look_and_the_read_is_finished(
     reading.queue.push("x", now=ago(20))
     (claim,) = reading.pop(1, 10)
 
-    def look(table: Any, queue: Queue) -> Any:
-        found = live(table, queue).localCheckpoint()
+    def look(spark: Any, queue: Queue) -> Any:
+        found = look_first(spark, queue)
         claim.complete(now=ago(9))
         return found
 
-    monkeypatch.setattr("tablequeue.spark.reports.job.live", look)
+    look_first = job.look
+    monkeypatch.setattr(job, "look", look)
     reading.read()
     assert reading.ids() == {"finished": [claim.id]}
 

@@ -16,6 +16,8 @@ from tablequeue.spark.reports.lake import Window, open_lake
 from tablequeue.spark.reports.messages import NAMES
 from tablequeue.spark.reports.times import RANK_ERROR, SHARES
 
+pytestmark = pytest.mark.timeout(900)  # a minute when nothing else runs, and much longer beside others
+
 MILLION = 1_000_000
 QUEUES = ("mail", "orders", "thumbs")
 START = "timestamp'2026-01-01 00:00:00'"
@@ -151,9 +153,9 @@ def test_throughput_and_backlog(found: Mapping[str, Any], duck: duckdb.DuckDBPyC
         f"count(*) filter (event = '{event}') as {event}"
         for event in ("pushed", "popped", "finished", "failed", "dead", "lost")
     )
-    expected = f"select queue, {bucket} as \"at\", {counts} from happened group by 1, 2 order by 1, 2"
+    expected = f'select queue, {bucket} as "at", {counts} from happened group by 1, 2 order by 1, 2'
     same(found["throughput"], rows(duck, expected))
-    running = "sum({}) over (partition by queue order by \"at\")::bigint"
+    running = 'sum({}) over (partition by queue order by "at")::bigint'
     expected = f"""
         select queue, "at", {running.format("pushed - finished - dead - lost")} as backlog,
             {running.format("pushed - popped")} as waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -89,11 +90,13 @@ def _needed_packages() -> Iterator[None]:
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """A line that says what is being done, and since when, if there is a terminal to say it to."""
-    console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("")
-        yield lambda words: progress.update(task, description=words)
+    # A handle of its own: while Spark starts, standard error is elsewhere.
+    with os.fdopen(os.dup(2), "w") as stderr:
+        console = Console(file=stderr)
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("")
+            yield lambda words: progress.update(task, description=words)
 
 
 def _print(settings: Settings, found: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:

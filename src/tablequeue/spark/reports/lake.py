@@ -115,12 +115,11 @@ class Lake:
         return None if until is None else until - OVERLAP
 
     def add(self, queue: str, live: DataFrame, finished: DataFrame) -> int:
-        """Keep what is live in a queue now, and its finished messages, from `since` on, that are not there yet.
+        """Keep what was live in a queue, and the messages finished since `since`, read later, that are not there yet.
 
         Returns how many were not. A crash leaves some of them, and the time of the run before.
         """
         spark, since = finished.sparkSession, self.since(queue)
-        live = live.localCheckpoint()  # looked at first: what is finished meanwhile is found now, and not missed
         # An id alone would not do: a queue that was dropped and made again begins again with 1.
         there = self._messages(spark, since).where(f.col("queue") == queue)
         added = Observation()
