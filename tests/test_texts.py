@@ -63,8 +63,6 @@ def test_every_file_is_used(name: str) -> None:
     used |= {check.operation for check in engine_class(name).checks}
     if wire := engine_class(name).wire:
         source += inspect.getsource(wire)
-    if wire := engine_class(name).wire:
-        source += inspect.getsource(wire)
     strange = [file for file in operations_of(name) if file not in used and f'"{file}"' not in source]
     assert strange == []
 
