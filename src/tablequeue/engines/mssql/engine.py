@@ -42,6 +42,10 @@ EXTRAS = {"due": "create_due"}
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
+# Texts that are only printed: a doorbell for those who write their readers in T-SQL (docs/engines/sql-server.md). The
+# engine itself looks again, until the bell has rung on a server.
+DOORBELL = ("bell_create", "bell_ring", "bell_wait", "bell_drop")
+
 
 def after(seconds: str, start: str = "@now") -> str:
     """`start` and that many seconds, a float, as SQL: DATEADD takes whole numbers, of 32 bits."""
