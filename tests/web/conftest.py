@@ -27,7 +27,8 @@ def client(queues: Database) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="session")
+# Not of the session: while Playwright is there an event loop runs, and asyncio.run of other tests would be refused.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
