@@ -17,6 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Backoff, Queue, connect
+from tablequeue.engines import procedures
+from tests.sessions import engine_of
 from tests.support import claimed, counts
 
 CLIENTS = Path(__file__).parents[1] / "examples" / "clients"
@@ -57,6 +59,16 @@ CLIENTS_OF = {
 }
 
 
+# What runs a script, and what that of the page leaves of an empty queue.
+RUNS = {
+    "postgresql": (
+        ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        {"ready": 1, "scheduled": 1, "finished": 2},
+    ),
+    "mariadb": (["sh", "-c", "$MARIADB"], {"ready": 3, "finished": 1}),
+}
+
+
 @pytest.fixture(params=CLIENTS_OF)
 def client(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -76,15 +88,16 @@ def need(program: str) -> None:
 
 
 @contextmanager
-def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Queue, dict[str, str]]]:
-    """The queue "orders" with procedures, in a schema of its own, and the environment that leads a client there."""
+def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Queue, str, dict[str, str]]]:
+    """The queue "orders" in a schema of its own, the text of its procedures as it is printed, and the environment that
+    leads a client there."""
     url = request.getfixturevalue(f"{client.server}_url")
     schema = f"clients_{secrets.token_hex(4)}"
     with connect(url, schema=schema) as database:
         queue = database.create_queue("orders", backoff=Backoff(base=600), max_attempts=2)
-        database.install_procedures("orders")
+        text = procedures.procedures(engine_of(database), "orders", queue.definition)
         try:
-            yield queue, os.environ | client.environment(sa.make_url(url), schema)
+            yield queue, text, os.environ | client.environment(sa.make_url(url), schema)
         finally:
             queue.drop()
             with database.engine.begin() as connection:
@@ -94,7 +107,9 @@ def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Que
 
 def test_a_client_shares_a_queue_with_python(request: pytest.FixtureRequest, client: str) -> None:
     command = CLIENTS_OF[client].command
-    with orders(request, CLIENTS_OF[client]) as (queue, environment):
+    program, _ = RUNS[CLIENTS_OF[client].server]
+    with orders(request, CLIENTS_OF[client]) as (queue, text, environment):
+        subprocess.run(program, env=environment, input=text, text=True, check=True)
 
         def run(*words: str) -> str:
             run = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, check=True)
@@ -115,23 +130,13 @@ def test_a_client_shares_a_queue_with_python(request: pytest.FixtureRequest, cli
         assert "cannot do" in scheduled.errors[0].error
 
 
-RUNS = {
-    "psql": (
-        ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
-        {"ready": 1, "scheduled": 1, "finished": 2},
-    ),
-    "mariadb": (["sh", "-c", "$MARIADB"], {"ready": 3, "finished": 1}),
-}
-
-
-@pytest.mark.parametrize("program", RUNS)
-def test_the_sql_of_the_page_runs(request: pytest.FixtureRequest, program: str) -> None:
-    need(program)
-    command, left = RUNS[program]
+@pytest.mark.parametrize("client", ["psql.sh", "mariadb.sh"], indirect=True)
+def test_the_sql_of_the_page_runs(request: pytest.FixtureRequest, client: str) -> None:
+    server, program, *_ = CLIENTS_OF[client]
+    command, left = RUNS[server]
     blocks = re.findall(rf"^```{program}\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    with orders(request, CLIENTS_OF[f"{program}.sh"]) as (queue, environment):
-        run = subprocess.run(
-            command, env=environment, input="\n".join(blocks), capture_output=True, text=True, check=False
-        )
+    with orders(request, CLIENTS_OF[client]) as (queue, text, environment):
+        script = "\n".join([text, *blocks])
+        run = subprocess.run(command, env=environment, input=script, capture_output=True, text=True, check=False)
         assert (run.returncode, run.stderr) == (0, "")
         assert counts(queue) == left

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
-import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from platform import machine
 from time import sleep
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from tablequeue import Backoff, Database, Definition, Queue, errors
-from tablequeue.engines import ENGINES, engine_class, procedures
+from tablequeue import Backoff, Database, Queue, errors
+from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
 from tests.sessions import Session, call, engine_of, session, transaction
 from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
-from tests.tsql import parse_errors
 
 BY_NAME = {kind.name: kind for kind in PLAIN}
 LEASE_LOST = "00000000-0000-0000-0000-000000000000"
@@ -355,51 +350,6 @@ def test_a_claim_in_a_transaction_does_not_wait_for_others(db: Database) -> None
         assert [row[0] for row in other.call("pop", n=5)] == ids[2:]
         fifth = queue.push(4)
         assert claimed(queue).id == fifth
-
-
-# -- texts -----------------------------------------------------------------------------------------------------------
-
-WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
-
-
-@pytest.mark.parametrize("name", WITH_PROCEDURES)
-def test_there_is_a_template_for_each_verb(name: str) -> None:
-    folder = engine_class(name).name
-    missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(folder))
-    # On SQL Server a history is a table, so that no procedure can be called so.
-    assert missing == ({"history"} if name == "mssql" else {"read_history"})
-    for file in procedures.templates(folder):
-        text = procedures.template(folder, file)
-        assert file in ("grant", "grant_schema", "drop") or text.startswith("-- {queue}_")
-        assert max(map(len, text.splitlines())) <= 120
-        assert text.count("-- [end]") == len(re.findall(r"-- \[(?!end)", text))
-
-
-@pytest.mark.skipif(sys.platform != "linux" or machine() != "x86_64", reason="The parser is for Linux on x86-64.")
-@pytest.mark.parametrize("design", [*DESIGNS, "at_most_once", "no_history", "retention", "bytes"])
-def test_sql_server_s_parser_takes_them(design: str) -> None:
-    more: dict[str, dict[str, Any]] = {
-        "at_most_once": {"delivery": "at_most_once"},
-        "no_history": {"history": "none"},
-        "retention": {"history": 60, "strict": True},
-        "bytes": {"payload": "bytes"},
-    }
-    definition = Definition(**{**DESIGNS, **more}[design])
-    engine = engine_class("mssql")(sa.make_url("mssql+mssqlpython://").get_dialect()(), "shop")
-    roles = {kind: ["web", "CORP\\ada"] for kind in procedures.ROLES}
-    parts = (procedures.procedures(engine, "work", definition), procedures.dropping(engine, "work", definition))
-    for text in (*parts, procedures.grants(engine, "work", definition, roles)):
-        for batch in engine.split(text):
-            assert parse_errors(batch) == [], batch
-            made = re.search(r"create or alter procedure (\S+)", batch)
-            assert made is None or (made[1].startswith("shop.tq_work_") and batch.count("create or alter") == 1)
-            # A variable is declared once, and before it is used.
-            declared = re.findall(
-                r"(?:declare |, |\n    )(@\w+) (?=bigint|int|bit|float|uniq|nvar|var|date|table)", batch
-            )
-            assert len(declared) == len(set(declared)), batch
-            if made:
-                assert {*re.findall(r"(?<!@)@\w+", batch)} - {"@key", "@value"} <= set(declared), batch
 
 
 def test_sqlite_has_none(tmp_path: Any) -> None:
