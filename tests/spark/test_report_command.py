@@ -20,6 +20,7 @@ from tablequeue.spark.reports import sections
 from tablequeue.spark.reports.lake import open_lake
 
 HOSTILE = "<script>alert('1')</script> $\\frac{ 漢"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
 REPORTS = "overview times hours throughput backlog errors workers lost readers".split()
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -44,7 +45,8 @@ def refusal(url: str, *words: object, **environment: str | None) -> str:
     return cause
 
 
-def test_from_the_queue_to_the_page(url: str, tmp_path: Path) -> None:
+@pytest.mark.timeout(900)  # half a minute when nothing else runs
+def test_from_the_queue_to_the_page(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(url, name=HOSTILE) as database:
         emails = database.create_queue("emails", lease=600)
         emails.push_many(range(50))
@@ -65,6 +67,8 @@ def test_from_the_queue_to_the_page(url: str, tmp_path: Path) -> None:
     page = (tmp_path / place["report"]).read_text("utf-8")
     assert not re.search(r"<script|\bsrc=|https?://(?!www\.w3\.org|purl\.org|creativecommons)", page)
     assert "not to be seen" not in page
+    monkeypatch.chdir(tmp_path)
+    exec(re.findall(r"^```py\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0], {})
     for name in REPORTS:
         assert [*(tmp_path / place["tables"] / name).glob("*.parquet")], name
     assert not [

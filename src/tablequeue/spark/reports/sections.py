@@ -28,12 +28,13 @@ def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime
         first, last = min(row["first_at"] for row in queues), max(row["last_at"] for row in queues)
         span = f"From {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}, read at {read_at:%Y-%m-%d %H:%M:%S}, UTC."
     sections = [_section(row, found, target, every) for row in queues]
+    title = f"Report on {_count(len(queues), 'queue')}"
     if len(queues) == 1:
-        return render(f"The queue {queues[0]['queue']}", span, {}, sections)
+        return render(title, span, {}, sections)
     words = "Wait and run times in seconds; the readers that the busiest hour would have needed."
     sections.insert(0, Section("Side by side", "", tables=[Table("", words, _compared(found))]))
     total = {name: sum(row[name] for row in queues) for name in COUNTS}
-    return render(f"{len(queues)} queues", span, total, sections)
+    return render(title, span, total, sections)
 
 
 def _section(row: Row, found: Mapping[str, Rows], target: float, every: int) -> Section:
