@@ -1,0 +1,138 @@
+"""A Spark job that dies: two streams out of queues, into a queue and into files, killed at a point or from outside.
+
+    python -m tests.spark.killing FOLDER POINT
+
+FOLDER has the file `url`, and gets the checkpoints and the files. POINT is one of POINTS; `end` lets the job drain the
+queues and end; `never` lets it go on for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tablequeue.spark.microbatch import MicroBatchReader
+from tablequeue.spark.options import Options
+from tablequeue.spark.sink import StreamWriter
+from tablequeue.spark.source import TableQueueSource
+
+BATCH = 20
+
+POINTS = (
+    "before a claim",
+    "after a claim",
+    "before partitions",
+    "after partitions",
+    "in a read",
+    "after a read",
+    "before staging",
+    "after staging",
+    "before a publication",
+    "after a publication",
+)
+
+
+def kill(job: int) -> None:
+    """Kill a process and all that descend from it: the driver, the JVM and its workers, at once."""
+    children: dict[int, list[int]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            # After the command's name: the state and the parent.
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it ended meanwhile
+        children.setdefault(parent, []).append(int(process.name))
+    doomed = [job]
+    for parent in doomed:
+        doomed += children.get(parent, [])
+    for process_id in doomed:
+        try:
+            os.kill(process_id, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def reached(point: str) -> None:
+    if os.environ["TABLEQUEUE_TEST_POINT"] == point:
+        kill(int(os.environ["TABLEQUEUE_TEST_JOB"]))
+
+
+class DyingReader(MicroBatchReader):
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
+        reached("before a claim")
+        offset = super().latestOffset(start, limit)
+        if offset != start:
+            reached("after a claim")
+        return offset
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
+        reached("before partitions")
+        partitions = super().partitions(start, end)
+        reached("after partitions")
+        return partitions
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        for batch in super().read(partition):
+            yield batch
+            reached("in a read")
+        reached("after a read")
+
+
+class DyingWriter(StreamWriter):
+    def write(self, iterator: Iterator[Any]) -> Any:
+        reached("before staging")
+        message = super().write(iterator)
+        reached("after staging")
+        return message
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        reached("before a publication")
+        super().commit(messages, batchId)
+        reached("after a publication")
+
+
+class DyingSource(TableQueueSource):
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def streamReader(self, schema: Any) -> MicroBatchReader:  # noqa: N802
+        return DyingReader(Options.parse(self.options, "stream"), schema.fieldNames())
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802
+        return DyingWriter(Options.parse(self.options, "stream write"), schema, overwrite)
+
+
+def main(folder: Path, point: str) -> None:
+    os.environ["TABLEQUEUE_TEST_POINT"] = point
+    os.environ["TABLEQUEUE_TEST_JOB"] = str(os.getpid())
+    from tablequeue.spark.session import local_session
+
+    spark = local_session("dying", folder)
+    spark.dataSource.register(DyingSource)
+    place = {"urlFile": str(folder / "url"), **json.loads((folder / "place").read_text())}
+
+    def stream(queue: str) -> Any:
+        reader = spark.readStream.format("dying").options(**place, queue=queue, stream="lake")
+        return reader.option("maxMessagesPerTrigger", BATCH).load().select("payload")
+
+    sinks = {
+        "to_queue": stream("to_queue").writeStream.format("dying").options(**place, queue="out"),
+        "to_files": stream("to_files").writeStream.format("parquet").option("path", str(folder / "files")),
+    }
+    queries = []
+    for name, sink in sinks.items():
+        sink = sink.option("checkpointLocation", str(folder / "checkpoints" / name))
+        queries.append((sink.trigger(availableNow=True) if point == "end" else sink).start())
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
