@@ -52,8 +52,10 @@ class Work:
             "driver": "org.postgresql.Driver",
         }
         self.execute(
-            "insert into tq_reading_history (id, attempts, pushed_at, finished_at, payload) select n, 1, now(), now(), "
-            f"repeat('x', 100) from generate_series(1, {messages}) as n",
+            "create function fill(messages bigint) returns void language sql as $$ "
+            "insert into tq_reading_history (id, attempts, pushed_at, finished_at, payload) "
+            "select n, 1, now(), now(), repeat('x', 100) from generate_series(1, messages) as n $$",
+            f"select fill({messages})",
             "create table bare (payload text)",
             "create table indexed (like tq_writing including all)",
             "vacuum analyze tq_reading_history",
