@@ -180,6 +180,31 @@ def test_a_key_is_taken_once(db: Database) -> None:
     assert [message.payload for message in queue.peek()] == [1, 1, 4]
 
 
+# Elements of an array, and what they are when they are popped. JSON is stored to the letter.
+PAYLOADS: dict[str, list[tuple[str, Any]]] = {
+    "json": [(text, text) for text in ('{"b":1,  "a":[1.50, 1e400]}', "null", r'"\ud83d\ude00 \u00e9"', "[[]]")],
+    "text": [(r'"\ud83d\ude00 \u00e9\n"', "\U0001f600 \u00e9\n"), ('"null"', "null"), ('""', "")],
+    "bytes": [('"AP8="', b"\x00\xff"), ('""', b"")],
+}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_payloads_in_arrays(db: Database, payload: str) -> None:
+    queue = made(db, payload=payload, history="none")
+    texts = [text for text, _ in PAYLOADS[payload]]
+    ids = [row[0] for row in call(db, "push_many", messages=f"[{', '.join(texts)}]")]
+    keys = [rf"\ud83d\ude00 {place}" for place in range(len(texts))]
+    objects = [f'{{"key": "{key}", "payload": {text}}}' for key, text in zip(keys, texts, strict=True)]
+    ids += [row[0] for row in call(db, "push_each", messages=f"[{', '.join(objects)}]")]
+    assert ids == sorted(ids)
+    again = json.loads(f'"{keys[0]}"')
+    assert queue.push(b"" if payload == "bytes" else "", key=again, on_conflict="return") == ids[len(texts)]
+    popped = [(row[0], row[1]) for row in call(db, "pop", n=len(texts))]
+    popped += [(row[0], row[1]) for row in call(db, "take", n=10)]
+    assert popped == list(zip(ids, [value for _, value in PAYLOADS[payload]] * 2, strict=True))
+    assert counts(queue) == {"in_progress": len(texts)}
+
+
 REFUSALS: list[tuple[str, str, dict[str, Any]]] = [
     ("fifo", "push", {"delay": 1, "due": "2040-01-01T00:00:00Z"}),
     ("fifo", "push", {"delay": -1}),
