@@ -125,6 +125,9 @@ class Finisher:
                 # The lease was lost, or the queue is gone: somebody else has the message, or nobody can.
                 logger.error("%s: %s", line.queue.name, error)
                 return
+            except Exception:
+                logger.exception("%s: a message was not finished, and comes back when its lease ends", line.queue.name)
+                return
 
 
 def _retry(claim: Claim, outcome: Retry, piece: Piece) -> str:

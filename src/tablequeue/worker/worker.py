@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.errors import BadInput
 from tablequeue.operations.desk import count, seconds
+from tablequeue.queue import Queue
 from tablequeue.worker.balance import share, wanted
 from tablequeue.worker.crew import Crew, Threads
 from tablequeue.worker.finisher import Finisher
@@ -65,7 +66,7 @@ class Worker:
         self._stopping = Event()
         self._tick = Event()
         self._balancing = Lock()
-        self._refusal: TablequeueError | None = None
+        self._refusal: Exception | None = None
 
     # -- defining --------------------------------------------------------------------------------------------------
 
@@ -129,12 +130,12 @@ class Worker:
                 f"{len(self.handlers)} queues with at least {self.minimum} readers are more than {self.maximum}.",
                 "Raise the maximum, or lower the minimum.",
             )
-        self._stopping.clear()
         self._refusal = None
         self.abandoned = False
+        queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
         finisher = Finisher()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
-        self._lines = [self._line(database, handler, finisher, loop) for handler in self.handlers.values()]
+        self._lines = [self._line(database, queue, finisher, loop) for queue in queues]
         keeper = Keeper(self._lines)
         clock = Clock(database, [] if drain else self.schedules)
         poppers = [Thread(target=self._pop, args=(line, drain), daemon=True) for line in self._lines]
@@ -144,12 +145,13 @@ class Worker:
             self._keep_balance(poppers)
             clock.close()
             self._wind_up(poppers, finisher, keeper, loop)
+        self._stopping.clear()
         if self._refusal is not None:
             raise self._refusal
         return dict(finisher.counts)
 
     def stop(self) -> None:
-        """Have `run` end in good order. From any thread, a handler's too, and from a signal handler."""
+        """Have `run` end in good order, or the next one if none is under way. From any thread, a handler's too."""
         self._stopping.set()
         self._tick.set()
 
@@ -160,9 +162,9 @@ class Worker:
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _line(self, database: Database, handler: Handler, finisher: Finisher, loop: Loop | None) -> Line:
+    def _line(self, database: Database, queue: Queue, finisher: Finisher, loop: Loop | None) -> Line:
+        handler = self.handlers[queue.name]
         maximum = min(handler.readers or self.maximum, self.maximum)
-        queue = database.queue(handler.queue)
         line = Line(queue, handler, min(self.minimum, maximum), maximum, self.longest_pause, self._look, finisher.put)
         crew: Crew
         if handler.is_async:
@@ -178,7 +180,7 @@ class Worker:
     def _pop(self, line: Line, drain: bool) -> None:
         try:
             line.run(drain)
-        except TablequeueError as refusal:
+        except Exception as refusal:
             self._refusal = refusal
             self.stop()
         finally:
@@ -209,7 +211,8 @@ class Worker:
             self._tick.clear()
 
     def _wind_up(self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, loop: Loop | None) -> None:
-        logger.info("stopping: %d messages are in hand", sum(len(line.held()) for line in self._lines))
+        if self._stopping.is_set():
+            logger.info("stopping: %d calls are in hand", sum(len(line.held()) for line in self._lines))
         deadline = monotonic() + self.shutdown_timeout
         for line in self._lines:
             line.stop()
