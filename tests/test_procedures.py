@@ -154,6 +154,15 @@ def test_what_is_due_or_abandoned_is_swept_on_a_busy_queue(db: Database) -> None
     assert first == abandoned
 
 
+def test_a_retention_is_kept_by_pop(db: Database) -> None:
+    queue = made(db, history=60)
+    queue.push(1)
+    claimed(queue).complete()
+    assert counts(queue) == {"finished": 1}
+    assert call(db, "pop", now=engine_of(db).dump_time(START)) == []
+    assert counts(queue) == {}
+
+
 def test_groups_are_arranged_by_pop_and_complete(db: Database) -> None:
     queue = made(db, groups=True)
     for group in ("a", "a", "b"):
