@@ -233,3 +233,25 @@ def test_the_history_says_the_group_the_key_and_the_priority(db: Database) -> No
     claimed(ranked, now=at(5)).complete(now=at(6))
     (message,) = ranked.history()
     assert (message.group, message.key, message.priority, message.due_at) == (None, None, -7, at(5))
+
+
+def test_a_window_counts_in_every_order(queue: Queue) -> None:
+    for name in "abc":
+        queue.push("x", **design_group(queue, name), now=at(0))
+    for _ in range(2):
+        claimed(queue, now=at(5)).complete(now=at(7))
+    window = queue.stats(window=60, now=at(10)).window
+    assert window is not None
+    assert (window.queue.pushed, window.queue.finished, window.queue.redeliveries) == (3, 2, 0)
+    assert window.queue.wait_time is not None
+    assert window.queue.run_time is not None
+    assert (window.queue.run_time.p50, window.queue.wait_time.p50 <= 5) == (2, True)
+
+
+def test_the_history_goes_on_before_an_id(queue: Queue) -> None:
+    ids = finish(queue, [0, 10, 20])
+    assert ids_of(queue.history(2)) == ids[:0:-1]
+    assert ids_of(queue.history(2, before=ids[1])) == ids[:1]
+    assert ids_of(queue.history(1, before=ids[2])) == [ids[1]]
+    assert queue.history(before=ids[0]) == []
+    refuses(BadInput, queue.history, before=-1)

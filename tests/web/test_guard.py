@@ -175,7 +175,7 @@ def test_an_action_names_what_it_is_for(client: Client, queues: Database, form: 
 def test_every_answer_forbids_what_is_not_ours(client: Client, queues: Database, path: str) -> None:
     queues.create_queue("work").push("x")
     answer = client.get(path)
-    policy = answer.headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"] or ""
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy
     assert "*" not in policy

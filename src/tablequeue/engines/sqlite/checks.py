@@ -5,8 +5,9 @@ from tablequeue.engines.looking import Check
 CHECKS = (
     Check(
         "check_wal",
-        "The WAL {0}-wal has {1} MB: some reader has had a transaction open all the while, and every read is slower.",
-        "End that transaction; the next checkpoint then empties the WAL.",
+        "The WAL {0}-wal has {1} MB: a reader has had a transaction open all the while, or one transaction wrote that "
+        "much; reads are slower.",
+        "End long transactions of readers; then pragma wal_checkpoint(truncate) empties it.",
     ),
     Check(
         "check_journal",

@@ -1,0 +1,107 @@
+"""Broken twins of the dashboard: each breaks one promise, and the test of that promise must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from markupsafe import Markup
+
+from tablequeue import Database
+from tablequeue.web import actions, guard, render
+from tests.web import test_guard, test_pages
+from tests.web.support import TOKEN, Client, serving
+
+Patch = pytest.MonkeyPatch
+Check = Callable[[Client, Database], None]
+
+
+def escapes_nothing(patch: Patch) -> None:
+    patch.setattr(render, "shown", lambda value: Markup(value) if isinstance(value, str) else value)
+
+
+def shows_everything(patch: Patch) -> None:
+    patch.setattr(render, "shown", lambda value: value)
+
+
+def believes_every_form(patch: Patch) -> None:
+    patch.setattr(guard.Session, "wrote", lambda session, value: True)
+
+
+def believes_every_host(patch: Patch) -> None:
+    patch.setattr(guard, "is_loopback", lambda host: True)
+
+
+def believes_every_token(patch: Patch) -> None:
+    patch.setattr(guard.Session, "opens", lambda session, token: True)
+
+
+def admits_everybody(patch: Patch) -> None:
+    patch.setattr(guard.Session, "admits", lambda session, request: True)
+
+
+def sends_no_headers(patch: Patch) -> None:
+    patch.setattr(guard, "HEADERS", {})
+
+
+def purges_for_a_redrive(patch: Patch) -> None:
+    patch.setitem(actions.VERBS, "redrive", ("redriven", "purge_dead"))
+
+
+def hostile(client: Client, queues: Database) -> None:
+    test_pages.test_hostile_words_are_shown_and_nothing_else(client, queues, "payload")
+
+
+def foreign_form(client: Client, queues: Database) -> None:
+    test_guard.test_a_form_from_elsewhere_is_refused(client, queues, {}, {})
+
+
+def foreign_host(client: Client, queues: Database) -> None:
+    test_guard.test_a_name_that_points_here_from_elsewhere_is_refused(client, "evil.example")
+
+
+def token(client: Client, queues: Database) -> None:
+    queues.create_queue("work")
+    test_guard.test_the_token_opens_the_pages(client)
+
+
+def no_token(client: Client, queues: Database) -> None:
+    queues.create_queue("work")
+    test_guard.test_nothing_is_shown_without_the_token(client, "/queues/work")
+
+
+def headers(client: Client, queues: Database) -> None:
+    test_guard.test_every_answer_forbids_what_is_not_ours(client, queues, "/")
+
+
+def dead_letters(client: Client, queues: Database) -> None:
+    test_guard.test_dead_letters_are_redriven_and_purged(client, queues)
+
+
+LOCKED: dict[str, Any] = {"token": TOKEN, "loopback": False}
+TWINS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
+    "pages that escape nothing": (escapes_nothing, hostile, {}),
+    "pages that show what turns the text around": (shows_everything, hostile, {}),
+    "a form of any site": (believes_every_form, foreign_form, {}),
+    "any Host": (believes_every_host, foreign_host, {}),
+    "any token": (believes_every_token, token, LOCKED),
+    "no token at all": (admits_everybody, no_token, LOCKED),
+    "no policy": (sends_no_headers, headers, {}),
+    "a redrive that purges": (purges_for_a_redrive, dead_letters, {}),
+}
+
+
+@pytest.mark.parametrize(("check", "options"), [(check, options) for _, check, options in TWINS.values()])
+def test_the_dashboard_passes(queues: Database, check: Check, options: dict[str, Any]) -> None:
+    with serving(queues, allow_actions=True, **options) as client:
+        check(client, queues)
+
+
+@pytest.mark.parametrize(("twin", "check", "options"), TWINS.values(), ids=TWINS)
+def test_the_twin_is_noticed(
+    queues: Database, monkeypatch: Patch, twin: Callable[[Patch], None], check: Check, options: dict[str, Any]
+) -> None:
+    twin(monkeypatch)
+    with serving(queues, allow_actions=True, **options) as client, pytest.raises(AssertionError):
+        check(client, queues)
