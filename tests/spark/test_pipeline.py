@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from tablequeue.spark.pipeline import (
     attempt,
     run,
 )
+from tablequeue.spark.pipeline.file import load
 from tablequeue.spark.pipeline.sinks import Batch
 from tests.servers import Place
 from tests.support import counts, refuses
@@ -206,14 +208,17 @@ def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: D
 
     pipeline = pipeline_of(small)
     pipeline.stage(FromQueue("raw", 4), *sinks.all(stop_at_the_third), name="keep")(numbers)
-    rate = FromSpark(lambda spark: spark.readStream.format("rate").load())
-    pipeline.stage(rate, ForeachBatch(lambda rows, number: None), name="beside")(lambda rows: rows)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "one").write_text("a\nb\n")
+    files = FromSpark(lambda spark: spark.readStream.text(f"{tmp_path}/files"))
+    pipeline.stage(files, ToParquet(f"{tmp_path}/lines"), name="beside")(lambda rows: rows)
 
     keep, beside = run(pipeline, spark, f"{tmp_path}/checkpoints", trigger=0.01, stop=stop)
     done = keep.messages
     assert 12 <= done < 60
     assert counts(raw) == {"ready": 60 - done, "finished": done}, "nothing is claimed in vain"
-    assert beside.ready is None
+    assert (beside.messages, beside.ready) == (2, None)
+    assert spark.read.parquet(f"{tmp_path}/lines").count() == 2
 
     watched: list[Any] = []
     pipeline.stages.pop("beside")
@@ -264,3 +269,21 @@ def test_a_failing_stage_stops_the_others(spark: Any, small: Database, tmp_path:
     assert "'bad' failed: RuntimeError: no room" in error.cause
     assert not spark.streams.active
     assert other.stats().in_progress == 0, "it was stopped after a batch"
+
+
+def test_the_pipeline_of_the_page(spark: Any, small: Database, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text("utf-8")
+    program = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    url = small.engine.url.render_as_string()
+    file = tmp_path / "shop_of_the_page.py"
+    file.write_text(program.replace('("shop")', f'("shop", url="{url}")').replace('"lake/', f'"{tmp_path}/lake/'))
+    orders = small.create_queue("orders")
+    small.create_queue("priced")
+    orders.push({"customer": "ada", "lines": [{"price": 2.5, "count": 2}, {"price": 1, "count": 1}]})
+    orders.push({"customer": "bob", "lines": [{"price": 1}]})
+
+    run(load(str(file)), spark, f"{tmp_path}/checkpoints", available_now=True)
+
+    assert DeltaTable(f"{tmp_path}/lake/customers").to_pyarrow_table().to_pylist() == [{"customer": "ada", "total": 6}]
+    assert [row.total for row in spark.read.parquet(f"{tmp_path}/lake/orders").collect()] == [6]
+    assert ["KeyError: 'count'" in dead.errors[-1].error for dead in orders.dead()] == [True]

@@ -61,28 +61,28 @@ def run(
 
     Each stage has its checkpoint in a folder of `checkpoints`, where any file system of Spark's may be; the next run
     goes on from there. A stop lets each query finish its batch; a crash leaves a batch that the next run does again.
-    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how many seconds pass
-    from one look for messages to the next.
+    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how many seconds pass from one look for
+    messages to the next.
     """
     stop = stop or Event()
     with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
         _check(pipeline, database)
         stages = [_Running(stage, pipeline.database, database) for stage in pipeline.stages.values()]
-        when: dict[str, Any] = (
-            {"availableNow": True} if available_now else {"processingTime": f"{round(trigger * 1000)} milliseconds"}
-        )
+        every = f"{round(trigger * 1000)} milliseconds"
+        when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": every}
         for group in [[stage] for stage in stages] if available_now else [stages]:
             with ExitStack() as started:
-                for stage in group:
-                    stage.start(spark, checkpoints, when)
-                    started.callback(stage.stop)
-                while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
-                    watch([stage.progress() for stage in stages])
-                for stage in group:
-                    stage.check()
-                    stage.halt()
+                try:
+                    for stage in group:
+                        started.callback(stage.stop)
+                        stage.start(spark, checkpoints, when)
+                    while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
+                        watch([stage.progress() for stage in stages])
+                finally:
+                    for stage in group:
+                        stage.halt()
             for stage in group:
-                stage.check()  # it may have failed in its last batch
+                stage.check()
             if stop.is_set():
                 break
         progress = [stage.progress(recount=True) for stage in stages]
@@ -172,11 +172,15 @@ class _Running:
 
     def halt(self) -> None:
         """Let the query be refused when it asks for its next batch, so that it claims none in vain."""
-        if self._queue and self.is_active:
+        if self._query and not self.is_active:
+            self._error = self._error or self._query.exception()
+        elif self._query and self._queue:
             self._last = Stream(self._queue, self._stage.path)
 
     def stop(self) -> None:
         """End the query after the batch that it is at; what that was made of is completed."""
+        if self._query is None:
+            return
         while self._last and self.is_active and self._query.status["isTriggerActive"]:
             sleep(PAUSE)
         with self._writing:
@@ -187,10 +191,9 @@ class _Running:
             self._last.complete(json.loads(done.json)["sources"][0]["endOffset"]["batch"])
 
     def check(self) -> None:
-        """`PipelineFailed` if the query has ended with an error that is not the stop's."""
-        error = self._error or (None if self._stopping or self._query is None else self._query.exception())
-        if error is not None:
-            raise self._failure(error) from error
+        """`PipelineFailed` if the query failed, at first or in its last batch."""
+        if self._error is not None:
+            raise self._failure(self._error) from self._error
 
     def progress(self, *, recount: bool = False) -> Progress:
         self._look()
