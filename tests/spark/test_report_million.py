@@ -71,8 +71,10 @@ def found(spark: Any, lake: Path) -> dict[str, list[dict[str, Any]]]:
 def duck(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        files = ", ".join(f"'{lake}/{folder}/**/*.parquet'" for folder in ("messages", "live"))
-        connection.execute(f"create view m as from read_parquet([{files}], hive_partitioning=true, union_by_name=true)")
+        both = [
+            f"from read_parquet('{lake}/{name}/**/*.parquet', hive_partitioning=true)" for name in ("messages", "live")
+        ]
+        connection.execute(f"create view m as {' union all by name '.join(both)}")
         connection.execute("""
             create table spans as
             select queue, 'wait' as time, date_trunc('hour', first_popped_at) as hour,

@@ -150,6 +150,6 @@ def _svg(figure: Figure, label: str) -> str:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the font here lacks a letter; that of the reader's browser has it
         warnings.filterwarnings("ignore", "AutoDateLocator")  # of an axis with one time on it
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Title": label})
+        figure.savefig(buffer, format="svg", metadata={"Creator": None, "Date": None, "Title": label})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), count=1, flags=re.DOTALL)
     return svg.replace(_INK, "currentColor")
