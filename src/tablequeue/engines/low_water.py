@@ -13,7 +13,7 @@ from tablequeue.engines.texts import Row
 
 @dataclass(slots=True)
 class Mark:
-    """The highest id that was claimed; every one up to it was seen not to be ready."""
+    """The highest id that was claimed; every one up to it was seen not to be ready. In a grouped queue, of notes."""
 
     id: int = 0
 

@@ -16,7 +16,7 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
-from tablequeue.engines.low_water import LowWater
+from tablequeue.engines.low_water import LowWater, MarkedTable
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
@@ -28,6 +28,9 @@ from tablequeue.errors import TablequeueError
 # COPY's rate over the array's: 0.92 with 100 rows (it needs more round trips), 0.98 with 300, 1.27 with 1,000, 1.54
 # with 10,000.
 COPY_FROM = 1000
+# How far behind the last note the mark of the notes stays: notes of other threads, with lower ids, may be committed
+# later. Those that are later still are found by the next sweep.
+LATE_NOTES = 1000
 # Characters of COPY text sent at a time.
 COPY_CHUNK = 1 << 18
 
@@ -184,6 +187,14 @@ class PostgreSQL(LowWater, StreamingEngine):
                 copy.write(chunk)
         self._run(cursor, table, "ring", {})
         return ids
+
+    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+        # A grouped queue's mark is that of its notes.
+        assert isinstance(table, MarkedTable)
+        mark = table.mark
+        ((arranged, last),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
+        mark.id = max(0, (last or 0) - LATE_NOTES)
+        return arranged
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         pushed = super().publish(cursor, table, params)

@@ -4,18 +4,16 @@
 -- second waits for the end of the first one's transaction, and then leaves it as that left it.
 create or replace function public.tq_emails_arrange(p_now timestamptz) returns bigint language plpgsql as $$
     declare
-        arranged bigint := 0;
-        front bigint;
+        arranged bigint;
     begin
-        for front in
-            with turn as (
-                delete from public.tq_emails_turns
-                where id = any(array(select id from public.tq_emails_turns order by id limit 1000 for update skip locked))
-                returning group_key
-            ), vacant as (
-                select distinct group_key from turn
-                where not exists (select 1 from public.tq_emails as message where message.group_key = turn.group_key and state in ('ready', 'scheduled', 'in_progress'))
-            )
+        with turn as (
+            delete from public.tq_emails_turns
+            where id = any(array(select id from public.tq_emails_turns where id > 0 order by id limit 1000 for update skip locked))
+            returning id, group_key
+        ), vacant as (
+            select distinct group_key from turn
+            where not exists (select 1 from public.tq_emails as message where message.group_key = turn.group_key and state in ('ready', 'scheduled', 'in_progress'))
+        ), moved as (
             update public.tq_emails
             set state = case when due_at > coalesce(cast(p_now as timestamptz), statement_timestamp()) then 'scheduled' else 'ready' end
             where id = any(array(
@@ -27,9 +25,8 @@ create or replace function public.tq_emails_arrange(p_now timestamptz) returns b
                 from vacant
             )) and state || '' = 'blocked'
             returning id
-        loop
-            arranged := arranged + 1;
-        end loop;
+        )
+        select (select count(*) from moved), (select max(id) from turn) into arranged;
         return arranged;
     exception
         when unique_violation then

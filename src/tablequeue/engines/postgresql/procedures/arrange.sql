@@ -4,14 +4,9 @@
 -- second waits for the end of the first one's transaction, and then leaves it as that left it.
 create or replace function {queue}_arrange(p_now timestamptz) returns bigint language plpgsql as $$
     declare
-        arranged bigint := 0;
-        front bigint;
+        arranged bigint;
     begin
-        for front in
-            {sql arrange n=1000}
-        loop
-            arranged := arranged + 1;
-        end loop;
+        {sql arrange n=1000 noted=0} into arranged;
         return arranged;
     exception
         when unique_violation then

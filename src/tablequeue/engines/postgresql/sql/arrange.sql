@@ -1,25 +1,29 @@
--- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none.
--- Indexes: {table}_front, {table}_blocked. Locks: the notes (passing over those another one has), the new fronts.
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none. How
+-- many did, and the last note.
+-- Indexes: {table}_front, {table}_blocked. In order of notes from :noted on: dead entries before it are not walked again
+-- (engine.py; 0.7 ms with 200,000 of them). Locks: the notes (passing over those another one has), the new fronts.
 -- Two that arrange the same group at once: the unique index lets one of them through, the other one tries again.
 -- state || '': else the planner, whose statistics are always late here, may read all of {table}_blocked beside the
 -- primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
 -- A crash leaves all or nothing: what was not arranged is still noted.
 with turn as (
     delete from {turns}
-    where id = any(array(select id from {turns} order by id limit :n for update skip locked))
-    returning group_key
+    where id = any(array(select id from {turns} where id > :noted order by id limit :n for update skip locked))
+    returning id, group_key
 ), vacant as (
     select distinct group_key from turn
     where not exists (select 1 from {queue} as message where message.group_key = turn.group_key and {front})
+), moved as (
+    update {queue}
+    set state = case when due_at > {now} then 'scheduled' else 'ready' end
+    where id = any(array(
+        select (
+            select id from {queue} as message
+            where message.group_key = vacant.group_key and state = 'blocked'
+            order by id limit 1
+        )
+        from vacant
+    )) and state || '' = 'blocked'
+    returning id
 )
-update {queue}
-set state = case when due_at > {now} then 'scheduled' else 'ready' end
-where id = any(array(
-    select (
-        select id from {queue} as message
-        where message.group_key = vacant.group_key and state = 'blocked'
-        order by id limit 1
-    )
-    from vacant
-)) and state || '' = 'blocked'
-returning id;
+select (select count(*) from moved), (select max(id) from turn);
