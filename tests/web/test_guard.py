@@ -135,6 +135,11 @@ def test_a_form_from_elsewhere_is_refused(
     assert queue.stats().dead == 1
 
 
+@pytest.mark.parametrize("length", ["65537", "9" * 30, "x", "-1"])
+def test_a_form_that_is_too_large_is_not_read(client: Client, length: str) -> None:
+    assert client._ask("POST", "/login", None, {"content-length": length}).status in (400, 413)
+
+
 def test_dead_letters_are_redriven_and_purged(client: Client, queues: Database) -> None:
     queue = queues.create_queue("work", max_attempts=1)
     a, b, *_ = bury(queue, list("abcd"))

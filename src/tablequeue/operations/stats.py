@@ -11,8 +11,8 @@ from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, seconds
 
-# Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite: 0.3 s
-# of a processor for so many, nearly all of it reading them; 4 ms for none.
+# Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite:
+# 0.3 s of a processor for so many, nearly all of it reading them; 4 ms for none.
 MOST = 50_000
 # Pushed messages that are looked at first, then ten times as many: mostly they reach further back than the window.
 FIRST = 1000

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "tablequeue"
 # What is shown before anybody has given the token.
 OPEN = ("/login", "/static/")
+# Bytes of a form: a thousand ids of dead letters, and room. It is read before anybody knows who sent it.
+LARGEST_FORM = 1 << 16
 
 HEADERS = {
     # Nothing from elsewhere and nothing inline: a payload that got into a page as HTML could still do nothing.
@@ -109,6 +111,9 @@ class Guard:
         origin = request.headers.get("origin")
         if request.method != "GET" and origin is not None and urlsplit(origin).netloc != host:
             return PlainTextResponse("The form came from another site.", 403)
+        length = request.headers.get("content-length", "")
+        if request.method == "POST" and not (length.isdecimal() and len(length) < 9 and int(length) <= LARGEST_FORM):
+            return PlainTextResponse("The form is too large.", 413)
         path = request.url.path
         if path.startswith(OPEN) or self.session.admits(request):
             return None
