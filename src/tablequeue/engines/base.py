@@ -174,7 +174,7 @@ class Engine(Scheduling, ABC):
             "front": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
-            "or_noted": f" or exists (select 1 from {prefix}tq_{name}_turns)"
+            "or_noted": f" or exists (select 1 from {prefix}tq_{name}_turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.arranges
             else "",
             "now": self.clock,
