@@ -580,6 +580,7 @@ URLS = {
     "postgresql+asyncpg://ada:p%40ss@h/d?ssl=require&prepared_statement_cache_size=0": (
         "postgresql+psycopg://ada:p%40ss@h/d?sslmode=require"
     ),
+    "mysql+aiomysql://ada:p%40ss@h/d?charset=utf8mb4&echo=1": "mysql+pymysql://ada:p%40ss@h/d?charset=utf8mb4",
     "sqlite:///work.db": "sqlite:///work.db",
     "oracle://h/d": "oracle://h/d",
     "no url": "no url",

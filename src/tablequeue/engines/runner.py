@@ -189,7 +189,9 @@ class Runner:
                 f"tablequeue does not speak through the async driver {connection.dialect.driver}.",
                 f"Use {' or '.join(self.engine.async_drivers) or 'a synchronous connection and tablequeue.Queue'}.",
             )
-        if hasattr(connection, "run_sync") or iscoroutinefunction(getattr(connection, "close", None)):
+        # What of a driver's connection is awaited: asyncpg's has no commit, and aiomysql's is closed at once.
+        methods = (getattr(connection, name, None) for name in ("close", "commit"))
+        if hasattr(connection, "run_sync") or any(map(iscoroutinefunction, methods)):
             raise BadInput(
                 f"connection is a {type(connection).__name__}, an async one.",
                 "Use the verbs of tablequeue.aio, with a SQLAlchemy AsyncConnection or AsyncSession.",

@@ -18,6 +18,8 @@ from tablequeue.engines.base import Held
 # SKIP LOCKED came with them.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
 
+# Characters from which the size of a statement is looked at: one is at most 4 bytes.
+LARGE = 1 << 18
 # Bytes that a statement has beside its values, generously.
 OVERHEAD = 1 << 12
 
@@ -42,22 +44,21 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
     def execute(self, query: Any, args: Any = None) -> int:
         if args is not None:
             query = self.mogrify(query, args)
-        # A character is at most 4 bytes.
-        if len(query) > 1 << 18:
-            self._check_size(query)
+        if len(query) > LARGE:
+            if self.limit is None:
+                super().execute("select @@max_allowed_packet")
+                ((self.limit,),) = self.fetchall()
+            check_size(query, self.limit)
         return super().execute(query)
 
-    def _check_size(self, query: str | bytes) -> None:
-        if self.limit is None:
-            super().execute("select @@max_allowed_packet")
-            ((self.limit,),) = self.fetchall()
-        size = len(query.encode("utf-8", "surrogateescape") if isinstance(query, str) else query)
-        assert self.limit is not None
-        if size + OVERHEAD > self.limit:
-            raise errors.BadPayload(
-                f"A statement of {size} bytes is too large for the database, whose max_allowed_packet is {self.limit}.",
-                "Raise max_allowed_packet of the server, or keep the data in a file or object store and push its name.",
-            )
+
+def check_size(query: str | bytes, limit: int) -> None:
+    size = len(query.encode("utf-8", "surrogateescape") if isinstance(query, str) else query)
+    if size + OVERHEAD > limit:
+        raise errors.BadPayload(
+            f"A statement of {size} bytes is too large for the database, whose max_allowed_packet is {limit}.",
+            "Raise max_allowed_packet of the server, or keep the data in a file or object store and push its name.",
+        )
 
 
 class MySQLHeld(Held):
@@ -89,13 +90,17 @@ def hold(dbapi: Any) -> MySQLHeld:
 
 
 def join(dbapi: Any) -> Any:
+    check_charset(dbapi)
+    return dbapi.cursor(MySQLCursor)
+
+
+def check_charset(dbapi: Any) -> None:
     if dbapi.charset != "utf8mb4":
         # The server would put question marks for what the other character set does not have.
         raise errors.BadInput(
             f"The connection's character set is {dbapi.charset}, which cannot hold every message.",
             "Connect with charset=utf8mb4.",
         )
-    return dbapi.cursor(MySQLCursor)
 
 
 @contextmanager

@@ -16,11 +16,12 @@ from pymysql.constants import ER
 
 from tablequeue import errors
 from tablequeue.definition import Definition
+from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
-from tablequeue.engines.mysql.connection import hold, join, whole
+from tablequeue.engines.mysql.connection import check_charset, hold, join, whole
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
@@ -53,6 +54,7 @@ class Operations(Engine):
     name = "mysql"
     checks = CHECKS
     drivers = ("pymysql",)
+    async_drivers: ClassVar = {"aiomysql": {"echo": "", "auth_plugin": ""}}
     # A heap promises no order; by id is what the index gives for nothing.
     ready_index: ClassVar = {
         "heap": "id",
@@ -115,6 +117,12 @@ class Operations(Engine):
 
     def join(self, dbapi: Any) -> Cursor:
         return join(dbapi)
+
+    def join_async(self, adapted: Any) -> Cursor:
+        from tablequeue.engines.mysql.aiomysql_cursor import AiomysqlCursor  # there only if a caller has the driver
+
+        check_charset(adapted.driver_connection)
+        return Awaited(adapted, AiomysqlCursor(adapted.driver_connection))
 
     def translate(self, error: Exception) -> TablequeueError | None:
         return translated(error)
