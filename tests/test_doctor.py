@@ -85,7 +85,8 @@ def test_a_missing_index(db: Database, place: Place, kind: Kind, queue: Queue, i
     place.execute(f"drop index {prefix}tq_work_{name}" + (f" on {table}" if mysql else ""))
     found = words(db.doctor())
     assert f"The index tq_work_{name} is missing" in found
-    assert f"tablequeue sql create work --dialect {kind.name}" in found
+    schema = f" --schema {place.schema}" if place.schema else ""
+    assert f"`tablequeue sql create work --dialect {kind.name}{schema}` has it" in found
 
 
 def test_a_lease_too_short_for_the_work(db: Database) -> None:

@@ -44,7 +44,7 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
     token = given or (None if loopback else secrets.token_urlsafe(24))
     with settings.database() as database, _listening(host, port) as listener:
         app = dashboard(database, name=_name(database), token=token, loopback=loopback, allow_actions=allow_actions)
-        config = uvicorn.Config(app, log_config=None, server_header=False, access_log=False)
+        config = uvicorn.Config(app, log_config=None, log_level="warning", server_header=False, access_log=False)
         url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
         if settings.json:
             print_json({"url": url, "token": None if given else token})

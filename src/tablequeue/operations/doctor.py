@@ -77,10 +77,12 @@ def _clocks(desk: Desk) -> Iterator[Words]:
 
 
 def _indexes(desk: Desk) -> Iterator[Words]:
+    schema = f" --schema {desk.engine.schema}" if desk.engine.schema else ""
     for name in desk.runner.run(desk.engine.missing_indexes, desk.table, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
-            f"Make it again as `tablequeue sql create {desk.table.name} --dialect {desk.engine.dialect.name}` has it.",
+            f"Make it again as `tablequeue sql create {desk.table.name} --dialect {desk.engine.dialect.name}{schema}` "
+            "has it.",
         )
 
 
