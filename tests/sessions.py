@@ -8,13 +8,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Database
+from tablequeue import Database, Queue
 from tablequeue.engines.base import Engine
 from tests.procedures import CALLS
 
 
 def engine_of(database: Database) -> Engine:
     return database._runner.engine
+
+
+def made(database: Database, **options: Any) -> Queue:
+    """The queue "work", with its procedures."""
+    queue = database.create_queue("work", **options)
+    database.install_procedures("work")
+    return queue
 
 
 class Session:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from time import sleep
 from typing import Any
 
@@ -16,7 +15,7 @@ from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
-from tests.sessions import Session, call, engine_of, session, transaction
+from tests.sessions import call, engine_of, made, session, transaction
 from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
 
 BY_NAME = {kind.name: kind for kind in PLAIN}
@@ -27,13 +26,6 @@ LEASE_LOST = "00000000-0000-0000-0000-000000000000"
 def kind(request: pytest.FixtureRequest) -> Kind:
     one: Kind = request.param
     return one
-
-
-def made(database: Database, **options: Any) -> Queue:
-    """The queue "work", with its procedures."""
-    queue = database.create_queue("work", **options)
-    database.install_procedures("work")
-    return queue
 
 
 def test_they_come_and_go_with_the_queue(place: Place, db: Database) -> None:
@@ -339,40 +331,6 @@ def check_undone(db: Database) -> None:
         refuses(DuplicateKey, alone.call, "push_each", messages=batch)
         alone.call("push", payload="2")
     assert counts(queue) == {"ready": 3, "finished": 1}
-
-
-def test_a_transaction_of_a_connection_without_autocommit(db: Database) -> None:
-    """MariaDB: no BEGIN tells that there is one. What is called is the caller's to commit all the same."""
-    queue = made(db)
-    with db.engine.connect() as connection:
-        one = Session(db, connection)
-        if engine_of(db).dialect.name == "mariadb":
-            one.cursor.execute("set autocommit = 0")
-        one.call("push", payload="1")
-        one.cursor.execute("rollback")
-    assert counts(queue) == {}
-
-
-@pytest.mark.parametrize("kind", [BY_NAME["mariadb"]], indirect=True, ids=["mariadb"])
-def test_settings_of_a_session_that_must_not_matter(db: Database) -> None:
-    queue = made(db)
-    settings = (
-        "set session sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES', tx_isolation = 'SERIALIZABLE', "
-        "time_zone = '+09:00', group_concat_max_len = 4, character_set_results = utf8mb4"
-    )
-    with session(db) as one:
-        for statement in ("set names latin1", settings):
-            one.cursor.execute(statement)
-        one.call("push_many", messages=json.dumps(["plain"] * 30, ensure_ascii=False))
-        one.cursor.execute(f"call {one.queue}_push('\"{{}}\"', null)".encode().replace(b"{}", b"\xe9"))
-        popped = one.call("pop", n=31, lease=60)
-        ids = [row[0] for row in popped]
-        assert len(set(ids)) == 31
-        assert popped[-1][1] == '"é"'
-        assert [row[0] for row in one.call("complete", ids=ids, token=popped[0][-1])] == ids
-    lease_end = popped[0][6].replace(tzinfo=UTC)
-    assert abs((lease_end - datetime.now(UTC)).total_seconds()) < 3600, "in UTC"
-    assert counts(queue) == {"finished": 31}
 
 
 def test_a_claim_in_a_transaction_does_not_wait_for_others(db: Database) -> None:

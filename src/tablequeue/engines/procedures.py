@@ -31,6 +31,7 @@ VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
 # What must hold for a queue to have them.
 NEEDS = {
     "arrange": "grouped",
+    "move_on": "grouped",
     "outdated": "retention",
     "give_back": "at_least_once",
     "release": "at_least_once",

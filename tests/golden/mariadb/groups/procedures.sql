@@ -188,6 +188,18 @@ begin
     end if;
 end //
 
+-- tq_emails_move_on: arranges after tq_emails_complete or tq_emails_fail has committed. If that is refused, it is no failure
+-- of theirs, which the caller would repeat: the next pop that finds too little arranges.
+create or replace procedure tq_emails_move_on(p_now datetime(6))
+begin
+    declare ours boolean;
+    declare arranged bigint;
+    declare exit handler for sqlexception rollback;
+    call tq_emails_begin(ours);
+    call tq_emails_arrange(p_now, arranged);
+    commit;
+end //
+
 -- tq_emails_options: refuses options that are no JSON object, are none of p_names, or not of their type; none is
 -- '{}'. For the other procedures: JSON_TABLE would make a nought of a number, and of a time, that is none.
 create or replace procedure tq_emails_options(inout p_options longtext character set utf8mb4, p_names longtext character set utf8mb4)
@@ -634,7 +646,6 @@ create or replace procedure tq_emails_complete(p_ids longtext character set utf8
     sql security definer
 begin
     declare ours boolean;
-    declare arranged bigint;
     declare p_now datetime(6);
     declare held longtext character set ascii;
     declare exit handler for sqlexception
@@ -672,9 +683,7 @@ begin
     end if;
     if ours then
         commit;
-        call tq_emails_begin(ours);
-        call tq_emails_arrange(p_now, arranged);
-        commit;
+        call tq_emails_move_on(p_now);
     end if;
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;
 end //
@@ -689,7 +698,7 @@ create or replace procedure tq_emails_fail(p_id bigint, p_token varchar(64) char
     sql security definer
 begin
     declare ours boolean;
-    declare changed, arranged bigint;
+    declare changed bigint;
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
@@ -738,9 +747,9 @@ begin
     end if;
     if ours then
         commit;
-        call tq_emails_begin(ours);
-        call tq_emails_arrange(p_now, arranged);
-        commit;
+        if outcome = 'dead' then
+            call tq_emails_move_on(p_now);
+        end if;
     end if;
     select outcome as state;
 end //

@@ -608,7 +608,6 @@ create procedure tq_emails_complete(p_ids longtext character set utf8mb4, p_toke
     sql security definer
 begin
     declare ours boolean;
-    declare arranged bigint;
     declare p_now datetime(6);
     declare held longtext character set ascii;
     declare exit handler for sqlexception
@@ -660,7 +659,7 @@ create procedure tq_emails_fail(p_id bigint, p_token varchar(64) character set a
     sql security definer
 begin
     declare ours boolean;
-    declare changed, arranged bigint;
+    declare changed bigint;
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';

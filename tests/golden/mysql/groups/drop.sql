@@ -15,6 +15,7 @@ drop procedure if exists tq_emails_undo;
 drop procedure if exists tq_emails_sweep;
 drop procedure if exists tq_emails_push_one;
 drop procedure if exists tq_emails_options;
+drop procedure if exists tq_emails_move_on;
 drop procedure if exists tq_emails_list;
 drop procedure if exists tq_emails_insert;
 drop procedure if exists tq_emails_find;

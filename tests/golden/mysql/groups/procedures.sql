@@ -15,6 +15,7 @@ drop procedure if exists tq_emails_undo;
 drop procedure if exists tq_emails_sweep;
 drop procedure if exists tq_emails_push_one;
 drop procedure if exists tq_emails_options;
+drop procedure if exists tq_emails_move_on;
 drop procedure if exists tq_emails_list;
 drop procedure if exists tq_emails_insert;
 drop procedure if exists tq_emails_find;
@@ -209,6 +210,18 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'The list is no JSON array. Write it as in [1, 2].';
     end if;
+end //
+
+-- tq_emails_move_on: arranges after tq_emails_complete or tq_emails_fail has committed. If that is refused, it is no failure
+-- of theirs, which the caller would repeat: the next pop that finds too little arranges.
+create procedure tq_emails_move_on(p_now datetime(6))
+begin
+    declare ours boolean;
+    declare arranged bigint;
+    declare exit handler for sqlexception rollback;
+    call tq_emails_begin(ours);
+    call tq_emails_arrange(p_now, arranged);
+    commit;
 end //
 
 -- tq_emails_options: refuses options that are no JSON object, are none of p_names, or not of their type; none is
@@ -657,7 +670,6 @@ create procedure tq_emails_complete(p_ids longtext character set utf8mb4, p_toke
     sql security definer
 begin
     declare ours boolean;
-    declare arranged bigint;
     declare p_now datetime(6);
     declare held longtext character set ascii;
     declare exit handler for sqlexception
@@ -695,9 +707,7 @@ begin
     end if;
     if ours then
         commit;
-        call tq_emails_begin(ours);
-        call tq_emails_arrange(p_now, arranged);
-        commit;
+        call tq_emails_move_on(p_now);
     end if;
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;
 end //
@@ -712,7 +722,7 @@ create procedure tq_emails_fail(p_id bigint, p_token varchar(64) character set a
     sql security definer
 begin
     declare ours boolean;
-    declare changed, arranged bigint;
+    declare changed bigint;
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
@@ -761,9 +771,9 @@ begin
     end if;
     if ours then
         commit;
-        call tq_emails_begin(ours);
-        call tq_emails_arrange(p_now, arranged);
-        commit;
+        if outcome = 'dead' then
+            call tq_emails_move_on(p_now);
+        end if;
     end if;
     select outcome as state;
 end //

@@ -10,7 +10,6 @@
     sql security definer
 begin
     declare ours boolean;
-    declare arranged bigint;
     declare p_now datetime(6);
     declare held longtext character set ascii;
     declare exit handler for sqlexception
@@ -54,9 +53,7 @@ begin
     if ours then
         commit;
         -- [grouped]
-        call {queue}_begin(ours);
-        call {queue}_arrange(p_now, arranged);
-        commit;
+        call {queue}_move_on(p_now);
         -- [end]
     end if;
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;

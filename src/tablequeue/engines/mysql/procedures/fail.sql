@@ -14,7 +14,7 @@
     sql security definer
 begin
     declare ours boolean;
-    declare changed, arranged bigint;
+    declare changed bigint;
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
@@ -59,9 +59,9 @@ begin
     if ours then
         commit;
         -- [grouped]
-        call {queue}_begin(ours);
-        call {queue}_arrange(p_now, arranged);
-        commit;
+        if outcome = 'dead' then
+            call {queue}_move_on(p_now);
+        end if;
         -- [end]
     end if;
     select outcome as state;
