@@ -79,7 +79,8 @@ def run(
                     while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
                         watch([stage.progress() for stage in stages])
                 finally:
-                    for stage in group:
+                    # Not after a failure: it may be that another run took over, which is not to be stopped.
+                    for stage in group if stop.is_set() else ():
                         stage.halt()
             for stage in group:
                 stage.check()
@@ -112,8 +113,9 @@ class _Running:
         self._writing = Lock()
         self._stopping = False
         self._error: Exception | None = None
-        self._messages: dict[int, int] = {}
-        self._failed: dict[int, int] = {}
+        self._batch: int | None = None
+        self._messages = 0
+        self._failed = 0
         self._last_error: str | None = None
         self._rate = 0.0
         self._ready = 0
@@ -163,8 +165,8 @@ class _Running:
                 good, errors = failures.divide(rows)
                 if errors:
                     fail(self._queue, stage.path, errors)
-                    self._failed[number] = len(errors)
-                    self._last_error = [*errors.values()][-1].strip().splitlines()[-1]
+                    self._failed += len(errors)
+                    self._last_error = [*errors.values()][-1].strip().rpartition("\n")[2]
             for sink in stage.sinks:
                 sink.write(sink.transform(good) if sink.transform else good, batch)
         finally:
@@ -172,15 +174,15 @@ class _Running:
 
     def halt(self) -> None:
         """Let the query be refused when it asks for its next batch, so that it claims none in vain."""
-        if self._query and not self.is_active:
-            self._error = self._error or self._query.exception()
-        elif self._query and self._queue:
+        if self._queue and self.is_active:
             self._last = Stream(self._queue, self._stage.path)
 
     def stop(self) -> None:
-        """End the query after the batch that it is at; what that was made of is completed."""
+        """End the query: after its batch, which is completed, if it was halted; else when no sink is written to."""
         if self._query is None:
             return
+        if not self._last and not self.is_active:
+            self._error = self._error or self._query.exception()
         while self._last and self.is_active and self._query.status["isTriggerActive"]:
             sleep(PAUSE)
         with self._writing:
@@ -201,10 +203,10 @@ class _Running:
             self._ready, self._ready_at = self._queue.stats().ready, monotonic()
         return Progress(
             self._stage.name,
-            max(self._messages, default=None),
-            sum(self._messages.values()),
+            self._batch,
+            self._messages,
             self._rate,
-            sum(self._failed.values()),
+            self._failed,
             self._last_error,
             self._ready if self._queue else None,
         )
@@ -213,11 +215,12 @@ class _Running:
         last = self._query and self._query.lastProgress
         if not last:
             return
-        # Each is a call into the JVM, so the older ones only if there are some that were not seen.
-        for one in self._query.recentProgress if last.batchId > max(self._messages, default=-1) + 1 else [last]:
-            if one.numInputRows:
-                self._messages[one.batchId] = one.numInputRows
-                self._rate = one.processedRowsPerSecond
+        seen = -1 if self._batch is None else self._batch
+        # Each is a call into the JVM, so all that Spark keeps only if there may be some that were not seen.
+        for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
+            if one.numInputRows and one.batchId > seen:
+                self._batch, self._rate = one.batchId, one.processedRowsPerSecond
+                self._messages += one.numInputRows
 
     def _failure(self, error: Exception) -> PipelineFailed:
         cause, remedy = words_of(error)
