@@ -1,9 +1,9 @@
 """A Spark job that dies: two streams out of queues, into a queue and into files, killed at a point or from outside.
 
-    python -m tests.spark.killing FOLDER POINT
+    python -m tests.spark.killing FOLDER POINT MASTER
 
 FOLDER has the file `url`, and gets the checkpoints and the files. POINT is one of POINTS; `end` lets the job drain the
-queues and end; `never` lets it go on for ever.
+queues and end; `never` lets it go on for ever. MASTER is Spark's.
 """
 
 from __future__ import annotations
@@ -108,12 +108,20 @@ class DyingSource(TableQueueSource):
         return DyingWriter(Options.parse(self.options, "stream write"), schema, overwrite)
 
 
-def main(folder: Path, point: str) -> None:
+# Without its pages and its progress; what executors of their own need to find the driver.
+QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def main(folder: Path, point: str, master: str) -> None:
     os.environ["TABLEQUEUE_TEST_POINT"] = point
     os.environ["TABLEQUEUE_TEST_JOB"] = str(os.getpid())
-    from tablequeue.spark.session import local_session
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(
+        [f"--conf {name}={value}" for name, value in QUIET.items()] + ["pyspark-shell"]
+    )
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder)}
+    from tablequeue.spark.session import session
 
-    spark = local_session("dying", folder)
+    spark = session("dying", master, folder)
     spark.dataSource.register(DyingSource)
     place = {"urlFile": str(folder / "url"), **json.loads((folder / "place").read_text())}
 
@@ -135,4 +143,4 @@ def main(folder: Path, point: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -29,8 +29,15 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return one
 
 
+# On one machine in one process; and on two executors with a process and a memory of their own.
+LOCAL = "local[2]"
+CLUSTER = "local-cluster[2,1,1024]"
+
+
 class Job:
     """The job of killing.py."""
+
+    master = LOCAL
 
     def __init__(self, folder: Path, place: Place) -> None:
         self.folder = folder
@@ -40,7 +47,7 @@ class Job:
     def start(self, point: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.killing", str(self.folder), point],
+                [sys.executable, "-m", "tests.spark.killing", str(self.folder), point, self.master],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -86,7 +93,8 @@ def check_each_once(db: Database, job: Job, number: int) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_killed_at_every_point(db: Database, job: Job) -> None:
+def test_killed_at_every_point(db: Database, job: Job, kind: Kind) -> None:
+    job.master = CLUSTER if kind.side_by_side else LOCAL
     number = 2 * BATCH * len(POINTS)
     push(db, 0, number)
     for point in POINTS:
