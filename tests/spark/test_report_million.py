@@ -150,7 +150,7 @@ def test_times(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection, report
 
 
 def test_throughput_and_backlog(found: Mapping[str, Any], duck: duckdb.DuckDBPyConnection) -> None:
-    bucket = "date_trunc('hour', \"at\")"
+    bucket = "time_bucket(interval '10 minutes', \"at\")"
     counts = ", ".join(
         f"count(*) filter (event = '{event}') as {event}"
         for event in ("pushed", "popped", "finished", "failed", "dead", "lost")
