@@ -71,6 +71,8 @@ def server(install: str, serve: str, connections: int = 100) -> Iterator[tuple[s
     """A server of our own in a temporary folder: its URL, and how to start it again and to kill it."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # A folder of its own for temporary tables: a server that starts deletes those of the others in /tmp.
+    as_user["env"] = os.environ | {"TMPDIR": str(folder)}
     if os.getuid() == 0:
         # MariaDB refuses to run as root.
         account = pwd.getpwnam("mysql")
