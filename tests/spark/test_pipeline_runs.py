@@ -41,10 +41,10 @@ def die_once(rows, number):
         Path("died").touch()
         os._exit(9)
 
-as_json = f.to_json(f.struct("n")).alias("payload")
+def as_messages(rows):
+    return rows.select(f.to_json(f.struct("n")).alias("payload"))
 
-@numbers.stage(FromQueue("raw", 3), ToQueue("doubled", lambda rows: rows.select(as_json)), ToParquet("lake"),
-               ForeachBatch(die_once))
+@numbers.stage(FromQueue("raw", 3), ToQueue("doubled", as_messages), ToParquet("lake"), ForeachBatch(die_once))
 def doubled(messages):
     tried = attempt(double, "int")(f.get_json_object("payload", "$.n").cast("int"))
     return messages.select("id", tried.alias("tried")).select("id", f.col("tried.value").alias("n"), "tried.error")
@@ -76,7 +76,8 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         raw.push_many({"n": n} for n in range(40))
 
         with pipeline_run(tmp_path, "pipeline.py") as run:
-            assert run.wait() == 9
+            _, errors = run.communicate()
+        assert run.returncode == 9, errors
         assert counts(doubled) == {"ready": 3}
         assert counts(raw) == {"ready": 37, "in_progress": 3}
 
