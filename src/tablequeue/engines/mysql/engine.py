@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Cursor, Held, Params, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -25,6 +25,7 @@ from tablequeue.engines.mysql.connection import check_charset, hold, join, whole
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
+from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import RANKS, Row, compile_text
 from tablequeue.errors import TablequeueError
 
@@ -48,7 +49,7 @@ AUTOINC_READ_FAILED = 1467
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
 
-class Operations(Engine):
+class Operations(StreamingEngine):
     """The engine but for the low-water mark."""
 
     name = "mysql"
@@ -69,13 +70,15 @@ class Operations(Engine):
         "text": "longtext not null",
         "bytes": "longblob not null",
     }
+    staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     clock = "coalesce(cast(:now as datetime(6)), utc_timestamp(6))"
     # Operations of several statements make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost "
-        "stats".split()
+        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds "
+        "lost stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count "
+        "staged_taken".split()
     )
 
     stored = procedures.STORED
@@ -176,6 +179,7 @@ class Operations(Engine):
             self._run(cursor, table, "drop_groups", params)
         if table.definition.keeps_history:
             self._run(cursor, table, "drop_history", params)
+        self._run(cursor, table, "drop_streams", params)
 
     def _lock(self, cursor: Cursor, table: Table, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
@@ -388,6 +392,35 @@ class Operations(Engine):
             if ids:
                 cursor.execute(change, params | {"ids": self.dump_ids(ids)})
         return sorted(ids)
+
+    # -- streams and writes of many processes -------------------------------------------------------------------------
+
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        lock, change = table.statements("stream_claim")
+        cursor.execute(lock, params | {"low_water": 0})
+        ids = [row[0] for row in cursor.fetchall()]
+        if ids:
+            cursor.execute(change, params | {"ids": self.dump_ids(ids)})
+        return len(ids)
+
+    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        make, advance = table.statements("writer_advance")
+        cursor.execute(make, params)
+        return bool(cursor.execute(advance, params))
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        while True:
+            try:
+                return cursor.execute(table.statement("publish"), params)
+            except pymysql.err.IntegrityError as error:
+                # Somebody pushed one of the keys after the statement had looked for it.
+                if number_of(error) != ER.DUP_ENTRY:
+                    raise
+
+    def dump_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(words)
+
+    # -- private -------------------------------------------------------------------------------------------------------
 
     def _found(self, cursor: Cursor, table: Table, operation: str, params: Params, state: str = "ready") -> list[int]:
         """Look without locks; lock those of what was found that nobody else has; change these."""
