@@ -22,6 +22,11 @@ def test_names_are_free_of_case() -> None:
     assert Options.parse({"URLENV": "TQ", "queue": "emails", "minid": "3"}).min_id == 3
 
 
+def test_what_spark_itself_gives_to_a_stream_is_no_option_of_ours() -> None:
+    options = {**GOOD, "queryname": "mails", "checkpointlocation": "checkpoints/mails"}
+    assert Options.parse(options, "stream write").queue == "emails"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

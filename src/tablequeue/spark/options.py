@@ -19,7 +19,7 @@ Use = Literal["read", "stream", "write", "stream write"]
 
 LARGEST = (1 << 63) - 1
 # Spark's own, which it gives to us too.
-_SPARKS = frozenset(["checkpointlocation"])
+_SPARKS = frozenset(["checkpointlocation", "queryname"])
 _USES: Mapping[Use, frozenset[str]] = {
     "read": frozenset("table partitions minId maxId since until columns".split()),
     "stream": frozenset("stream partitions maxMessagesPerTrigger columns".split()),
