@@ -25,7 +25,7 @@ from tablequeue.engines.mysql.connection import check_charset, hold, join, whole
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
-from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.mysql.streams import MySQLStreams
 from tablequeue.engines.texts import RANKS, Row, compile_text
 from tablequeue.errors import TablequeueError
 
@@ -49,7 +49,7 @@ AUTOINC_READ_FAILED = 1467
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
 
-class Operations(StreamingEngine):
+class Operations(MySQLStreams):
     """The engine but for the low-water mark."""
 
     name = "mysql"
@@ -392,33 +392,6 @@ class Operations(StreamingEngine):
             if ids:
                 cursor.execute(change, params | {"ids": self.dump_ids(ids)})
         return sorted(ids)
-
-    # -- streams and writes of many processes -------------------------------------------------------------------------
-
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        lock, change = table.statements("stream_claim")
-        cursor.execute(lock, params | {"low_water": 0})
-        ids = [row[0] for row in cursor.fetchall()]
-        if ids:
-            cursor.execute(change, params | {"ids": self.dump_ids(ids)})
-        return len(ids)
-
-    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        make, advance = table.statements("writer_advance")
-        cursor.execute(make, params)
-        return bool(cursor.execute(advance, params))
-
-    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        while True:
-            try:
-                return cursor.execute(table.statement("publish"), params)
-            except pymysql.err.IntegrityError as error:
-                # Somebody pushed one of the keys after the statement had looked for it.
-                if number_of(error) != ER.DUP_ENTRY:
-                    raise
-
-    def dump_words(self, words: Sequence[str]) -> tuple[str, ...]:
-        return tuple(words)
 
     # -- private -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,39 @@
+"""Streams, and writes of many processes, on MariaDB and MySQL: what takes more than a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymysql
+from pymysql.constants import ER
+
+from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.streams import StreamingEngine
+
+
+class MySQLStreams(StreamingEngine):
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        lock, change = table.statements("stream_claim")
+        cursor.execute(lock, params | {"low_water": 0})
+        ids = [row[0] for row in cursor.fetchall()]
+        if ids:
+            cursor.execute(change, params | {"ids": self.dump_ids(ids)})
+        return len(ids)
+
+    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        make, advance = table.statements("writer_advance")
+        cursor.execute(make, params)
+        return bool(cursor.execute(advance, params))
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        while True:
+            try:
+                return cursor.execute(table.statement("publish"), params)
+            except pymysql.err.IntegrityError as error:
+                # Somebody pushed one of the keys after the statement had looked for it.
+                if number_of(error) != ER.DUP_ENTRY:
+                    raise
+
+    def dump_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(words)
