@@ -2,8 +2,9 @@
 
     python -m tests.spark.killing FOLDER POINT MASTER
 
-FOLDER has the file `url`, and gets the checkpoints and the files. POINT is one of POINTS; `end` lets the job drain the
-queues and end; `never` lets it go on for ever. MASTER is Spark's.
+FOLDER has a file `<engine>.url` for each engine, and gets the checkpoints and the files. POINT is one of POINTS: the
+job dies when streams of every engine have come to it. `end` lets the job drain the queues and end; `never` lets it go on
+for ever. MASTER is Spark's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from tablequeue.spark.microbatch import MicroBatchReader
@@ -57,43 +59,50 @@ def kill(job: int) -> None:
             continue
 
 
-def reached(point: str) -> None:
-    if os.environ["TABLEQUEUE_TEST_POINT"] == point:
-        kill(int(os.environ["TABLEQUEUE_TEST_JOB"]))
+def reached(point: str, options: Options) -> None:
+    """Wait here for the other engines, if this is the point of the job; the last of them kills it."""
+    if os.environ["TABLEQUEUE_TEST_POINT"] != point:
+        return
+    assert options.url_file is not None
+    engine = Path(options.url_file)
+    engine.with_suffix(".reached").touch()
+    while not all(url.with_suffix(".reached").exists() for url in engine.parent.glob("*.url")):
+        sleep(0.02)
+    kill(int(os.environ["TABLEQUEUE_TEST_JOB"]))
 
 
 class DyingReader(MicroBatchReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
-        reached("before a claim")
+        reached("before a claim", self._options)
         offset = super().latestOffset(start, limit)
         if offset != start:
-            reached("after a claim")
+            reached("after a claim", self._options)
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        reached("before partitions")
+        reached("before partitions", self._options)
         partitions = super().partitions(start, end)
-        reached("after partitions")
+        reached("after partitions", self._options)
         return partitions
 
     def read(self, partition: Any) -> Iterator[Any]:
         for batch in super().read(partition):
             yield batch
-            reached("in a read")
-        reached("after a read")
+            reached("in a read", self._options)
+        reached("after a read", self._options)
 
 
 class DyingWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> Any:
-        reached("before staging")
+        reached("before staging", self._options)
         message = super().write(iterator)
-        reached("after staging")
+        reached("after staging", self._options)
         return message
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        reached("before a publication")
+        reached("before a publication", self._options)
         super().commit(messages, batchId)
-        reached("after a publication")
+        reached("after a publication", self._options)
 
 
 class DyingSource(TableQueueSource):
@@ -123,20 +132,18 @@ def main(folder: Path, point: str, master: str) -> None:
 
     spark = session("dying", master, folder)
     spark.dataSource.register(DyingSource)
-    place = {"urlFile": str(folder / "url"), **json.loads((folder / "place").read_text())}
-
-    def stream(queue: str) -> Any:
-        reader = spark.readStream.format("dying").options(**place, queue=queue, stream="lake")
-        return reader.option("maxMessagesPerTrigger", BATCH).load().select("payload")
-
-    sinks = {
-        "to_queue": stream("to_queue").writeStream.format("dying").options(**place, queue="out"),
-        "to_files": stream("to_files").writeStream.format("parquet").option("path", str(folder / "files")),
-    }
     queries = []
-    for name, sink in sinks.items():
-        sink = sink.option("checkpointLocation", str(folder / "checkpoints" / name))
-        queries.append((sink.trigger(availableNow=True) if point == "end" else sink).start())
+    for url in sorted(folder.glob("*.url")):
+        place = {"urlFile": str(url), **json.loads(url.with_suffix(".json").read_text())}
+        reader = spark.readStream.format("dying").options(**place, stream="lake", maxMessagesPerTrigger=BATCH)
+        streams = {name: reader.option("queue", name).load().select("payload") for name in ("to_queue", "to_files")}
+        sinks = {
+            "to_queue": streams["to_queue"].writeStream.format("dying").options(**place, queue="out"),
+            "to_files": streams["to_files"].writeStream.format("parquet").option("path", str(url.with_suffix(""))),
+        }
+        for name, sink in sinks.items():
+            sink = sink.option("checkpointLocation", str(folder / "checkpoints" / url.stem / name))
+            queries.append((sink.trigger(availableNow=True) if point == "end" else sink).start())
     for query in queries:
         query.awaitTermination()
     spark.stop()
