@@ -3,8 +3,8 @@
     python -m tests.spark.killing FOLDER POINT MASTER
 
 FOLDER has a file `<engine>.url` for each engine, and gets the checkpoints and the files. POINT is one of POINTS: the
-job dies when streams of every engine have come to it. `end` lets the job drain the queues and end; `never` lets it go on
-for ever. MASTER is Spark's.
+job dies when streams of every engine have come to it. `end` lets the job drain the queues and end; `never` lets it go
+on for ever. MASTER is Spark's.
 """
 
 from __future__ import annotations
