@@ -118,9 +118,15 @@ def _public(cls: type) -> dict[str, Any]:
     return {name: value for name, value in vars(cls).items() if not name.startswith("_")}
 
 
+# For loops of one's own in threads; in asyncio such a loop is a task that consumes.
+THREADS_ONLY = {"waiter"}
+
+
 def _verbs(cls: type) -> dict[str, Any]:
     """Methods; not what a class keeps public for another one, without a self."""
-    return {name: value for name, value in _public(cls).items() if inspect.isfunction(value)}
+    return {
+        name: value for name, value in _public(cls).items() if inspect.isfunction(value) and name not in THREADS_ONLY
+    }
 
 
 def _parameters(function: Any) -> list[tuple[str, Any, Any]]:

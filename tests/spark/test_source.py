@@ -92,7 +92,7 @@ def test_the_url_by_an_environment_variable(
 
     options = {"urlenv": "TQ_TEST_URL", "queue": queue.name, **({"schema": place.schema} if place.schema else {})}
     source = TableQueueSource(options)
-    assert "payload string" in source.schema()
+    assert "`payload` string" in source.schema()
 
 
 def test_a_missing_queue_says_which_is_near(spark: Any, db: Database, place: Place) -> None:

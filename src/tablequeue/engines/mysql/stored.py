@@ -46,8 +46,8 @@ def words(dialect: str, definition: Definition) -> dict[str, str]:
 STORED = Stored(
     parameter="p_{}",
     role=role,
-    # A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.
-    head="set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\ndelimiter //",
+    head="-- A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.\n"
+    "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\ndelimiter //",
     foot="delimiter ;",
     dropped_first=("mysql",),
     # Dropping what is not there needs the right to drop it.

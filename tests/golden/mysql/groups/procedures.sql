@@ -22,6 +22,7 @@ drop procedure if exists tq_emails_find;
 drop procedure if exists tq_emails_begin;
 drop procedure if exists tq_emails_arrange;
 
+-- A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.
 set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 delimiter //
 

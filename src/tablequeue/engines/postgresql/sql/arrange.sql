@@ -1,7 +1,8 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none. How
 -- many did, and the last note.
--- Indexes: {table}_front, {table}_blocked. In order of notes from :noted on: dead entries before it are not walked again
--- (engine.py; 0.7 ms with 200,000 of them). Locks: the notes (passing over those another one has), the new fronts.
+-- Indexes: {table}_front, {table}_blocked. In order of notes from :noted on: dead entries before it are not walked
+-- again (engine.py; 0.7 ms with 200,000 of them).
+-- Locks: the notes (passing over those another one has), the new fronts.
 -- Two that arrange the same group at once: the unique index lets one of them through, the other one tries again.
 -- state || '': else the planner, whose statistics are always late here, may read all of {table}_blocked beside the
 -- primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
