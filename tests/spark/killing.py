@@ -135,7 +135,8 @@ def main(folder: Path, point: str, master: str) -> None:
     queries = []
     for url in sorted(folder.glob("*.url")):
         place = {"urlFile": str(url), **json.loads(url.with_suffix(".json").read_text())}
-        reader = spark.readStream.format("dying").options(**place, stream="lake", maxMessagesPerTrigger=BATCH)
+        size = 50 * BATCH if point == "end" else BATCH
+        reader = spark.readStream.format("dying").options(**place, stream="lake", maxMessagesPerTrigger=size)
         streams = {name: reader.option("queue", name).load().select("payload") for name in ("to_queue", "to_files")}
         sinks = {
             "to_queue": streams["to_queue"].writeStream.format("dying").options(**place, queue="out"),

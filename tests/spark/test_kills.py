@@ -27,7 +27,7 @@ from tests.spark.killing import BATCH, POINTS, kill
 ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql")]
 SOURCES = ("to_queue", "to_files")
 # Starting Spark again takes longer than all else, so there are few here.
-KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 3))
+KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 2))
 # A slot for each of four streams, and as many more; and executors with processes and memories of their own.
 LOCAL = "local[8]"
 CLUSTER = "local-cluster[2,2,1024]"
