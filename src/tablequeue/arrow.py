@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import COLUMNS, Row
-from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, Params
+from tablequeue.operations.inspect import need_history
+from tablequeue.operations.stream import streaming_engine
 from tablequeue.queue import Queue
 
 # Rows of one short read, and of one batch.
@@ -76,7 +77,7 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     if source == "queue":
         low, high = desk.runner.run(engine.live_bounds, desk.table, {})
     else:
-        _need_history(queue)
+        need_history(desk)
         operation = engine.finished_bounds if _timed(within) else engine.history_bounds
         low, high = desk.runner.run(operation, desk.table, _times(desk, within))
     if low is None or max(low, within.low) > min(high, within.high):
@@ -178,15 +179,5 @@ def _times(desk: Desk, within: Range) -> Params:
     return {"since": desk.time(within.since or first, "since"), "until": desk.time(within.until or last, "until")}
 
 
-def _need_history(queue: Queue) -> None:
-    if not queue.definition.keeps_history:
-        raise BadInput(f"The queue {queue.name!r} keeps no history.", "Read its live messages, or keep a history.")
-
-
 def engine_of(queue: Queue) -> tuple[StreamingEngine, Desk]:
-    desk = queue._desk
-    if isinstance(desk.engine, StreamingEngine):
-        return desk.engine, desk
-    raise BadInput(
-        f"Spark cannot read or write queues on {desk.engine.name} yet.", "Use SQLite, PostgreSQL or MariaDB."
-    )
+    return streaming_engine(queue._desk), queue._desk

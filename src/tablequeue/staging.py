@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -73,55 +73,18 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     first = next(checked, None)
     if first is None:
         return Staged(attempt, 0, False)
-    keyed = "key" in first.schema.names
-    total = 0
-
-    def placed() -> Iterator[pa.RecordBatch]:
-        nonlocal total
-        for batch in chain([first], checked):
-            place = pa.array(range(total, total + batch.num_rows), pa.int64())
-            total += batch.num_rows
-            columns = {
-                "write_id": pa.repeat(write, batch.num_rows),
-                "attempt": pa.repeat(attempt, batch.num_rows),
-                "part": pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows),
-                "place": place,
-                **{WRITTEN[name]: batch[name] for name in batch.schema.names},
-            }
-            yield pa.RecordBatch.from_pydict(columns)
-
+    batches = chain([first], checked)
     arrow = connection_of(desk)
-    if arrow is not None:
-        stream = placed()
-        start = next(stream)
-        refused: list[TablequeueError] = []
-        try:
-            with refusals(engine):
-                arrow.write(f"tq_{queue.name}_staged", start.schema, chain([start], _noting(stream, refused)))
-        except TablequeueError:
-            # The driver has made an error of its own out of ours.
-            if refused:
-                raise refused[0] from None
-            raise
-        finally:
-            arrow.close()
-        return Staged(attempt, total, keyed)
-    shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
-    absent = dict.fromkeys(("headers", "priority", "group", "key", "due"))
-
-    def rows() -> Iterator[Params]:
-        nonlocal total
-        for batch in chain([first], checked):
-            for row in batch.to_pylist():
-                _check_json(queue, row)
-                due = row.get("due")
-                yield {**absent, **row, "place": total, "due": None if due is None else desk.time(due, "due")}
-                total += 1
-
-    stream_of_rows = rows()
-    while chunk := [row for _, row in zip(range(ROWS), stream_of_rows, strict=False)]:
-        desk.runner.run(engine.stage, desk.table, shared | {"rows": chunk})
-    return Staged(attempt, total, keyed)
+    if arrow is None:
+        shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
+        total = 0
+        rows = _rows(queue, batches)
+        while chunk := list(islice(rows, ROWS)):
+            desk.runner.run(engine.stage, desk.table, shared | {"rows": chunk})
+            total += len(chunk)
+    else:
+        total = _copy(queue, arrow, _placed(batches, write, attempt, part))
+    return Staged(attempt, total, "key" in first.schema.names)
 
 
 def publish(
@@ -183,12 +146,59 @@ def unstage(queue: Queue, write: str) -> None:
     desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
 
 
-def _noting(batches: Iterator[pa.RecordBatch], refused: list[TablequeueError]) -> Iterator[pa.RecordBatch]:
+def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[Params]:
+    """A row of each message, as the engine stages it."""
+    absent = dict.fromkeys(WRITTEN)
+    for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+        _check_json(queue, row)
+        due = row.get("due")
+        yield {**absent, **row, "place": place, "due": None if due is None else queue._desk.time(due, "due")}
+
+
+def _placed(batches: Iterable[pa.RecordBatch], write: str, attempt: str, part: int) -> Iterator[pa.RecordBatch]:
+    """The batches with all columns of the table where they are staged."""
+    total = 0
+    for batch in batches:
+        size = batch.num_rows
+        columns = {
+            "write_id": pa.repeat(write, size),
+            "attempt": pa.repeat(attempt, size),
+            "part": pa.repeat(pa.scalar(part, pa.int32()), size),
+            "place": pa.array(range(total, total + size), pa.int64()),
+            **{WRITTEN[name]: batch[name] for name in batch.schema.names},
+        }
+        total += size
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _copy(queue: Queue, arrow: Any, batches: Iterator[pa.RecordBatch]) -> int:
+    """Stage batches by a connection that takes Arrow; how many rows."""
+    engine, _ = engine_of(queue)
+    total = 0
+    refused: list[TablequeueError] = []
+
+    def noted() -> Iterator[pa.RecordBatch]:
+        nonlocal total
+        try:
+            for batch in chain([first], batches):
+                total += batch.num_rows
+                yield batch
+        except TablequeueError as error:
+            refused.append(error)
+            raise
+
+    first = next(batches)
     try:
-        yield from batches
-    except TablequeueError as error:
-        refused.append(error)
+        with refusals(engine):
+            arrow.write(f"tq_{queue.name}_staged", first.schema, noted())
+    except TablequeueError:
+        # The driver has made an error of its own out of ours.
+        if refused:
+            raise refused[0] from None
         raise
+    finally:
+        arrow.close()
+    return total
 
 
 def _check_staged(there: int, expected: int) -> None:

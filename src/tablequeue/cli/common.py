@@ -23,7 +23,7 @@ from rich.text import Text
 
 from tablequeue.database import Database, connect
 from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
-from tablequeue.errors import TablequeueError
+from tablequeue.errors import DriverMissing, TablequeueError
 from tablequeue.message import Claim, Message
 from tablequeue.queue import Queue
 
@@ -362,3 +362,15 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     width = max(map(len, fields))
     for name, value in fields.items():
         click.echo(f"{name:{width}}  {shown(str(value))}".rstrip())
+
+
+@contextmanager
+def needed_packages(what: str, extras: str) -> Iterator[None]:
+    """Around the imports of a command that not every installation has the packages for."""
+    try:
+        yield
+    except ImportError as error:
+        raise DriverMissing(
+            f"{what} needs the package {error.name}, which is not installed.",
+            f"Run: pip install 'tablequeue[{extras}]'",
+        ) from None

@@ -16,8 +16,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from tablequeue.cli.common import Group, Settings, print_json, print_table, shown, table_of
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.cli.common import Group, Settings, needed_packages, print_json, print_table, shown, table_of
+from tablequeue.errors import BadInput
 from tablequeue.worker.signals import stopping
 
 if TYPE_CHECKING:
@@ -59,14 +59,9 @@ def run(
     if settings.url:
         # For this process and those that Spark starts on this machine; an option would be shown in Spark's plans.
         os.environ["TABLEQUEUE_URL"] = settings.url
-    try:
+    with needed_packages("A pipeline", "spark"):
         from tablequeue.spark import pipeline as pipelines
         from tablequeue.spark.pipeline.file import load
-    except ImportError as error:
-        raise DriverMissing(
-            f"A pipeline needs the package {error.name}, which is not installed.",
-            "Run: pip install 'tablequeue[spark]'",
-        ) from None
     chosen = load(file)
     stop = Event()
     with _session(chosen.name, master) as spark, stopping(stop.set, lambda: None), _watch(stop) as watch:

@@ -13,9 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tablequeue.cli.common import Command, Settings, print_json, print_table
+from tablequeue.cli.common import Command, Settings, needed_packages, print_json, print_table
 from tablequeue.cli.lines import time_of
-from tablequeue.errors import DriverMissing
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -67,24 +66,13 @@ def report(
         raise click.UsageError("--since is not before --until.")
     with settings.database() as database, _progress() as step:
         step("Loading")
-        with _needed_packages():
+        with needed_packages("A report", "spark,report"):
             from tablequeue.spark.reports import job
             from tablequeue.spark.reports.lake import Window
         found = job.report(
             database, queues, folder, Window(since, until), target_wait, schema=settings.schema, step=step
         )
     _print(settings, found, folder)
-
-
-@contextmanager
-def _needed_packages() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise DriverMissing(
-            f"A report needs the package {error.name}, which is not installed.",
-            "Run: pip install 'tablequeue[spark,report]'",
-        ) from None
 
 
 @contextmanager
