@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sqlite3
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,4 +47,16 @@ PLACES = {"sqlite": sqlite_url, "postgresql": postgresql_url, "mariadb": mariadb
 
 
 def machine() -> str:
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    """The cores, and the versions of what runs on them."""
+    words = [f"{os.cpu_count()} cores", f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
+    if programs := postgresql_bin():
+        words.append(f"PostgreSQL {_version(programs / 'postgres')}")
+    if servers := mariadb.programs():
+        words.append(f"MariaDB {_version(servers[1])}")
+    return ", ".join(words)
+
+
+def _version(program: str | Path) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\d+(\.\d+)+", said)
+    return found[0] if found else "of an unknown version"

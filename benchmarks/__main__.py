@@ -1,0 +1,33 @@
+"""All workloads, one after the other, and the page that is made of their figures.
+
+python -m benchmarks [--full] [workload ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from benchmarks import page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workloads", nargs="*", choices=page.WORKLOADS, default=page.WORKLOADS)
+    parser.add_argument("--full", action="store_true", help="the largest sizes too; takes hours")
+    arguments = parser.parse_args()
+    options = ["--full"] if arguments.full else []
+    failed = []
+    for workload in arguments.workloads:
+        print(f"-- {workload}", flush=True)
+        # A process each: none finds the caches, the threads or the signals of the one before.
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{workload}", *options], check=False).returncode:
+            failed.append(workload)
+    page.main()
+    if failed:
+        raise SystemExit(f"Failed, and their figures are the old ones: {', '.join(failed)}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The limit: the project's own statements, sent by the bare driver, and nothing around them.
+
+No claims, no tokens checked, no retry of what the server rolled back, no look at what is due. The statements of a call
+are one transaction, as in the library; on PostgreSQL each is one by itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+import tablequeue
+from benchmarks.contenders import Contender
+
+# What push and push_many take, and nobody gives here.
+_PLAIN = {"headers": None, "producer": "bare", "delay": None, "due": None, "now": None}
+_PLAIN |= {"priority": 0, "group": None, "key": None}
+
+
+class Bare(Contender):
+    name = "bare driver"
+
+    def __init__(self, url: str, batch: int = 1) -> None:
+        self._database = tablequeue.connect(url)
+        queue = self._database.create_queue("bare", payload="text")
+        proxy = self._database.engine.raw_connection()
+        proxy.detach()
+        self._held = queue._desk.engine.hold(proxy.dbapi_connection)
+        self._table = queue._desk.table
+        self._cursor = self._held.cursor
+        self._batch = batch
+        self._low_water = 0
+
+    def push(self, payloads: Sequence[str]) -> None:
+        statement = self._table.statement("push")
+        for payload in payloads:
+            self._begin()
+            self._cursor.execute(statement, {**_PLAIN, "payload": payload})
+            self._cursor.fetchone()
+            self._commit()
+
+    def drain_singly(self, number: int) -> list[str]:
+        return self._drain(number, 1)
+
+    def drain(self, number: int) -> list[str]:
+        return self._drain(number, self._batch)
+
+    def close(self) -> None:
+        self._held.close()
+        self._database.close()
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _drain(self, number: int, size: int) -> list[str]:
+        claim, complete = self._table.statement("claim"), self._table.statements("complete_keep")
+        delivered: list[str] = []
+        while len(delivered) < number:
+            token = secrets.token_hex(16)
+            params = {"n": size, "token": token, "consumer": "bare", "lease": 60.0, "now": None}
+            self._begin()
+            self._cursor.execute(claim, params | {"low_water": self._low_water})
+            rows = self._cursor.fetchall()
+            self._commit()
+            ids = [row[0] for row in rows]
+            self._low_water = max(ids)
+            self._begin()
+            for statement in complete:
+                self._cursor.execute(statement, {"token": token, "ids": self._ids(ids), "now": None})
+            self._cursor.fetchall()
+            self._commit()
+            delivered += [row[1] for row in rows]
+        return delivered
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @abstractmethod
+    def _ids(self, ids: list[int]) -> Any: ...
+
+
+class BarePostgreSQL(Bare):
+    def push_bulk(self, payloads: Sequence[str]) -> None:
+        """The bare COPY, as one text. These payloads have nothing to escape; ids and the state are the defaults."""
+        now = datetime.now(UTC)
+        with self._cursor.copy(f"copy tq_{self._table.name} (payload, pushed_at) from stdin") as copy:
+            copy.write("".join(f"{payload}\t{now}\n" for payload in payloads))
+
+    def _begin(self) -> None:
+        """A statement is a transaction."""
+
+    def _commit(self) -> None:
+        """It was committed."""
+
+    def _ids(self, ids: list[int]) -> list[int]:
+        return ids
+
+
+class BareSQLite(Bare):
+    def push_bulk(self, payloads: Sequence[str]) -> None:
+        self._begin()
+        statement = self._table.statement("push_many")
+        self._cursor.executemany(statement, ({**_PLAIN, "payload": payload} for payload in payloads))
+        self._commit()
+
+    def _begin(self) -> None:
+        self._cursor.execute("begin immediate")
+
+    def _commit(self) -> None:
+        self._cursor.execute("commit")
+
+    def _ids(self, ids: list[int]) -> str:
+        return str(ids)
+
+
+_BY_ENGINE = {"postgresql": BarePostgreSQL, "sqlite": BareSQLite}
+
+
+def bare(url: str, batch: int = 1) -> Bare:
+    return _BY_ENGINE[sa.make_url(url).get_backend_name()](url, batch)
