@@ -18,8 +18,8 @@ import tablequeue
 from benchmarks.contenders import Contender
 
 # What push and push_many take, and nobody gives here.
-_PLAIN = {"headers": None, "producer": "bare", "delay": None, "due": None, "now": None}
-_PLAIN |= {"priority": 0, "group": None, "key": None}
+_PLAIN: dict[str, Any] = dict.fromkeys(("headers", "delay", "due", "now", "group", "key"))
+_PLAIN |= {"producer": "bare", "priority": 0}
 
 
 class Bare(Contender):
