@@ -125,6 +125,18 @@ class TestOnOneEngine:
             assert (done.exit_code, done.output) == (0, "work: the stream lake is completed up to batch 1.\n")
         assert len(queue.history()) == 20
 
+    def test_reconcile_before_the_first_commit(self, place: Place, queue: Queue, tmp_path: Path) -> None:
+        Stream(queue, "lake").advance(0, 5)
+        words = ["--url", place.url, "stream", "reconcile", str(tmp_path)]
+        refused = CliRunner().invoke(main, words)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "is not the checkpoint of a Spark query" in refused.stderr
+        (tmp_path / "metadata").write_text('{"id":"0b6c"}')
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert done.stderr == "No batch of a queue was committed yet: there is nothing to complete.\n"
+        assert [state.open for state in stream.streams(queue)] == [5]
+
     def test_release_by_the_command(self, place: Place, queue: Queue) -> None:
         Stream(queue, "lake").advance(0, 5)
         shown = CliRunner().invoke(main, ["--url", place.url, "stream", "list", "work"], catch_exceptions=False)

@@ -57,8 +57,11 @@ def reconcile(settings: Settings, checkpoint: Path) -> None:
     The last batch of a query that was stopped is completed when it starts again; this does it now.
     """
     with settings.database() as database:
-        for place in reconcile_checkpoint(checkpoint, database):
-            if settings.json:
-                print_json(place._asdict())
-            else:
-                click.echo(f"{place.queue}: the stream {place.stream} is completed up to batch {place.batch}.")
+        places = reconcile_checkpoint(checkpoint, database)
+    for place in places:
+        if settings.json:
+            print_json(place._asdict())
+        else:
+            click.echo(f"{place.queue}: the stream {place.stream} is completed up to batch {place.batch}.")
+    if not places:
+        click.echo("No batch of a queue was committed yet: there is nothing to complete.", err=True)

@@ -22,10 +22,12 @@ class Place(NamedTuple):
 def places(checkpoint: Path) -> list[Place]:
     """The streams of tablequeue that a query reads, and their last batches that are safe in its sink.
 
-    From the checkpoint's commit log, a folder of this machine. Empty if no batch was committed yet.
+    From the checkpoint's commit log, a folder of this machine. Empty if no batch was committed yet. `BadInput` for a
+    folder that is no checkpoint.
     """
     try:
-        batches = [int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdigit()]
+        (checkpoint / "metadata").read_bytes()  # Spark writes it first, and the logs when there is something to log
+        batches = [int(file.name) for file in checkpoint.glob("commits/*") if file.name.isdigit()]
         if not batches:
             return []
         # A version, the query's own state, and a line for each source.
