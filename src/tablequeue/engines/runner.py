@@ -7,6 +7,7 @@ SQLAlchemy makes and configures the connections, and the statements run on their
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.bell import Bell
@@ -169,7 +169,9 @@ class Runner:
             raise refusal from error
 
     def _join(self, connection: Any) -> Cursor:
-        if isinstance(connection, Session):
+        # Whoever has a Session has imported it; here that would be a third of the time of `import tablequeue`.
+        orm = sys.modules.get("sqlalchemy.orm")
+        if orm is not None and isinstance(connection, orm.Session):
             connection = connection.connection()
         if isinstance(connection, sa.Connection):
             if connection.dialect.name != self.engine.dialect.name:
