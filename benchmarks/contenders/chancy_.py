@@ -1,0 +1,68 @@
+"""Chancy: jobs in the worker's own event loop, the executor that its documentation has for many short ones.
+
+Its worker runs for ever, so it is stopped when the last message came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from chancy import Chancy, Job, Queue, Worker
+
+from benchmarks.contenders.asynchronous import Asynchronous
+from benchmarks.results import named
+
+# Jobs at the same time, which is also how many are fetched at a time; the best of several.
+CONCURRENCY = 200
+
+# The one that every worker serves, by processes of its own unless it is declared otherwise.
+QUEUE = "default"
+
+_turn: ChancyContender
+
+
+async def handle(*, payload: str) -> None:
+    """Chancy imports it by its name."""
+    _turn.handled(payload)
+
+
+class ChancyContender(Asynchronous):
+    name = named("chancy")
+    fewer = 4
+
+    async def _open(self, url: str) -> None:
+        log = logging.getLogger("benchmarks.chancy")
+        log.setLevel(logging.WARNING)  # it says two lines about each job
+        self._app = Chancy(url, log=log)
+        await self._app.pool.open()
+        await self._app.migrate()
+
+    async def _push(self, payloads: Sequence[str]) -> None:
+        for payload in payloads:
+            await self._app.push(self._job(payload))
+
+    async def _push_bulk(self, payloads: Sequence[str]) -> None:
+        async for _ in self._app.push_many([self._job(payload) for payload in payloads]):
+            pass
+
+    async def _work(self, singly: bool) -> None:
+        global _turn
+        _turn = self
+        queue = Queue(
+            QUEUE,
+            concurrency=1 if singly else CONCURRENCY,
+            executor=Chancy.Executor.Async,
+            polling_interval=1,
+            eager_polling=True,
+        )
+        await self._app.declare(queue, upsert=True)
+        async with Worker(self._app, register_signal_handlers=False):
+            await self._enough.wait()
+
+    async def _close(self) -> None:
+        await self._app.pool.close()
+
+    @staticmethod
+    def _job(payload: str) -> Job:
+        return Job.from_func(handle, queue=QUEUE, kwargs={"payload": payload})
