@@ -44,6 +44,7 @@ def mariadb_url() -> Iterator[str]:
 
 
 PLACES = {"sqlite": sqlite_url, "postgresql": postgresql_url, "mariadb": mariadb_url}
+LABELS = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 
 
 def machine() -> str:

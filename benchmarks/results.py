@@ -71,12 +71,13 @@ class Results:
         return self.reached(figure) <= figure.aim if less else self.reached(figure) >= figure.aim
 
 
-def save(workload: str, title: str, conditions: str, figures: Iterable[Figure]) -> Results:
-    """Keep the figures of a workload, in the place of those before, and print them."""
+def save(workload: str, title: str, conditions: str, figures: Iterable[Figure], keep: bool = True) -> Results:
+    """Print the figures of a workload, and keep them in the place of those before."""
     results = Results(workload, title, conditions, tuple(figures), machine())
-    FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(asdict(results), indent=1, default=list)
-    (FOLDER / f"{workload}.json").write_text(text + "\n")
+    if keep:
+        FOLDER.mkdir(exist_ok=True)
+        text = json.dumps(asdict(results), indent=1, default=list)
+        (FOLDER / f"{workload}.json").write_text(text + "\n")
     Console().print(table(results))
     return results
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
+from typing import TypeVar
 
 from rich.progress import track
 
-Work = Callable[[], float]
+T = TypeVar("T")
 
 
-def interleaved(works: Mapping[str, Work], repeats: int, label: str) -> dict[str, list[float]]:
+def interleaved(works: Mapping[str, Callable[[], T]], repeats: int, label: str) -> dict[str, list[T]]:
     """What each work answers, in `repeats` rounds; a round before them finds everything cold and does not count.
 
     Another one begins in each round: none always has the warmer cache.
     """
     names = list(works)
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[T]] = {name: [] for name in names}
     for number in track(range(repeats + 1), description=label, transient=True):
         first = number % len(names)
         for name in names[first:] + names[:first]:

@@ -17,17 +17,20 @@ import sqlalchemy as sa
 import tablequeue
 from benchmarks.contenders import Contender
 
+BARE, BARE_COPY = "bare driver", "bare COPY"
+
 # What push and push_many take, and nobody gives here.
 _PLAIN: dict[str, Any] = dict.fromkeys(("headers", "delay", "due", "now", "group", "key"))
 _PLAIN |= {"producer": "bare", "priority": 0}
 
 
 class Bare(Contender):
-    name = "bare driver"
+    """In bulk it pushes, claims and completes so many messages at a time."""
 
     def __init__(self, url: str, batch: int = 1) -> None:
+        self.name = BARE if batch == 1 else f"{BARE} by {batch:,}"
         self._database = tablequeue.connect(url)
-        queue = self._database.create_queue("bare", payload="text")
+        queue = self._database.create_queue(f"bare_{batch}", payload="text")
         proxy = self._database.engine.raw_connection()
         proxy.detach()
         self._held = queue._desk.engine.hold(proxy.dbapi_connection)
@@ -42,6 +45,12 @@ class Bare(Contender):
             self._begin()
             self._cursor.execute(statement, {**_PLAIN, "payload": payload})
             self._cursor.fetchone()
+            self._commit()
+
+    def push_bulk(self, payloads: Sequence[str]) -> None:
+        for start in range(0, len(payloads), self._batch):
+            self._begin()
+            self._push_batch(payloads[start : start + self._batch])
             self._commit()
 
     def drain_singly(self, number: int) -> list[str]:
@@ -77,6 +86,9 @@ class Bare(Contender):
         return delivered
 
     @abstractmethod
+    def _push_batch(self, payloads: Sequence[str]) -> None: ...
+
+    @abstractmethod
     def _begin(self) -> None: ...
 
     @abstractmethod
@@ -87,11 +99,9 @@ class Bare(Contender):
 
 
 class BarePostgreSQL(Bare):
-    def push_bulk(self, payloads: Sequence[str]) -> None:
-        """The bare COPY, as one text. These payloads have nothing to escape; ids and the state are the defaults."""
-        now = datetime.now(UTC)
-        with self._cursor.copy(f"copy tq_{self._table.name} (payload, pushed_at) from stdin") as copy:
-            copy.write("".join(f"{payload}\t{now}\n" for payload in payloads))
+    def _push_batch(self, payloads: Sequence[str]) -> None:
+        self._cursor.execute(self._table.statement("push_many"), {**_PLAIN, "payloads": payloads})
+        self._cursor.fetchall()
 
     def _begin(self) -> None:
         """A statement is a transaction."""
@@ -103,12 +113,23 @@ class BarePostgreSQL(Bare):
         return ids
 
 
+class BareCopy(BarePostgreSQL):
+    """Everything at once: a COPY as one text, in which these payloads have nothing to escape, and one claim."""
+
+    def __init__(self, url: str, batch: int) -> None:
+        super().__init__(url, batch)
+        self.name = BARE_COPY
+
+    def _push_batch(self, payloads: Sequence[str]) -> None:
+        now = datetime.now(UTC)
+        with self._cursor.copy(f"copy tq_{self._table.name} (payload, pushed_at) from stdin") as copy:
+            copy.write("".join(f"{payload}\t{now}\n" for payload in payloads))
+
+
 class BareSQLite(Bare):
-    def push_bulk(self, payloads: Sequence[str]) -> None:
-        self._begin()
+    def _push_batch(self, payloads: Sequence[str]) -> None:
         statement = self._table.statement("push_many")
         self._cursor.executemany(statement, ({**_PLAIN, "payload": payload} for payload in payloads))
-        self._commit()
 
     def _begin(self) -> None:
         self._cursor.execute("begin immediate")

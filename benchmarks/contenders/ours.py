@@ -9,14 +9,14 @@ from benchmarks.contenders import Contender
 from benchmarks.results import OURS
 
 BATCH = 1_000
+"""Messages popped and completed at a time."""
 
 
 class Tablequeue(Contender):
-    name = OURS
-
     def __init__(self, url: str, batch: int = BATCH) -> None:
+        self.name = OURS if batch == BATCH else f"{OURS} by {batch:,}"
         self._database = tablequeue.connect(url)
-        self._queue = self._database.create_queue("ours", payload="text")
+        self._queue = self._database.create_queue(f"ours_{batch}", payload="text")
         self._batch = batch
 
     def push(self, payloads: Sequence[str]) -> None:

@@ -1,0 +1,47 @@
+"""Contenders side by side: what each does, step by step, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+
+from benchmarks.contenders import Contender, check
+from benchmarks.places import LABELS
+from benchmarks.results import Figure
+from benchmarks.rounds import interleaved
+
+# What a contender does with so many payloads; what it delivers, or None.
+Step = Callable[[Contender, Sequence[str]], list[str] | None]
+# The payloads that it gets in each round.
+Payloads = Callable[[Contender], Sequence[str]]
+# By the engine, what is measured and the contender's name: how many times as good as it ours must be.
+Aim = Callable[[str, str, str], float | None]
+
+
+def contest(
+    engine: str,
+    contenders: Sequence[Contender],
+    steps: Mapping[str, Step],
+    payloads: Payloads,
+    aim: Aim,
+    repeats: int,
+) -> Iterator[Figure]:
+    """Messages a second of each contender at each step, in rounds in which all do all steps, one after the other."""
+    works = {each.name: partial(_rates, each, steps, payloads(each)) for each in contenders}
+    found = interleaved(works, repeats, LABELS[engine])
+    for what in steps:
+        for name, rounds in found.items():
+            values = [rates[what] for rates in rounds]
+            yield Figure(LABELS[engine], what, name, "messages/s", values, aim(engine, what, name))
+
+
+def _rates(contender: Contender, steps: Mapping[str, Step], payloads: Sequence[str]) -> dict[str, float]:
+    rates = {}
+    for what, step in steps.items():
+        started = perf_counter()
+        delivered = step(contender, payloads)
+        rates[what] = len(payloads) / (perf_counter() - started)
+        if delivered is not None:
+            check(payloads, delivered)
+    return rates

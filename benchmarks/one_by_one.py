@@ -1,0 +1,56 @@
+"""One message after the other: push, then pop and complete, in one process and one thread, each commit flushed.
+
+    python -m benchmarks.one_by_one [--engines sqlite,postgresql] [--repeats 5] [--quick | --full]
+
+tablequeue beside the same statements by the bare driver (and, on PostgreSQL, by pgbench) and the other queues. Those
+that have workers only work through them one message at a time; what they need for that is said in their modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.contenders import Contender, closing, payloads
+from benchmarks.contenders.bare import BARE, bare
+from benchmarks.contenders.ours import Tablequeue
+from benchmarks.contenders.peers import PEERS
+from benchmarks.contenders.pgbench import Pgbench
+from benchmarks.contest import Step, contest
+from benchmarks.options import parser
+from benchmarks.places import PLACES
+from benchmarks.results import OURS, Figure, save
+
+MESSAGES = 1_000
+CONTENDERS: Mapping[str, Sequence[Callable[[str], Contender]]] = {
+    "sqlite": (Tablequeue, bare, *PEERS["sqlite"]),
+    "postgresql": (Tablequeue, bare, Pgbench, *PEERS["postgresql"]),
+}
+# Of the bare driver's rate; of every other queue's it is 1. pgbench is there to be looked at: it has no Python.
+OF_BARE = {"sqlite": 0.8, "postgresql": 0.9}
+STEPS: Mapping[str, Step] = {
+    "push": lambda contender, messages: contender.push(messages),
+    "pop + complete": lambda contender, messages: contender.drain_singly(len(messages)),
+}
+CONDITIONS = "Payloads of 100 bytes, one process, one thread, every commit flushed."
+
+
+def aim(engine: str, what: str, contender: str) -> float | None:
+    return {OURS: None, Pgbench.name: None, BARE: OF_BARE[engine]}.get(contender, 1)
+
+
+def main() -> None:
+    arguments = parser(__doc__, list(CONTENDERS)).parse_args()
+    number = 100 if arguments.quick else 5 * MESSAGES if arguments.full else MESSAGES
+
+    def given(contender: Contender) -> Sequence[str]:
+        return payloads(number)
+
+    figures: list[Figure] = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
+            figures += contest(engine, contenders, STEPS, given, aim, arguments.repeats)
+    save("one_by_one", "One by one", CONDITIONS, figures, keep=not arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
