@@ -131,6 +131,11 @@ KINDS = (
 ELSEWHERE = {"mysql"} | ({"mssql"} if not mssql.URL else set())
 
 
+def only(*names: str) -> pytest.MarkDecorator:
+    """For a test, or as the `pytestmark` of a module, of what these engines alone have, or what is the same on all."""
+    return pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in names], ids=lambda kind: kind.name)
+
+
 def _sqlite_url(request: pytest.FixtureRequest) -> str:
     folder: Path = request.getfixturevalue("tmp_path")
     return f"sqlite:///{folder / 'queues.db'}"

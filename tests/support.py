@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, LeaseLost, Message, Queue
+from tablequeue.engines.base import Engine
 from tablequeue.message import STATES
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
@@ -129,3 +130,18 @@ def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **optio
     assert error.cause.strip(), "an error says its cause"
     assert error.remedy.strip(), "an error says its remedy"
     return error
+
+
+def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> type[Engine]:
+    """The engine with other texts of some operations: a threshold that a test can reach."""
+
+    class Rewritten(engine):  # type: ignore[misc, valid-type]
+        def render(self, operation: str, *args: Any, **options: Any) -> str:
+            text: str = super().render(operation, *args, **options)
+            if operation not in texts:
+                return text
+            changed = texts[operation](text)
+            assert changed != text, "there is nothing to rewrite"
+            return changed
+
+    return Rewritten

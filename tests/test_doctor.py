@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +12,9 @@ from click.testing import CliRunner
 
 from tablequeue import Database, Finding, Queue
 from tablequeue.cli import main
-from tablequeue.engines.base import Engine
 from tablequeue.errors import NoRights, QueueNotFound
-from tests.servers import Kind, Place
-from tests.support import DESIGNS, at, claimed, refuses
+from tests.servers import Kind, Place, only
+from tests.support import DESIGNS, at, claimed, refuses, rewritten
 
 
 @pytest.fixture
@@ -28,22 +25,6 @@ def queue(db: Database) -> Queue:
 def words(findings: list[Finding], queue: str | None = "work") -> str:
     assert all(finding.cause.endswith(".") and finding.remedy for finding in findings)
     return "\n".join(f"{finding.cause} {finding.remedy}" for finding in findings if finding.queue == queue)
-
-
-@contextmanager
-def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> Iterator[type[Engine]]:
-    """The engine with other texts of some operations: a threshold that a test can reach."""
-
-    class Rewritten(engine):  # type: ignore[misc, valid-type]
-        def render(self, operation: str, *args: Any, **options: Any) -> str:
-            text: str = super().render(operation, *args, **options)
-            if operation not in texts:
-                return text
-            changed = texts[operation](text)
-            assert changed != text, "there is nothing to rewrite"
-            return changed
-
-    yield Rewritten
 
 
 # -- everywhere --------------------------------------------------------------------------------------------------------
@@ -140,13 +121,6 @@ def test_the_command(place: Place, queue: Queue) -> None:
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def postgresql(kind: Kind, place: Place, queue: Queue) -> Place:
-    if kind.name != "postgresql":
-        pytest.skip("Of PostgreSQL.")
-    return place
-
-
 def minutes_ago(text: str) -> str:
     """A check that asks for a minute, asking for none."""
     return text.replace("interval '60 seconds'", "interval '0 seconds'").replace(
@@ -154,35 +128,38 @@ def minutes_ago(text: str) -> str:
     )
 
 
+@only("postgresql", "mariadb")  # SQLite does not know who reads
 def test_a_long_transaction(place: Place, kind: Kind, queue: Queue) -> None:
-    if kind.name == "sqlite":
-        pytest.skip("SQLite does not know who reads.")
-    with place.sa_engine().connect() as reader, rewritten(kind.engine_class, check_transactions=minutes_ago) as engine:
+    late = rewritten(kind.engine_class, check_transactions=minutes_ago)
+    with place.sa_engine().connect() as reader:
         if kind.name == "postgresql":
             reader.execution_options(isolation_level="REPEATABLE READ")
         reader.exec_driver_sql(f"select * from {place.table('work')}")  # noqa: S608 (our own words)
         if kind.name == "mariadb":
             reader.exec_driver_sql("select sleep(1.1)")  # InnoDB knows when a transaction began to the second
-        assert "has had a transaction open for" in words(place.open_with(engine).doctor(), None)
+        assert "has had a transaction open for" in words(place.open_with(late).doctor(), None)
 
 
-def test_dead_rows(postgresql: Place, kind: Kind, queue: Queue) -> None:
+@only("postgresql")
+def test_dead_rows(place: Place, kind: Kind, queue: Queue) -> None:
     queue.push_many(range(2000))
     queue.purge()
-    postgresql.execute("select pg_stat_force_next_flush()") if _version(postgresql) >= 150000 else None
-    with rewritten(kind.engine_class, check_dead_rows=lambda text: text.replace("> 50000", ">= 0")) as engine:
-        assert "autovacuum does not keep up" in words(postgresql.open_with(engine).doctor())
+    place.execute("select pg_stat_force_next_flush()") if _version(place) >= 150000 else None
+    strict = rewritten(kind.engine_class, check_dead_rows=lambda text: text.replace("> 50000", ">= 0"))
+    assert "autovacuum does not keep up" in words(place.open_with(strict).doctor())
 
 
 def _version(place: Place) -> int:
     return int(place.execute("show server_version_num")[0][0])
 
 
-def test_autovacuum_that_is_switched_off(postgresql: Place, db: Database) -> None:
-    postgresql.execute(f"alter table {postgresql.table('work')} set (autovacuum_enabled = false)")
+@only("postgresql")
+def test_autovacuum_that_is_switched_off(place: Place, db: Database, queue: Queue) -> None:
+    place.execute(f"alter table {place.table('work')} set (autovacuum_enabled = false)")
     assert "Autovacuum passes the table tq_work over" in words(db.doctor())
 
 
+@only("postgresql")
 @pytest.mark.parametrize(
     ("option", "harm"),
     [
@@ -190,19 +167,18 @@ def test_autovacuum_that_is_switched_off(postgresql: Place, db: Database) -> Non
         ("-c default_transaction_isolation=serializable", "fail where they meet others"),
     ],
 )
-def test_settings_of_postgresql(postgresql: Place, option: str, harm: str) -> None:
-    url = sa.make_url(postgresql.url).update_query_dict({"options": option})
-    place = Place(url.render_as_string(hide_password=False), postgresql.schema)
-    assert harm in words(place.open().doctor(), None)
-    place.close()
+def test_settings_of_postgresql(place: Place, option: str, harm: str) -> None:
+    url = sa.make_url(place.url).update_query_dict({"options": option})
+    other = Place(url.render_as_string(hide_password=False), place.schema)
+    assert harm in words(other.open().doctor(), None)
+    other.close()
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_wal_that_grows(place: Place, kind: Kind, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind.name != "sqlite":
-        pytest.skip("Of SQLite.")
+@only("sqlite")
+def test_a_wal_that_grows(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablequeue.engines.sqlite.engine.LARGEST_WAL", 1 << 20)
     with place.sa_engine().connect() as reader:
         reader.exec_driver_sql("begin")
@@ -211,16 +187,14 @@ def test_a_wal_that_grows(place: Place, kind: Kind, queue: Queue, monkeypatch: p
         assert "a reader has had a transaction open" in words(place.open().doctor(), None)
 
 
+@only("sqlite")
 def test_a_journal_that_is_no_wal(place: Place, kind: Kind) -> None:
-    if kind.name != "sqlite":
-        pytest.skip("Of SQLite.")
-    with rewritten(kind.engine_class, check_journal=lambda text: text.replace("<> 'wal'", "<> 'delete'")) as engine:
-        assert "The journal mode is wal" in words(place.open_with(engine).doctor(), None)
+    other = rewritten(kind.engine_class, check_journal=lambda text: text.replace("<> 'wal'", "<> 'delete'"))
+    assert "The journal mode is wal" in words(place.open_with(other).doctor(), None)
 
 
-def test_commits_that_are_not_flushed(place: Place, kind: Kind) -> None:
-    if kind.name != "sqlite":
-        pytest.skip("Of SQLite.")
+@only("sqlite")
+def test_commits_that_are_not_flushed(place: Place) -> None:
     from tablequeue import connect
 
     engine = place.sa_engine()
@@ -232,12 +206,9 @@ def test_commits_that_are_not_flushed(place: Place, kind: Kind) -> None:
 # -- MariaDB -----------------------------------------------------------------------------------------------------------
 
 
+@only("mariadb")
 def test_settings_of_mariadb(place: Place, kind: Kind, queue: Queue) -> None:
-    if kind.name != "mariadb":
-        pytest.skip("Of MariaDB.")
-    with rewritten(
-        kind.engine_class, check_settings=lambda text: text.replace("'STRICT') = 0", "'STRICT') > 0")
-    ) as engine:
-        assert "cut off what does not fit" in words(place.open_with(engine).doctor(), None)
-    with rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0")) as engine:
-        assert "old versions of rows wait" in words(place.open_with(engine).doctor(), None)
+    lax = rewritten(kind.engine_class, check_settings=lambda text: text.replace("'STRICT') = 0", "'STRICT') > 0"))
+    assert "cut off what does not fit" in words(place.open_with(lax).doctor(), None)
+    late = rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0"))
+    assert "old versions of rows wait" in words(place.open_with(late).doctor(), None)

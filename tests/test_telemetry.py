@@ -18,16 +18,16 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tablequeue import Database, NewMessage, Queue, aio, telemetry
 from tablequeue.errors import BadPayload
 from tablequeue.worker import Worker
-from tests.servers import Kind, Place
+from tests.servers import Place, only
 from tests.support import claimed
 
 Spans = InMemorySpanExporter
 
+pytestmark = only("sqlite")  # spans are the same on every engine
+
 
 @pytest.fixture
-def queue(kind: Kind, db: Database) -> Queue:
-    if kind.name != "sqlite":
-        pytest.skip("Spans are the same on every engine.")
+def queue(db: Database) -> Queue:
     return db.create_queue("work")
 
 

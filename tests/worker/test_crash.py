@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tablequeue import Queue
-from tests.servers import Kind, Place
+from tests.servers import KINDS, Place
 from tests.support import at, counts
 from tests.worker.support import PATIENCE, until
 
@@ -24,11 +24,6 @@ READERS = {
     "tasks": ["tests.worker.handlers:announce_async"],
     "processes": ["tests.worker.handlers:announce", "--processes"],
 }
-
-
-@pytest.fixture(params=READERS)
-def target(request: pytest.FixtureRequest) -> list[str]:
-    return READERS[request.param]
 
 
 @pytest.fixture
@@ -140,12 +135,15 @@ DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], li
 }
 
 
+# What the readers are is the same to every engine.
+CREWS = [(kind, readers) for kind in KINDS for readers in READERS if kind.name == "sqlite" or readers == "threads"]
+
+
 @pytest.mark.parametrize("death", DEATHS)
-def test_nothing_is_lost(kind: Kind, place: Place, queue: Queue, target: list[str], tmp_path: Path, death: str) -> None:
-    if kind.name != "sqlite" and target is not READERS["threads"]:
-        pytest.skip("what the readers are is the same to every engine")
+@pytest.mark.parametrize(("kind", "readers"), CREWS, ids=lambda one: getattr(one, "name", one))
+def test_nothing_is_lost(place: Place, queue: Queue, readers: str, tmp_path: Path, death: str) -> None:
     die, options = DEATHS[death]
-    with worker(place, target, *options) as process:
+    with worker(place, READERS[readers], *options) as process:
         await_both(tmp_path)
         die(process, queue, tmp_path)
     check_all_end(queue, tmp_path)

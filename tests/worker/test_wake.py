@@ -16,7 +16,7 @@ import tablequeue.aio
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.aiowait import AsyncWaiter
 from tablequeue.operations import wait
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.worker.support import PATIENCE, until
 
@@ -152,9 +152,8 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
     assert looks() - before <= 60 / longest + 2
 
 
-def test_a_push_notifies_only_if_somebody_waits(place: Place, kind: Kind, queue: Queue) -> None:
-    if kind.name != "postgresql":
-        pytest.skip("about NOTIFY")
+@only("postgresql")
+def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> None:
     listener = place.sa_engine().raw_connection().driver_connection
     assert listener is not None
     listener.autocommit = True

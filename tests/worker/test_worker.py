@@ -12,7 +12,7 @@ from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.worker import Handler, Retry, Snooze, Worker
 from tablequeue.worker.handler import load
-from tests.servers import Kind, Place
+from tests.servers import KINDS, Place, only
 from tests.support import claimed, counts, found, ids_of, refuses
 from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
@@ -26,12 +26,12 @@ READERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
 }
 
 
-@pytest.fixture(params=READERS)
-def readers(request: pytest.FixtureRequest, kind: Kind) -> str:
-    one: str = request.param
-    if one == "processes" and kind.name != "sqlite":
-        pytest.skip("a process takes a second to start, and is the same to every engine")
-    return one
+# On SQLite alone those in processes: these take a second to start, and are the same to every engine.
+every_kind_of_readers = pytest.mark.parametrize(
+    ("kind", "readers"),
+    [(kind, readers) for kind in KINDS for readers in READERS if kind.name == "sqlite" or readers != "processes"],
+    ids=lambda one: getattr(one, "name", one),
+)
 
 
 @pytest.fixture
@@ -45,6 +45,7 @@ def of(function: Any, **options: Any) -> Worker:
     return worker
 
 
+@every_kind_of_readers
 def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, readers: str) -> None:
     words = ["done", "value", "retry", "bury", "snooze", "raise", "exit", "finish"]
     ids = dict(zip(words, queue.push_many(words), strict=True))
@@ -68,9 +69,8 @@ def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, 
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_batches(kind: Kind, db: Database, queue: Queue, processes: bool) -> None:
-    if processes and kind.name != "sqlite":
-        pytest.skip("as with single messages")
+@only("sqlite")
+def test_batches(db: Database, queue: Queue, processes: bool) -> None:
     ids = queue.push_many(["bury", "done", "done", "snooze", "done"])
     worker = of(handlers.act_batch, batch=3, processes=processes, maximum=1)
     worker.run(db, drain=True)
@@ -83,6 +83,7 @@ def test_batches(kind: Kind, db: Database, queue: Queue, processes: bool) -> Non
     assert "returned a list of 0" in found(queue, odd).errors[0].error
 
 
+@every_kind_of_readers
 def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, readers: str) -> None:
     ids = queue.push_many("ab")
     options, _, never_end = READERS[readers]
@@ -93,14 +94,14 @@ def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, reade
         assert "took longer than its time-out" in message.errors[0].error
 
 
-def test_a_handler_that_takes_its_process_down(kind: Kind, db: Database, queue: Queue) -> None:
-    if kind.name != "sqlite":
-        pytest.skip("as with processes that end well")
+@only("sqlite")
+def test_a_handler_that_takes_its_process_down(db: Database, queue: Queue) -> None:
     id = queue.push("x")
     of(handlers.die, processes=True).run(db, drain=True)
     assert "exit code 7" in found(queue, id).errors[0].error
 
 
+@every_kind_of_readers
 def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, readers: str) -> None:
     queue = db.create_queue("work", payload="text", lease=0.5)
     id = queue.push("x")
@@ -136,6 +137,7 @@ def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
     assert len(rest) == 202
 
 
+@every_kind_of_readers
 def test_a_handler_that_does_not_end_is_not_waited_for(db: Database, queue: Queue, readers: str) -> None:
     id = queue.push("x")
     options, _, never_end = READERS[readers]
@@ -214,9 +216,8 @@ def test_a_queue_that_is_dropped_ends_the_worker(db: Database, queue: Queue) -> 
     refuses(QueueNotFound, work)
 
 
-def test_a_server_that_hangs_up_costs_a_moment(kind: Kind, place: Place, db: Database, queue: Queue) -> None:
-    if kind.name != "postgresql":
-        pytest.skip("only PostgreSQL's sessions are ended so easily")
+@only("postgresql")
+def test_a_server_that_hangs_up_costs_a_moment(place: Place, db: Database, queue: Queue) -> None:
     done = Event()
     with working(of(lambda message: done.set()), db):
         queue.push("x")

@@ -8,7 +8,7 @@ import click
 
 from tablequeue.cli.common import Command, Settings, print_json, print_table
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.stats import Activity, Stats, Times
+from tablequeue.operations.stats import COUNTED, Activity, Stats, Times
 
 COLUMNS = "queue ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
@@ -46,6 +46,8 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
         rows = [[_cell(getattr(each, column)) for column in columns] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)
         _print_windows(found, window, everybody=queue is not None)
+        if any(each.estimated for each in found):
+            click.echo(f"\nOf {COUNTED:,} finished messages or more, the number is an estimate.")
     if refused:
         raise refused[0]
 

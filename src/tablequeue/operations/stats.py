@@ -16,6 +16,8 @@ from tablequeue.operations.desk import Desk, seconds
 MOST = 50_000
 # Pushed messages that are looked at first, then ten times as many: mostly they reach further back than the window.
 FIRST = 1000
+# Finished messages that are counted; of more the engine has an estimate. Spelled into the texts, stats_history.sql.
+COUNTED = 100_000
 # Parts of the window that messages are counted in, for a plot.
 SLICES = 60
 
@@ -74,8 +76,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Exact counts at one moment. `finished` is None where the queue keeps no history.
+    """Counts at one moment, exact but for a large `finished`.
 
+    finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
     blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
@@ -93,6 +96,11 @@ class Stats:
     finished: int | None
     lost: int | None = None
     window: Window | None = None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether `finished` is an estimate."""
+        return (self.finished or 0) >= COUNTED
 
 
 def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) -> Stats:

@@ -1044,7 +1044,14 @@ begin
                 select top (1) datediff_big(microsecond, pushed_at, @now) / 1e6
                 from tq_emails where state = 'ready' order by id
             ) as oldest_age
-        select count_big(finished_at) as finished from tq_emails_history
+        select case when counts.counted < 100000 then counts.counted else (
+            select sum(rows) from sys.partitions where object_id = object_id(N'tq_emails_history') and index_id in (0, 1)
+        ) end as finished
+        from (
+            select count_big(*) as counted from (
+                select top (100000) finished_at from tq_emails_history where finished_at is not null
+            ) as few
+        ) as counts
         commit transaction;
     end try
     begin catch

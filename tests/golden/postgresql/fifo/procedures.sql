@@ -611,7 +611,15 @@ create or replace function public.tq_emails_stats(
                     from public.tq_emails where state = 'ready' order by id limit 1
                 )
         ) as live, (
-            select count(finished_at) from public.tq_emails_history
+            select case when counted < 100000 then counted else greatest(counted, (
+                select cast(reltuples / nullif(relpages, 0) * (
+                    pg_relation_size(oid) / cast(current_setting('block_size') as integer)
+                ) as bigint)
+                from pg_class where oid = cast('public.tq_emails_history' as regclass)
+            )) end
+            from (
+                select count(*) as counted from (select 1 from public.tq_emails_history where finished_at is not null limit 100000) as few
+            ) as counts
         ) as ended;
     end;
     $$;

@@ -1,4 +1,12 @@
--- How many finished messages are in the history. Reads the whole of {table}_finished.
+-- How many finished messages are in the history: counted below 100,000, and from there on the rows that the server
+-- knows of, lost messages among them. Index: {table}_finished, for 100,000 entries.
 -- Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
-select count_big(finished_at) as finished from {history};
+select case when counts.counted < 100000 then counts.counted else (
+    select sum(rows) from sys.partitions where object_id = object_id(N'{history}') and index_id in (0, 1)
+) end as finished
+from (
+    select count_big(*) as counted from (
+        select top (100000) finished_at from {history} where finished_at is not null
+    ) as few
+) as counts;

@@ -1,2 +1,11 @@
--- How many finished messages are in the history. Reads the whole of {table}_finished. Locks: none.
-select count(finished_at) from {history};
+-- How many finished messages are in the history: counted below 100,000, and from there on as the statistics of the
+-- table estimate it. Index: {table}_finished, for 100,000 entries. Locks: none.
+select case when counted < 100000 then counted else greatest(counted, coalesce((
+    select table_rows from information_schema.tables
+    where table_schema = {database} and table_name = '{table}_history'
+), 0)) end
+from (
+    select count(*) as counted from (
+        select 1 from {history} force index ({table}_finished) where finished_at is not null limit 100000
+    ) as few
+) as counts;
