@@ -27,6 +27,7 @@ class Work:
 
 class Awa(Asynchronous):
     name = named("awa-pg")
+    fewer = 5
 
     async def _open(self, url: str) -> None:
         self._url = url

@@ -29,7 +29,7 @@ async def handle(*, payload: str) -> None:
 
 class ChancyContender(Asynchronous):
     name = named("chancy")
-    fewer = 4
+    fewer = 10
 
     async def _open(self, url: str) -> None:
         log = logging.getLogger("benchmarks.chancy")

@@ -22,6 +22,7 @@ BATCH = 100
 
 class Pgqueuer(Asynchronous):
     name = named("pgqueuer")
+    fewer = 2
 
     async def _open(self, url: str) -> None:
         self._connection = await asyncpg.connect(url)

@@ -1,0 +1,73 @@
+"""In bulk: 20,000 messages are pushed at once and drained by one process, every commit flushed.
+
+    python -m benchmarks.bulk [--engines sqlite,postgresql] [--repeats 5] [--quick | --full]
+
+tablequeue with all that it has on, by batches of several sizes, beside the same statements by the bare driver, row by
+row to the history, and the other queues, each at its best. Slow ones get fewer messages in a round unless `--full` is
+given; a shorter queue slows nobody down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from benchmarks.contenders import Contender, closing, payloads
+from benchmarks.contenders.bare import BARE_COPY, BareCopy, bare
+from benchmarks.contenders.ours import Tablequeue
+from benchmarks.contenders.peers import PEERS
+from benchmarks.contest import Step, contest
+from benchmarks.options import parser
+from benchmarks.places import PLACES
+from benchmarks.results import OURS, Figure, save
+
+MESSAGES = 20_000
+SIDES: Sequence[Callable[[str], Contender]] = (
+    Tablequeue,
+    *(partial(Tablequeue, batch=batch) for batch in (100, 5_000)),
+    *(partial(bare, batch=batch) for batch in (100, 1_000)),
+)
+CONTENDERS: Mapping[str, Sequence[Callable[[str], Contender]]] = {
+    "sqlite": (*SIDES, *PEERS["sqlite"]),
+    "postgresql": (*SIDES, partial(BareCopy, batch=MESSAGES), *PEERS["postgresql"]),
+}
+STEPS: Mapping[str, Step] = {
+    "push": lambda contender, messages: contender.push_bulk(messages),
+    "drain": lambda contender, messages: contender.drain(len(messages)),
+}
+# Of what the other queues reach. A push is bounded by COPY, which some of them are not five times away from.
+PEER = {"push": 1, "drain": 5}
+AIMS = {
+    ("postgresql", "push", BARE_COPY): 0.8,
+    ("postgresql", "drain", "bare driver by 100"): 1.5,
+    ("sqlite", "push", "bare driver by 1,000"): 0.8,
+    ("sqlite", "drain", "bare driver by 1,000"): 0.8,
+}
+CONDITIONS = (
+    f"{MESSAGES:,} payloads of 100 bytes, one process, every commit flushed. tablequeue pops and completes 1,000 at a "
+    "time; the lines below it are other sizes. `bare COPY` pushes and claims everything at once."
+)
+
+
+def aim(engine: str, what: str, contender: str) -> float | None:
+    if contender.startswith((OURS, "bare")):
+        return AIMS.get((engine, what, contender))
+    return PEER[what]
+
+
+def main() -> None:
+    arguments = parser(__doc__, list(CONTENDERS)).parse_args()
+    number = MESSAGES // 10 if arguments.quick else MESSAGES
+
+    def given(contender: Contender) -> Sequence[str]:
+        return payloads(number if arguments.full else number // contender.fewer)
+
+    figures: list[Figure] = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
+            figures += contest(engine, contenders, STEPS, given, aim, arguments.repeats)
+    save("bulk", "In bulk", CONDITIONS, figures, keep=not arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
