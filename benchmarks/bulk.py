@@ -57,15 +57,11 @@ def aim(engine: str, what: str, contender: str) -> float | None:
 
 def main() -> None:
     arguments = parser(__doc__, list(CONTENDERS)).parse_args()
-    number = MESSAGES // 10 if arguments.quick else MESSAGES
-
-    def given(contender: Contender) -> Sequence[str]:
-        return payloads(number if arguments.full else number // contender.fewer)
-
+    messages = payloads(MESSAGES // 10 if arguments.quick else MESSAGES)
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
-            figures += contest(engine, contenders, STEPS, given, aim, arguments.repeats)
+            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, arguments.full)
     save("bulk", "In bulk", CONDITIONS, figures, keep=not arguments.quick)
 
 

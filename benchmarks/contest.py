@@ -13,8 +13,6 @@ from benchmarks.rounds import interleaved
 
 # What a contender does with so many payloads; what it delivers, or None.
 Step = Callable[[Contender, Sequence[str]], list[str] | None]
-# The payloads that it gets in each round.
-Payloads = Callable[[Contender], Sequence[str]]
 # By the engine, what is measured and the contender's name: how many times as good as it ours must be.
 Aim = Callable[[str, str, str], float | None]
 
@@ -23,13 +21,18 @@ def contest(
     engine: str,
     contenders: Sequence[Contender],
     steps: Mapping[str, Step],
-    payloads: Payloads,
-    aim: Aim,
+    payloads: Sequence[str],
     repeats: int,
+    aim: Aim = lambda engine, what, contender: None,
+    full: bool = True,
 ) -> Iterator[Figure]:
-    """Messages a second of each contender at each step, in rounds in which all do all steps, one after the other."""
-    works = {each.name: partial(_rates, each, steps, payloads(each)) for each in contenders}
-    found = interleaved(works, repeats, LABELS[engine])
+    """Messages a second of each contender at each step, in rounds in which all do all steps, one after the other.
+
+    Those that ask for fewer messages get all of them if it is `full`.
+    """
+    shares = [payloads if full else payloads[: len(payloads) // each.fewer] for each in contenders]
+    works = {each.name: partial(_rates, each, steps, share) for each, share in zip(contenders, shares, strict=True)}
+    found = interleaved(works, repeats, f"{LABELS[engine]}, {', '.join(steps)}")
     for what in steps:
         for name, rounds in found.items():
             values = [rates[what] for rates in rounds]

@@ -40,15 +40,11 @@ def aim(engine: str, what: str, contender: str) -> float | None:
 
 def main() -> None:
     arguments = parser(__doc__, list(CONTENDERS)).parse_args()
-    number = 100 if arguments.quick else 5 * MESSAGES if arguments.full else MESSAGES
-
-    def given(contender: Contender) -> Sequence[str]:
-        return payloads(number)
-
+    messages = payloads(100 if arguments.quick else 5 * MESSAGES if arguments.full else MESSAGES)
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
-            figures += contest(engine, contenders, STEPS, given, aim, arguments.repeats)
+            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim)
     save("one_by_one", "One by one", CONDITIONS, figures, keep=not arguments.quick)
 
 

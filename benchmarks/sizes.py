@@ -1,0 +1,66 @@
+"""Payloads of 1 kB, 64 kB and 1 MB, one by one and in bulk, beside the bare driver; every commit flushed.
+
+    python -m benchmarks.sizes [--engines sqlite,postgresql] [--repeats 5] [--quick | --full]
+
+They are random, so that no engine makes them smaller. What is in bulk is pushed in one call and drained by batches of
+up to 1,000.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.contenders import closing
+from benchmarks.contenders.bare import bare
+from benchmarks.contenders.ours import BATCH, Tablequeue
+from benchmarks.contest import Step, contest
+from benchmarks.options import parser
+from benchmarks.places import PLACES
+from benchmarks.results import Figure, save
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    bytes: int
+    singly: int
+    """How many are pushed one by one in a round."""
+    bulk: int
+    """How many in bulk."""
+
+    def payloads(self, number: int) -> list[str]:
+        chance = random.Random(1)
+        return [base64.b64encode(chance.randbytes(self.bytes * 3 // 4)).decode() for _ in range(number)]
+
+
+SIZES = (Size("1 kB", 1 << 10, 300, 5_000), Size("64 kB", 1 << 16, 100, 400), Size("1 MB", 1 << 20, 10, 20))
+SINGLY: Mapping[str, Step] = {
+    "push": lambda contender, messages: contender.push(messages),
+    "pop + complete": lambda contender, messages: contender.drain_singly(len(messages)),
+}
+BULK: Mapping[str, Step] = {
+    "push in bulk": lambda contender, messages: contender.push_bulk(messages),
+    "drain": lambda contender, messages: contender.drain(len(messages)),
+}
+CONDITIONS = "Random payloads, one process, every commit flushed."
+
+
+def main() -> None:
+    arguments = parser(__doc__, ["sqlite", "postgresql"]).parse_args()
+    times = 4 if arguments.full else 1
+    figures: list[Figure] = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as url, closing([Tablequeue(url), bare(url, batch=BATCH)]) as contenders:
+            for size in SIZES:
+                for steps, number in ((SINGLY, size.singly), (BULK, size.bulk)):
+                    payloads = size.payloads(min(number, 10) if arguments.quick else number * times)
+                    named = {f"{size.name}: {what}": step for what, step in steps.items()}
+                    figures += contest(engine, contenders, named, payloads, arguments.repeats)
+    save("sizes", "Sizes", CONDITIONS, figures, keep=not arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
