@@ -1,13 +1,25 @@
-"""What only SQLite needs: each of its statements reads the clock for itself."""
+"""What only SQLite needs: each of its statements reads the clock for itself, and we flush its commits."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Event
+
+import pytest
+import sqlalchemy as sa
 
 import tablequeue
-from tests.support import at, ids_of
+from tablequeue import Database, Queue
+from tablequeue.engines.sqlite import connection
+from tablequeue.errors import DatabaseError
+from tests.crowd import PATIENCE
+from tests.support import at, claimed, counts, ids_of, refuses
 
 
 def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path: Path) -> None:
@@ -26,3 +38,128 @@ def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path
         assert 0 < len(messages) < 100
         assert ids_of(queue.history()) == ids_of(reversed(messages)), "whatever was removed is in the history"
         assert ids_of(messages) == ids[: len(messages)]
+
+
+# -- flushes -----------------------------------------------------------------------------------------------------------
+
+# Verbs that acknowledge something, and what must be there after a power cut at the moment at which they return.
+LASTING: dict[str, tuple[Callable[[Queue], object], dict[str, int]]] = {
+    "push": (lambda queue: queue.push("b"), {"ready": 2}),
+    "push_many": (lambda queue: queue.push_many("bc"), {"ready": 3}),
+    "pop": (lambda queue: queue.pop(), {"in_progress": 1}),
+    "complete": (lambda queue: claimed(queue).complete(), {"finished": 1}),
+    "fail": (lambda queue: claimed(queue).fail("why"), {"scheduled": 1}),
+    "purge": (lambda queue: queue.purge(), {}),
+}
+
+
+class Disk:
+    """What of a database is on the disk: what had been written when the last flush began."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "queues.db"
+        self._lasting = folder / "lasting"
+        self._lasting.mkdir()
+
+    def flush(self, file: int) -> None:
+        for name in (self.path.name, f"{self.path.name}-wal"):
+            shutil.copy(self.path.with_name(name), self._lasting)
+        os.fsync(file)
+
+    def after_a_power_cut(self) -> dict[str, int]:
+        with tablequeue.connect(f"sqlite:///{self._lasting / self.path.name}") as database:
+            return counts(database.queue("work"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk(tmp_path)
+    monkeypatch.setattr(connection, "fdatasync", disk.flush)
+    return disk
+
+
+def lasts(disk: Disk, verb: str) -> bool:
+    with tablequeue.connect(f"sqlite:///{disk.path}") as database:
+        queue = database.create_queue("work", payload="text")
+        queue.push("a")
+        call, expected = LASTING[verb]
+        call(queue)
+        assert counts(queue) == expected
+        return disk.after_a_power_cut() == expected
+
+
+@pytest.mark.parametrize("verb", LASTING)
+def test_what_a_call_has_done_lasts(disk: Disk, verb: str) -> None:
+    assert lasts(disk, verb)
+
+
+def test_without_the_flush_it_does_not_last(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: it leaves the last flush out."""
+    flush = connection.SQLiteHeld._flush
+    flushes = iter((flush, flush))  # of create_queue and the first push
+    monkeypatch.setattr(connection.SQLiteHeld, "_flush", lambda held: next(flushes, lambda held: None)(held))
+    assert not lasts(disk, "push")
+
+
+def test_what_was_seen_of_others_lasts_too(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is taken is an answer to rely on: whoever pushed it may not have flushed it yet."""
+    url = f"sqlite:///{disk.path}"
+    with tablequeue.connect(url) as ours, tablequeue.connect(url) as theirs:
+        queue = ours.create_queue("work", payload="text")
+        with monkeypatch.context() as unflushed:
+            unflushed.setattr(connection, "fdatasync", lambda file: None)
+            theirs.queue("work").push("a", key="k")
+        assert queue.push("b", key="k", on_conflict="skip") is None
+        assert disk.after_a_power_cut() == {"ready": 1}
+
+
+def test_a_flush_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = Event(), Event()
+
+    def slow(file: int) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'queues.db'}") as database, ThreadPoolExecutor() as pool:
+        queue = database.create_queue("work", payload="text")
+        with monkeypatch.context() as patched:
+            patched.setattr(connection, "fdatasync", slow)
+            push = pool.submit(queue.push, "a")
+            assert begun.wait(PATIENCE)
+        try:
+            claimed(queue).complete()
+            assert not push.done(), "a push returns when it is on the disk"
+        finally:
+            go_on.set()
+        assert push.result(PATIENCE) == 1
+
+
+def test_a_disk_that_fails_at_the_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'queues.db'}") as database:
+        queue = database.create_queue("work", payload="text")
+        read, write = os.pipe()
+        with monkeypatch.context() as patched:
+            patched.setattr(connection, "fdatasync", lambda file: os.fsync(write))  # EINVAL
+            assert "power cut" in refuses(DatabaseError, queue.push, "a").remedy
+        os.close(read)
+        os.close(write)
+        assert counts(queue) == {"ready": 1}
+        queue.push("b")
+
+
+@pytest.mark.parametrize(("synchronous", "flushed"), [("off", False), ("normal", False), ("full", True)])
+def test_a_caller_who_flushes_less_keeps_to_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synchronous: str, flushed: bool
+) -> None:
+    flushes: list[int] = []
+    monkeypatch.setattr(connection, "fdatasync", flushes.append)
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'queues.db'}")
+    sa.event.listen(engine, "connect", lambda dbapi, _: dbapi.execute(f"pragma synchronous = {synchronous}"))
+    with tablequeue.connect(engine) as database:
+        database.create_queue("work").push(1)
+        assert bool(flushes) == flushed
+        assert ("power cut" in words_of(database)) == (not flushed)
+
+
+def words_of(database: Database) -> str:
+    return " ".join(finding.cause for finding in database.doctor())

@@ -127,6 +127,12 @@ class BareCopy(BarePostgreSQL):
 
 
 class BareSQLite(Bare):
+    """By SQLite's own flushes: each within its commit."""
+
+    def __init__(self, url: str, batch: int = 1) -> None:
+        super().__init__(url, batch)
+        self._cursor.execute("pragma synchronous = full")
+
     def _push_batch(self, payloads: Sequence[str]) -> None:
         statement = self._table.statement("push_many")
         self._cursor.executemany(statement, ({**_PLAIN, "payload": payload} for payload in payloads))

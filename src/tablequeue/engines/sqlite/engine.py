@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import sqlite3
@@ -12,9 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Held, Params, Table
+from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
+from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
@@ -22,57 +22,8 @@ from tablequeue.errors import TablequeueError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# RETURNING came with 3.35, STRICT with 3.37.
-OLDEST = (3, 37, 0)
-
 # Bytes of a WAL that a checkpoint has not emptied for long: SQLite tries from 4 MB on.
 LARGEST_WAL = 64 << 20
-
-
-class SQLiteHeld(Held):
-    """A transaction takes the file lock, then SQLite's.
-
-    SQLite's own waiting (busy_timeout) sleeps and retries, so whoever comes at the right moment wins: with 64
-    processes one made 1 cycle in 4 s while another made 1,500. The kernel hands a file lock out in turn, and nobody
-    burns time on retries. The lock is on a file of its own, `<database>-lock`: closing any descriptor of the
-    database file would drop SQLite's own locks.
-    """
-
-    def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
-        super().__init__(dbapi, cursor)
-        self._path = path
-        self._file: int | None = None
-
-    def begin(self) -> None:
-        if self._file is None:
-            self._file = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        try:
-            self.cursor.execute("begin immediate")
-        except BaseException:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            raise
-
-    def commit(self) -> None:
-        self.cursor.execute("commit")
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def rollback(self) -> None:
-        # A full disk has SQLite roll back by itself.
-        if self.dbapi.in_transaction:
-            self.cursor.execute("rollback")
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        self.dbapi.close()
-        self.forget()
-
-    def forget(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 class SQLite(StreamingEngine):
@@ -111,36 +62,17 @@ class SQLite(StreamingEngine):
 
     # -- connections and errors ------------------------------------------------------------------------------------
 
-    def hold(self, dbapi: Any) -> Held:
-        if sqlite3.sqlite_version_info < OLDEST:
-            raise errors.DatabaseError(
-                f"This Python has SQLite {sqlite3.sqlite_version}; tablequeue needs {'.'.join(map(str, OLDEST))}.",
-                "Use a newer Python, or one built against a newer SQLite.",
-            )
-        dbapi.isolation_level = None
-        cursor = self.join_plainly(dbapi)
-        path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
-        if not path:
-            raise errors.BadUrl(
-                "An in-memory SQLite database belongs to one connection alone, and dies with it.",
-                "Name a file: sqlite:///work.db, for tests in a temporary folder.",
-            )
-        if cursor.execute("pragma journal_mode").fetchone()[0] != "wal" and os.access(path, os.W_OK):
-            cursor.execute("pragma journal_mode = wal")
-        return SQLiteHeld(dbapi, cursor, path)
+    def hold(self, dbapi: Any) -> SQLiteHeld:
+        held = hold(dbapi)
+        self._flushes = held.flushes
+        return held
 
     def join(self, dbapi: Any) -> Cursor:
-        cursor = self.join_plainly(dbapi)
+        cursor = plain_cursor(dbapi)
         if not dbapi.in_transaction:
             # sqlite3 itself would begin late and deferred, and a deferred transaction that turns to writing fails
             # at once, without waiting, when another writer is ahead.
             cursor.execute("begin immediate")
-        return cursor
-
-    @staticmethod
-    def join_plainly(dbapi: Any) -> Cursor:
-        cursor = dbapi.cursor()
-        cursor.row_factory = None
         return cursor
 
     def translate(self, error: Exception) -> TablequeueError | None:
@@ -212,6 +144,8 @@ class SQLite(StreamingEngine):
 
     def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
+        if params["check"] == "check_synchronous" and self._flushes:
+            return []  # it is NORMAL because the flush comes after the commit, from us
         if params["check"] == "check_wal":
             # SQLite itself tells the size of its WAL only to who begins a checkpoint.
             sizes = [(path, os.path.getsize(f"{path}-wal")) for (path,) in rows if os.path.exists(f"{path}-wal")]
