@@ -15,6 +15,7 @@ import pytest
 import tablequeue.aio
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.aiowait import AsyncWaiter
+from tablequeue.engines.mysql.bell import MySQLWire
 from tablequeue.operations import wait
 from tests.servers import Kind, Place, only
 from tests.support import claimed
@@ -185,6 +186,21 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     queue.push("x")
     assert notified() == 0, "nobody waits any more"
     listener.close()
+
+
+@only("mariadb")
+def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue: Queue) -> None:
+    others = [db.create_queue(name) for name in ("here", "there")]
+    runner = queue._desk.runner
+    wire = MySQLWire(runner._hold())
+    for each in (queue, *others):
+        wire.attend(each._desk.table)
+        each.push("x")
+    wire.leave(queue._desk.table)
+    assert wire.hear() == ["here", "there"]
+    others[0].pop()
+    assert wire.hear() == ["there"]
+    runner._discard(wire.held)
 
 
 def test_time_until_the_next(queue: Queue) -> None:

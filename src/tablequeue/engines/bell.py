@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from threading import Lock, Thread
+from typing import ClassVar
 
 from tablequeue.engines.base import Held, Table
 
@@ -16,16 +17,19 @@ from tablequeue.engines.base import Held, Table
 class Wire(ABC):
     """What an engine hears of its queues, on a connection of its own. `hear` runs in one thread, the rest in any."""
 
+    busy_after: ClassVar[float] = 0.1
+    """Seconds of one message after the other from which nobody counts as waiting: who is awake need not be woken."""
+
     def __init__(self, held: Held) -> None:
         self.held = held
 
     @abstractmethod
     def attend(self, table: Table) -> None:
-        """When this has returned, every push to the queue that has not committed yet is heard."""
+        """Somebody begins to wait at the queue: from the return on, pushes that have not committed yet are heard."""
 
     @abstractmethod
     def leave(self, table: Table) -> None:
-        """Pushes to the queue need not be heard any more."""
+        """Nobody waits at the queue any more: its pushes need not be heard."""
 
     @abstractmethod
     def hear(self) -> Collection[str] | None:
@@ -39,8 +43,10 @@ class Wire(ABC):
 class Bell:
     """Those who wait in this process, and the wire that wakes them."""
 
-    def __init__(self, string: Callable[[], Wire], discard: Callable[[Held], None]) -> None:
-        self._string = string
+    def __init__(self, wire: type[Wire], hold: Callable[[], Held], discard: Callable[[Held], None]) -> None:
+        self.busy_after = wire.busy_after
+        self._string = wire
+        self._hold = hold
         self._discard = discard
         self._lock = Lock()
         self._wire: Wire | None = None
@@ -55,17 +61,16 @@ class Bell:
         with self._lock:
             try:
                 if self._wire is None:
-                    self._wire = self._string()
+                    self._wire = self._string(self._hold())
                     self._thread = Thread(target=self._hear, args=(self._wire,), name="tablequeue bell", daemon=True)
                     self._thread.start()
                 waiting = self._waiting.setdefault(table.name, [])
-                if not waiting:
+                if wake not in waiting:
                     self._wire.attend(table)
+                    waiting.append(wake)
             except Exception:
                 self._cut()
                 return False
-            if wake not in waiting:
-                waiting.append(wake)
             return True
 
     def leave(self, table: Table, wake: Callable[[], None]) -> None:

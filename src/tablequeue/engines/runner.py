@@ -84,7 +84,7 @@ class Runner:
 
     def _new_bell(self) -> Bell | None:
         wire = self.engine.wire
-        return None if wire is None else Bell(lambda: wire(self._hold()), self._discard)
+        return None if wire is None else Bell(wire, self._hold, self._discard)
 
     def _close_idle(self) -> None:
         while self._idle:

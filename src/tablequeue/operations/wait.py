@@ -13,8 +13,6 @@ from tablequeue.operations.desk import Desk
 # wake-up that was lost: the push had looked for somebody waiting a moment before, or the bell is out of order.
 PAUSES = (0.01, 0.5)
 PAUSES_WITH_BELL = (0.1, 10.0)
-# Seconds of one message after the other from which nobody counts as waiting: pushes need not wake who is awake.
-BUSY_AFTER = 0.1
 
 INFINITE = float("inf")
 
@@ -54,7 +52,7 @@ class Waiter:
         now = monotonic()
         if self._busy_since is None:
             self._busy_since = now
-        elif now - self._busy_since > BUSY_AFTER:
+        if self._bell is not None and now - self._busy_since >= self._bell.busy_after:
             self.leave()
 
     def wait(self, limit: float | None = None) -> None:

@@ -20,6 +20,7 @@ from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Cursor, Held, Params, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
+from tablequeue.engines.mysql.bell import MySQLWire
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import check_charset, hold, join, whole
 from tablequeue.engines.mysql.gate import at_once
@@ -81,8 +82,8 @@ class Operations(MySQLStreams):
         "staged_taken".split()
     )
 
+    wire = MySQLWire
     stored = procedures.STORED
-
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True
 

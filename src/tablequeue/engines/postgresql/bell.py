@@ -26,6 +26,7 @@ class PostgresWire(Wire):
     def __init__(self, held: Held) -> None:
         super().__init__(held)
         self._lock = Lock()
+        self._attended: set[str] = set()
         self._notified: set[str] = set()
         self._cut = False
         # Wakes `hear`: another thread's statement may have read a notification off the socket.
@@ -37,9 +38,12 @@ class PostgresWire(Wire):
         os.close(self._waker)
 
     def attend(self, table: Table) -> None:
-        self._run(table, "attend")
+        if table.name not in self._attended:
+            self._run(table, "attend")
+            self._attended.add(table.name)
 
     def leave(self, table: Table) -> None:
+        self._attended.remove(table.name)
         self._run(table, "leave")
 
     def hear(self) -> Collection[str] | None:
