@@ -9,6 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
 
 
 class Contender(ABC):
@@ -48,6 +51,11 @@ def check(pushed: Sequence[str], delivered: Sequence[str]) -> None:
     """Each message once, and none lost."""
     assert len(delivered) == len(pushed), f"{len(delivered)} of {len(pushed)} messages were delivered"
     assert set(delivered) == set(pushed), "each message once"
+
+
+def beside(url: str, name: str) -> str:
+    """The path of a file, or a folder, of a contender's own beside the SQLite database of `url`."""
+    return str(Path(sa.make_url(url).database or "").with_name(name))
 
 
 @contextmanager
