@@ -1,33 +1,34 @@
-"""What a claim costs with 1,000, 100,000 and 1,000,000 messages waiting, for each order and engine.
+"""What a claim costs with 100,000 and 1,000,000 messages waiting, for each order and engine, over its cost with 1,000.
 
-    python -m benchmarks.backlog [--engines sqlite,postgresql,mariadb] [--repeats 5] [--largest 1000000]
+    python -m benchmarks.backlog [--engines ...] [--designs ...] [--largest 1000000] [--repeats 5] [--quick | --full]
 
 The queues of all sizes stand side by side and are measured in turn, round after round; after each round the messages
-are replaced, outside the clock. The figures are medians of pop + complete one by one; the ratio is the largest
-backlog's rate over the smallest's, the median of the rounds' ratios: 1 is flat. Groups: 10,000 of them (as many as
-there are messages in the smallest backlog), in turn. Every commit is flushed.
+are replaced, outside the clock. Popped and completed one by one; the figure is a backlog's rate over the smallest's: 1
+is flat. Groups: 10,000 of them, in turn. Every commit is flushed. Only the order `fifo` if no other design is named; a
+full run is of all, and of 10,000,000 messages of a `fifo` on PostgreSQL.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
-from collections.abc import Iterator
-from time import perf_counter
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-
 import tablequeue
-from benchmarks.places import PLACES, machine
+from benchmarks.options import parser
+from benchmarks.places import LABELS, PLACES
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved, rate
 from tablequeue import NewMessage, Queue
 
-SIZES = (1_000, 100_000, 1_000_000)
+SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
+QUICK = (1_000, 10_000)
+# Of the rate with the smallest backlog.
+AIMS = {1_000_000: 0.9, 10_000_000: 0.8}
 GROUPS = 10_000
 CYCLES = 200
 CHUNK = 10_000
+CONDITIONS = f"Popped and completed one by one, {CYCLES} in a round, every commit flushed."
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
@@ -59,60 +60,50 @@ def fill(queue: Queue, size: int) -> None:
         queue.push_many(["x" * 100] * number if plain else messages(queue, start, number))
 
 
-def cycles(queue: Queue) -> float:
-    """Cycles a second."""
-    started = perf_counter()
+def cycles(queue: Queue) -> None:
     for _ in range(CYCLES):
         message = queue.pop()
         assert message is not None, "there is a backlog"
         message.complete()
-    return CYCLES / (perf_counter() - started)
 
 
-def compare(database: tablequeue.Database, design: str, sizes: tuple[int, ...], repeats: int) -> list[float]:
-    """The median rate at each size, and the ratio of the largest to the smallest."""
-    queues = [database.create_queue(f"{design}_{size}", payload="text", **DESIGNS[design]) for size in sizes]
-    for queue, size in zip(queues, sizes, strict=True):
+def measured(queue: Queue) -> float:
+    """Cycles a second; the backlog is as long again after it."""
+    cycles_a_second = rate(partial(cycles, queue), CYCLES)
+    fill(queue, CYCLES)
+    return cycles_a_second
+
+
+def compare(
+    database: tablequeue.Database, engine: str, design: str, sizes: Sequence[int], repeats: int
+) -> Iterator[Figure]:
+    """Each backlog's rate over the smallest's."""
+    queues = {size: database.create_queue(f"{design}_{size}", payload="text", **DESIGNS[design]) for size in sizes}
+    for size, queue in queues.items():
         fill(queue, size)
-        cycles(queue)  # the first claims find the caches cold
-        fill(queue, CYCLES)
-    rounds: list[list[float]] = []
-    for number in range(repeats):
-        order = range(len(queues)) if number % 2 else reversed(range(len(queues)))
-        rates = dict.fromkeys(range(len(queues)), 0.0)
-        for place in order:
-            rates[place] = cycles(queues[place])
-        rounds.append([rates[place] for place in range(len(queues))])
-        for queue in queues:
-            fill(queue, CYCLES)
-    for queue in queues:
+    works = {f"{size:,}": partial(measured, queue) for size, queue in queues.items()}
+    smallest, *others = interleaved(works, repeats, f"{engine}, {design}").values()
+    for size, rates in zip(sizes[1:], others, strict=True):
+        ratios = [one / other for one, other in zip(rates, smallest, strict=True)]
+        yield Figure(engine, f"{design}, {size:,} / {sizes[0]:,} waiting", OURS, "ratio", ratios, AIMS.get(size))
+    for queue in queues.values():
         queue.drop()
-    medians = [statistics.median(each[place] for each in rounds) for place in range(len(queues))]
-    return [*medians, statistics.median(each[-1] / each[0] for each in rounds)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engines", default=",".join(PLACES))
-    parser.add_argument("--designs", default=",".join(DESIGNS))
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--largest", type=int, default=SIZES[-1])
-    arguments = parser.parse_args()
-    sizes = tuple(size for size in SIZES if size <= arguments.largest)
-    table = Table(
-        "engine", "order", title=f"{machine()}; pop + complete a second; medians of {arguments.repeats} rounds"
-    )
-    for size in sizes:
-        table.add_column(f"{size:,} waiting", justify="right")
-    table.add_column("largest / smallest", justify="right")
-    designs = arguments.designs.split(",")
-    with Progress(transient=True) as progress:
-        for engine in arguments.engines.split(","):
-            with PLACES[engine]() as url, tablequeue.connect(url) as database:
-                for design in progress.track(designs, description=engine):
-                    *rates, ratio = compare(database, design, sizes, arguments.repeats)
-                    table.add_row(engine, design, *(f"{rate:,.0f}" for rate in rates), f"{ratio:.2f}")
-    Console().print(table)
+    options = parser(__doc__, list(PLACES))
+    options.add_argument("--designs", type=lambda text: text.split(","), help=",".join(DESIGNS))
+    options.add_argument("--largest", type=int, default=1_000_000)
+    arguments = options.parse_args()
+    figures: list[Figure] = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as url, tablequeue.connect(url) as database:
+            for design in arguments.designs or (DESIGNS if arguments.full else ["fifo"]):
+                most = arguments.full and (engine, design) == ("postgresql", "fifo")
+                largest = SIZES[-1] if most else arguments.largest
+                sizes = QUICK if arguments.quick else [size for size in SIZES if size <= largest]
+                figures += compare(database, LABELS[engine], design, sizes, arguments.repeats)
+    save("backlog", "Backlogs", CONDITIONS, figures, keep=not arguments.quick)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,22 @@
 """A transaction stays open while a queue is drained: does the claim get slower, with and without the low-water mark?
 
-    python -m benchmarks.held_snapshot [postgresql|mariadb ...] [--messages 50000] [--batch 10]
+    python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 5] [--quick | --full]
 
 Neither PostgreSQL nor MariaDB can clean up what a repeatable-read transaction may yet look at, so the index of the
 ready messages keeps an entry for each that was ever ready. The figure is the rate of the last fifth of the messages
-over that of the first fifth; 1 is flat. Every commit is flushed; each message is checked to come once.
+over that of the first fifth; 1 is flat. Every commit is flushed; each message is checked to come once. On PostgreSQL if
+no engine is named; a full run has no snapshot and no mark too, for comparison.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from time import perf_counter
-
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from functools import partial
 
 import tablequeue
-from benchmarks.places import PLACES, machine
+from benchmarks.options import parser
+from benchmarks.places import LABELS, PLACES
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved, rate
 from tablequeue.engines.base import Cursor, Engine
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql.engine import MySQL
@@ -26,6 +24,12 @@ from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
 
 FIFTHS = 5
+MESSAGES = 50_000
+# Popped and completed at a time: few, whose claims have the most to walk over, and as many as in the bulk workload.
+BATCHES = (10, 1_000)
+HELD = "a held snapshot"
+AIM = 0.9
+CONDITIONS = f"{MESSAGES:,} messages, popped and completed in batches, every commit flushed."
 
 ENGINES: dict[str, type[LowWater]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
@@ -40,8 +44,8 @@ def without_mark(engine: type[LowWater]) -> type[LowWater]:
     return WithoutMark
 
 
-def drain(url: str, engine_class: type[Engine], messages: int, batch: int, held: bool) -> Sequence[float]:
-    """Messages a second in each fifth."""
+def drain(url: str, engine_class: type[Engine], held: bool, messages: int, batch: int) -> float:
+    """The rate of the last fifth over that of the first."""
     with tablequeue.connect(url) as plain:
         sa_engine = plain.engine
         database = tablequeue.Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect)), None)
@@ -50,42 +54,39 @@ def drain(url: str, engine_class: type[Engine], messages: int, batch: int, held:
         reader = sa_engine.connect().execution_options(isolation_level="REPEATABLE READ")
         if held:
             reader.exec_driver_sql("select count(*) from tq_work")
-        rates: list[float] = []
         seen: set[int] = set()
-        label = f"{engine_class.__name__}, {'held' if held else 'no'} snapshot"
-        for _ in track(range(FIFTHS), label, transient=True):
-            started = perf_counter()
+
+        def fifth() -> None:
             for _ in range(messages // FIFTHS // batch):
                 claims = queue.pop_many(batch)
                 queue.complete_many(claims)
                 seen.update(claim.id for claim in claims)
-            rates.append(messages / FIFTHS / (perf_counter() - started))
+
+        rates = [rate(fifth, messages // FIFTHS) for _ in range(FIFTHS)]
         assert len(seen) == messages, "each message once"
         reader.close()
         queue.drop()
         database.close()
-        return rates
+        return rates[-1] / rates[0]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("engines", nargs="*", choices=ENGINES, default=list(ENGINES))
-    parser.add_argument("--messages", type=int, default=50_000)
-    parser.add_argument("--batch", type=int, default=10)
-    arguments = parser.parse_args()
-    table = Table("engine", "mark", "snapshot", title=f"{machine()}; pop + complete by {arguments.batch}")
-    for name in ("first fifth, messages/s", "last fifth", "last / first"):
-        table.add_column(name, justify="right")
-    for name in arguments.engines:
-        with PLACES[name]() as url:
-            marked = ENGINES[name]
-            for engine_class, mark in ((marked, "yes"), (without_mark(marked), "no")):
-                for held in (False, True):
-                    rates = drain(url, engine_class, arguments.messages, arguments.batch, held)
-                    first, last = rates[0], rates[-1]
-                    snapshot = "held" if held else "none"
-                    table.add_row(name, mark, snapshot, f"{first:,.0f}", f"{last:,.0f}", f"{last / first:.2f}")
-    Console().print(table)
+    arguments = parser(__doc__, ["postgresql"]).parse_args()
+    messages = MESSAGES // 10 if arguments.quick else MESSAGES
+    figures: list[Figure] = []
+    for engine in arguments.engines:
+        marked = ENGINES[engine]
+        ways = {HELD: (marked, True)}
+        if arguments.full:
+            ways |= {"no snapshot": (marked, False), "a held snapshot, no mark": (without_mark(marked), True)}
+        with PLACES[engine]() as url:
+            for batch in BATCHES:
+                works = {way: partial(drain, url, *of, messages, batch) for way, of in ways.items()}
+                for way, ratios in interleaved(works, arguments.repeats, f"{LABELS[engine]}, by {batch:,}").items():
+                    what = f"{way}, by {batch:,}: last fifth / first"
+                    aim = AIM if way == HELD else None
+                    figures.append(Figure(LABELS[engine], what, OURS, "ratio", ratios, aim))
+    save("held_snapshot", "A held snapshot", CONDITIONS, figures, keep=not arguments.quick)
 
 
 if __name__ == "__main__":

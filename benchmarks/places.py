@@ -15,8 +15,8 @@ from pathlib import Path
 from tests import mariadb
 from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
-# What the 50 readers of idle.py need, and some.
-CONNECTIONS = 200
+# What 200 readers that wait, and 200 writers, need in crowd.py, and some.
+CONNECTIONS = 650
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""Readers and writers, 10 to 200 of each at the same time, each with connections of its own: how much they get done.
+
+    python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--quick | --full]
+
+On PostgreSQL if no engine is named. Each writer pushes its share of the messages one by one while the readers wait for
+them, pop and complete them one by one. They are threads of ten processes, which have connected before the clock starts;
+it stops when the last message is completed. Nobody may get an error, and each message is delivered once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from time import perf_counter
+
+from tests import crowd
+from tests.crowd import Crowd, Reader, Writer, answer, read_and_write, started
+from tests.servers import Place
+
+import tablequeue
+from benchmarks.options import parser
+from benchmarks.places import LABELS, PLACES
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved
+
+SIZES = (10, 50, 100, 200)
+PROCESSES = 10
+MESSAGES, FULL, QUICK = 2_000, 10_000, 200
+AIM = 0.8
+CONDITIONS = (
+    f"{MESSAGES:,} messages of a few bytes ({FULL:,} in a full run), pushed, popped and completed one by one, every "
+    f"commit flushed; {PROCESSES} processes."
+)
+
+
+def rate(url: str, size: int, messages: int) -> float:
+    """Messages a second, from the first push to the last completion."""
+    members = Crowd(PROCESSES, 2 * size // PROCESSES, messages // size)
+    with tablequeue.connect(url) as database:
+        queue = database.create_queue("crowd", payload="text")
+        barrier = crowd.processes.Barrier(PROCESSES + 1, timeout=crowd.PATIENCE)
+        done = crowd.processes.Semaphore(0)
+        place = Place(url, None)
+        with started(PROCESSES, read_and_write, lambda number: (place, members, number, barrier, done)) as pipes:
+            barrier.wait()
+            began = perf_counter()
+            for _ in range(members.total):
+                done.acquire()
+            took = perf_counter() - began
+            queue.push_many([crowd.STOP] * size)
+            check([each for pipe in pipes for each in answer(pipe)], members)
+        queue.drop()
+    return members.total / took
+
+
+def check(members: list[Reader | Writer | Exception], crowd: Crowd) -> None:
+    errors = [each for each in members if isinstance(each, Exception)]
+    assert not errors, f"{len(errors)} members got an error: {errors[0]!r}"
+    pushed = {id for each in members if isinstance(each, Writer) for id in each.pushed}
+    popped = Counter(id for each in members if isinstance(each, Reader) for id, *_ in each.messages)
+    assert len(pushed) == crowd.total, "no id is given twice"
+    assert popped == Counter(pushed), "each message once"
+
+
+def main() -> None:
+    arguments = parser(__doc__, ["postgresql"]).parse_args()
+    messages = QUICK if arguments.quick else FULL if arguments.full else MESSAGES
+    figures = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as url:
+            works = {f"{size} of each": partial(rate, url, size, messages) for size in SIZES}
+            found = interleaved(works, arguments.repeats, LABELS[engine])
+        figures += [Figure(LABELS[engine], what, OURS, "messages/s", rates) for what, rates in found.items()]
+        *smaller, largest = found.values()
+        ratios = [one / max(others) for one, *others in zip(largest, *smaller, strict=True)]
+        figures.append(Figure(LABELS[engine], "the largest crowd / the best smaller one", OURS, "ratio", ratios, AIM))
+    save("crowd", "Crowds", CONDITIONS, figures, keep=not arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
