@@ -9,13 +9,13 @@ EXTRAS := --extra postgresql --extra mysql --extra spark --extra delta --extra r
 RUN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo test lint format bench clean
+.PHONY: help setup servers clients demo test lint format bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "make lint    style, types and the walls between the rooms"
-	@echo "make bench   rates beside those of the bare driver"
+	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: everything, hours"
 	@echo "make setup   .venv with everything; the others call it"
 
 setup: .venv/.done
@@ -50,8 +50,10 @@ format: setup
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
-bench: setup servers
-	$(RUN)/python -m benchmarks.bare_driver
+# Both write docs/performance.md.
+bench bench-full: setup servers
+	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS) --group bench
+	$(RUN)/python -m benchmarks $(if $(filter bench-full,$@),--full)
 
 clean:
 	rm -rf .venv .uv demo
