@@ -32,7 +32,7 @@ class Contender(ABC):
 
     @abstractmethod
     def drain_singly(self, number: int) -> list[str]:
-        """Get, and finish, one message at a time by one thread; the payloads."""
+        """Get, and finish, one message at a time by one thread; the payloads, fewer if no more are to be had."""
 
     @abstractmethod
     def drain(self, number: int) -> list[str]:

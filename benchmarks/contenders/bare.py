@@ -75,6 +75,8 @@ class Bare(Contender):
             self._cursor.execute(claim, params | {"low_water": self._low_water})
             rows = self._cursor.fetchall()
             self._commit()
+            if not rows:
+                break
             ids = [row[0] for row in rows]
             self._low_water = max(ids)
             self._begin()

@@ -30,7 +30,8 @@ class Tablequeue(Contender):
         delivered = []
         for _ in range(number):
             message = self._queue.pop()
-            assert message is not None, "a message is missing"
+            if message is None:
+                break
             message.complete()
             delivered.append(message.payload)
         return delivered

@@ -1,0 +1,146 @@
+"""Contention: 8 and 64 processes; each pushes a message, pops one and completes it, again and again for some seconds.
+
+    python -m benchmarks.contention [--engines sqlite,postgresql] [--repeats 5] [--seconds 4] [--quick | --full]
+
+tablequeue beside the same statements by the bare driver, which on SQLite wait by busy_timeout, and with 8 processes the
+other queues on SQLite. What was pushed and what was delivered is compared over all processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.synchronize import Barrier
+from time import perf_counter
+from typing import Any
+
+from benchmarks.contenders import Contender, closing
+from benchmarks.contenders.bare import BARE, bare
+from benchmarks.contenders.huey_ import Huey
+from benchmarks.contenders.litequeue_ import Litequeue
+from benchmarks.contenders.ours import Tablequeue
+from benchmarks.contenders.persistqueue_ import PersistQueue
+from benchmarks.options import parser
+from benchmarks.places import LABELS, PLACES
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved
+
+Make = Callable[[str], Contender]
+
+# The fairness to be reached: cycles of the slowest process / the median process.
+PROCESSES = {8: 0.5, 64: 0.25}
+SIDES: Mapping[str, Make] = {OURS: Tablequeue, BARE: bare}
+# With the fewer processes only: of 64, some wait until they give up.
+PEERS: Mapping[str, Mapping[str, Make]] = {
+    "sqlite": {Litequeue.name: Litequeue, Huey.name: Huey, PersistQueue.name: PersistQueue},
+    "postgresql": {},
+}
+# Who may hand out a message twice: that is counted, and of all others an error.
+DOUBLES = (PersistQueue.name,)
+CONDITIONS = (
+    "Payloads of 100 bytes, every commit flushed. A cycle is a push, a pop and a completion, each a transaction. On "
+    "SQLite, busy_timeout is 60 s for all; the bare driver waits by it alone."
+)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What all processes have done in one round."""
+
+    cycles: Sequence[int]
+    """Of each process."""
+    seconds: float
+    longest: float
+    """Seconds of the longest single cycle of all."""
+    doubles: int
+    """Messages that were delivered more than once."""
+
+    @property
+    def rate(self) -> float:
+        return sum(self.cycles) / self.seconds
+
+    @property
+    def fairness(self) -> float:
+        return min(self.cycles) / statistics.median(self.cycles)
+
+
+def member(make: Make, url: str, number: int, seconds: float, start: Barrier, results: Any) -> None:
+    """One process: it answers with what it pushed, what it was given, and its longest cycle."""
+    with closing([make(url)]) as (contender,):
+        pushed: list[str] = []
+        delivered: list[str] = []
+        longest = 0.0
+        start.wait()
+        end = perf_counter() + seconds
+        while (began := perf_counter()) < end:
+            payload = f"{number}-{len(pushed)}-".ljust(100, "x")
+            contender.push([payload])
+            pushed.append(payload)
+            delivered += contender.drain_singly(1)
+            longest = max(longest, perf_counter() - began)
+        results.put((pushed, delivered, longest))
+
+
+def crowd(make: Make, url: str, processes: int, seconds: float) -> Crowd:
+    context = mp.get_context("fork")
+    start, results = context.Barrier(processes), context.Queue()
+    arguments = ((make, url, number, seconds, start, results) for number in range(processes))
+    members = [context.Process(target=member, args=each) for each in arguments]
+    for each in members:
+        each.start()
+    found = [results.get() for _ in members]
+    for each in members:
+        each.join()
+    pushed = Counter(payload for mine, _, _ in found for payload in mine)
+    delivered = Counter(payload for _, mine, _ in found for payload in mine)
+    # A pop that passed over what others were claiming has left a message.
+    with closing([make(url)]) as (contender,):
+        delivered.update(contender.drain_singly(pushed.total() - delivered.total()))
+    doubles = delivered - pushed
+    assert doubles or delivered == pushed, "none is lost"
+    cycles, longest = [len(mine) for mine, _, _ in found], max(longest for _, _, longest in found)
+    return Crowd(cycles, seconds, longest, doubles.total())
+
+
+def figures(engine: str, processes: int, found: Mapping[str, Sequence[Crowd]]) -> Iterator[Figure]:
+    label, what = LABELS[engine], f"{processes} processes"
+    for name, crowds in found.items():
+        aim = {OURS: None, BARE: 0.9}.get(name, 1)
+        yield Figure(label, what, name, "cycles/s", [each.rate for each in crowds], aim)
+    for name, crowds in found.items():
+        aim = PROCESSES[processes] if name == OURS else None
+        fairness = [each.fairness for each in crowds]
+        yield Figure(label, f"{what}, slowest / median process", name, "", fairness, aim)
+    for name, crowds in found.items():
+        yield Figure(label, f"{what}, longest cycle", name, "ms", [1000 * each.longest for each in crowds])
+    for name, crowds in found.items():
+        doubles = [each.doubles for each in crowds]
+        assert name in DOUBLES or not any(doubles), f"{name} delivered {sum(doubles)} messages more than once"
+        if name in DOUBLES:
+            yield Figure(label, f"{what}, delivered more than once", name, "messages", doubles)
+
+
+def main() -> None:
+    options = parser(__doc__, list(PEERS))
+    options.add_argument("--seconds", type=float, default=4, help="that a crowd is at work")
+    arguments = options.parse_args()
+    seconds = 0.5 if arguments.quick else arguments.seconds
+    all_figures: list[Figure] = []
+    for engine in arguments.engines:
+        with PLACES[engine]() as place:
+            url = f"{place}?timeout=60" if engine == "sqlite" else place
+            for processes in PROCESSES:
+                sides = {**SIDES, **(PEERS[engine] if processes == min(PROCESSES) else {})}
+                with closing([make(url) for make in sides.values()]):
+                    works = {name: partial(crowd, make, url, processes, seconds) for name, make in sides.items()}
+                found = interleaved(works, arguments.repeats, f"{LABELS[engine]}, {processes} processes")
+                all_figures += figures(engine, processes, found)
+    save("contention", "Contention", CONDITIONS, all_figures, keep=not arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
