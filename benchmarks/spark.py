@@ -1,13 +1,9 @@
 """Spark beside Spark's own JDBC: reading and writing a million messages, and what a micro-batch costs.
 
-    python -m benchmarks.spark [--messages 1000000] [--repeats 5] [--jdbc /usr/share/java/postgresql.jar]
+    python -m benchmarks.spark [--full] [--messages 1000000] [--jdbc /usr/share/java/postgresql.jar]
 
-On PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Read: the history, `id` and `payload` of 100 bytes,
-two partitions, into nothing. Write: JDBC into a table with the columns and the indexes of a queue, for that is what the
-messages of a queue are; and, as another line, into a table without an index, which is no queue. Rounds are interleaved
-after one that does not count; ratios are the medians of the rounds' ratios. Every count is checked.
-Micro-batches: 10,000 messages each, into nothing, beside Spark's `rate` source; the claim (and the completion of the
-batch before) is the part of it that Spark reports as `latestOffset`.
+On PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is checked. What a micro-batch costs is
+what Spark's own reports say; the claim, with the completion of the batch before, is in them as `latestOffset`.
 """
 
 from __future__ import annotations
@@ -18,21 +14,26 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import sqlalchemy as sa
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 import tablequeue
-from benchmarks.places import machine, postgresql_url
+from benchmarks.places import postgresql_url
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved, rate
 from tablequeue.spark.session import local_session
 
 JAR = Path("/usr/share/java/postgresql.jar")
 BATCH = 10_000
-BATCHES = 10
+BATCHES = 20
+JDBC = "Spark's JDBC"
+RATE = "Spark's rate source"
+CONDITIONS = """Two cores for Spark and the server; payloads of 100 bytes. Read are `id` and `payload` of a history, in
+two partitions, into nothing. JDBC writes into a table with the columns and the indexes of a queue, for that is what the
+messages of a queue are, and into one without, which is no queue. Micro-batches are of 10,000 messages, into nothing."""
 
 
 class Work:
@@ -96,93 +97,94 @@ class Work:
 
     # -- around it -------------------------------------------------------------------------------------------------
 
-    def timed(self, work: Callable[[], None], table: str | None = None) -> float:
-        started = perf_counter()
-        work()
-        took = perf_counter() - started
+    def timed(self, call: Callable[[], None], table: str | None = None) -> float:
+        """Messages a second; a table that was written to has them all, and is emptied."""
+        found = rate(call, self.messages)
         if table is not None:
             assert self.execute(f"select count(*) from {table}") == self.messages  # noqa: S608
             self.execute(f"truncate {table}", "checkpoint")
-        return took
+        return found
 
-    def round(self) -> dict[str, float]:
-        return {
-            "read": self.timed(self.read),
-            "read by JDBC": self.timed(self.read_jdbc),
-            "write": self.timed(self.write, "tq_writing"),
-            "write by JDBC to such a table": self.timed(lambda: self.write_jdbc("indexed"), "indexed"),
-            "write by JDBC, no index": self.timed(lambda: self.write_jdbc("bare"), "bare"),
+    def batches(self, repeats: int) -> list[Figure]:
+        works = {
+            "read": lambda: self.timed(self.read),
+            "read by JDBC": lambda: self.timed(self.read_jdbc),
+            "write": lambda: self.timed(self.write, "tq_writing"),
+            "write by JDBC": lambda: self.timed(lambda: self.write_jdbc("indexed"), "indexed"),
+            "write by JDBC, no index": lambda: self.timed(lambda: self.write_jdbc("bare"), "bare"),
         }
+        found = interleaved(works, repeats, "rounds")
+        read, write = f"read {self.messages:,} messages", f"write {self.messages:,} messages"
+        contenders = [
+            (read, OURS, "read", None),
+            (read, JDBC, "read by JDBC", 1.0),
+            (write, OURS, "write", None),
+            (write, f"{JDBC}, into such a table", "write by JDBC", 1.5),
+            (write, f"{JDBC}, into a table without an index", "write by JDBC, no index", None),
+        ]
+        return [Figure("postgresql", what, who, "messages/s", found[name], aim) for what, who, name, aim in contenders]
 
 
-RATIOS = [
-    ("read", "read by JDBC"),
-    ("write", "write by JDBC to such a table"),
-    ("write", "write by JDBC, no index"),
-]
-
-
-def micro_batches(work: Work, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Spark's own progress reports of full batches, of our source and of its `rate` source."""
+def micro_batches(work: Work, folder: Path) -> list[Figure]:
+    """Of Spark's own reports of full batches, of our source and of its `rate` source."""
     queue = work.database.create_queue("streaming", payload="text")
-    queue.push_many(["x" * 100] * (BATCH * (BATCHES + 2)))
+    for _ in range(BATCHES + 2):
+        queue.push_many(["x" * 100] * BATCH)
     spark = work.spark
     ours = {**work.ours(), "queue": "streaming", "stream": "bench", "maxMessagesPerTrigger": str(BATCH)}
     sources = {
-        "tablequeue": spark.readStream.format("tablequeue").options(**ours, columns="id,payload").load(),
-        "rate": spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load(),
+        OURS: spark.readStream.format("tablequeue").options(**ours, columns="id,payload").load(),
+        RATE: spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load(),
     }
-    reports = {}
+    took: dict[str, list[dict[str, float]]] = {}
     for name, frame in sources.items():
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name))
-        query = writer.start()
-        full: list[dict[str, Any]] = []
+        query = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name)).start()
+        full: list[Any] = []
         while len(full) < BATCHES:
             query.awaitTermination(1)
             full = [one for one in query.recentProgress if one["numInputRows"] == BATCH]
         query.stop()
-        reports[name] = full[1:]  # the first finds everything cold
-    return reports
+        took[name] = [one["durationMs"] for one in full[1:BATCHES]]  # the first finds everything cold
+    show(took)
+    whole = {name: [one["triggerExecution"] for one in each] for name, each in took.items()}
+    besides = [one["triggerExecution"] - one["latestOffset"] for one in took[OURS]]
+    more = [mine - theirs for mine, theirs in zip(besides, whole[RATE], strict=True)]
+    what = f"a micro-batch of {BATCH:,} messages"
+    return [
+        Figure("postgresql", what, OURS, "ms", whole[OURS]),
+        Figure("postgresql", what, RATE, "ms", whole[RATE]),
+        Figure("postgresql", f"{what}, more than {RATE}, without the claim", OURS, "ms", more, aim=150),
+        Figure("postgresql", "messages of a stream", OURS, "messages/s", [BATCH / each * 1000 for each in whole[OURS]]),
+    ]
+
+
+def show(took: dict[str, list[dict[str, float]]]) -> None:
+    """Where the time of a micro-batch goes."""
+    parts = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
+    table = Table("source", *parts, title=f"a micro-batch of {BATCH:,}, in ms; medians")
+    for name, each in took.items():
+        table.add_row(name, *(f"{statistics.median(one.get(part, 0) for one in each):.0f}" for part in parts))
+    Console().print(table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="seven rounds instead of three")
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--jdbc", type=Path, default=JAR)
     arguments = parser.parse_args()
     if not arguments.jdbc.exists():
         raise SystemExit(f"There is no JDBC driver at {arguments.jdbc}. Install libpostgresql-jdbc-java, or name it.")
-    console = Console()
     with tempfile.TemporaryDirectory(prefix="tablequeue-bench-") as folder, postgresql_url() as url:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (
             f"--driver-class-path {arguments.jdbc} --jars {arguments.jdbc} pyspark-shell"
         )
         spark = local_session("benchmark", Path(folder))
         work = Work(spark, url, arguments.messages)
-        rounds: list[dict[str, float]] = []
-        with Progress(transient=True) as progress:
-            for number in progress.track(range(arguments.repeats + 1), description="rounds"):
-                times = work.round()
-                if number:
-                    rounds.append(times)
-        table = Table("what", "seconds", title=f"{machine()}; {arguments.messages:,} messages; medians")
-        for name in rounds[0]:
-            table.add_row(name, f"{statistics.median(each[name] for each in rounds):.2f}")
-        for one, other in RATIOS:
-            ratios = [each[other] / each[one] for each in rounds]
-            words = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            table.add_row(f"speed: {one} / {other}", words)
-        console.print(table)
-        reports = micro_batches(work, Path(folder))
-        parts = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
-        table = Table("source", *parts, "messages/s", title=f"a micro-batch of {BATCH:,}, in ms; medians")
-        for name, full in reports.items():
-            middle = [statistics.median(one["durationMs"].get(part, 0) for one in full) for part in parts]
-            table.add_row(name, *(f"{value:.0f}" for value in middle), f"{BATCH / middle[0] * 1000:,.0f}")
-        console.print(table)
+        figures = work.batches(7 if arguments.full else 3) + micro_batches(work, Path(folder))
         spark.stop()
         work.database.close()
+    save("spark", "Spark: batches and micro-batches", CONDITIONS.replace("\n", " "), figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from examples.flights.data import TOTAL, carriers_of, flights
+from examples.flights.data import carriers_of, flights
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 6000
@@ -46,9 +46,9 @@ def test_the_demo_on_a_sample(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_stops_it_at_once_and_says_so(tmp_path: Path) -> None:
-    process = start_demo(tmp_path, TOTAL)
+    process = start_demo(tmp_path, SAMPLE)
     assert process.stdout is not None
-    read_until(process.stdout, "SIGKILL")
+    read_until(process.stdout, "SIGKILL")  # for as long as the lease of what that reader held, it goes on
     # As a terminal does it: to every process of the group.
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate()

@@ -10,20 +10,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import pyarrow.dataset as ds
-from examples.flights.data import Flight, airlines, flights
-from examples.flights.fill import BROKEN
-from examples.flights.fill import main as fill
 
 import tablequeue
 from tests.support import counts
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = 1500
-
 # It dies in its first batch, when all sinks have it and Spark's log has not.
 PIPELINE = """
 import os
@@ -75,7 +69,7 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         raw, doubled = database.create_queue("raw"), database.create_queue("doubled")
         raw.push_many({"n": n} for n in range(40))
 
-        with pipeline_run(tmp_path, "pipeline.py") as run:
+        with pipeline_run(tmp_path, "pipeline.py", "--available-now") as run:
             _, errors = run.communicate()
         assert run.returncode == 9, errors
         assert counts(doubled) == {"ready": 3}
@@ -96,33 +90,3 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         expected = Counter(2 * n for n in range(finished))
         assert Counter(message.payload["n"] for message in doubled.peek(100)) == expected
         assert Counter(ds.dataset(tmp_path / "lake").to_table()["n"].to_pylist()) == expected
-
-
-def test_the_flights(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'queues.db'}"
-    fill([str(SAMPLE)], url)
-    with pipeline_run(tmp_path, str(ROOT / "examples" / "flights" / "pipeline.py"), "--available-now") as run:
-        _, errors = run.communicate()
-    assert run.returncode == 0, errors
-
-    sample = [*islice(flights(), SAMPLE)]
-    late = [flight for flight in sample if (flight["dep_delay"] or 0) > 60]
-    kept = ds.dataset(tmp_path / "lake" / "flights", partitioning="hive").to_table().to_pylist()
-    assert {row["n"] for row in kept} == {flight["n"] for flight in sample}
-    assert len(kept) == SAMPLE
-    assert all(row["airline"] == airlines()[row["carrier"]] for row in kept)
-    assert any(row["plane"] and row["temp"] is not None for row in kept)
-    totals = ds.dataset(tmp_path / "lake" / "delays").to_table().to_pylist()
-    assert {row["airline"]: (row["flights"], row["longest"]) for row in totals} == delays_of(late)
-    with tablequeue.connect(url) as database:
-        assert {message.payload["n"] for message in database.queue("raw").dead()} == {row["n"] for row in BROKEN}
-        assert counts(database.queue("enriched")) == {"finished": SAMPLE}
-        assert counts(database.queue("delayed")) == {"finished": len(late)}
-
-
-def delays_of(late: list[Flight]) -> dict[str, tuple[int, int]]:
-    names = airlines()
-    delays: dict[str, list[int]] = {}
-    for flight in late:
-        delays.setdefault(names[flight["carrier"]], []).append(flight["dep_delay"])
-    return {airline: (len(those), max(those)) for airline, those in delays.items()}

@@ -81,18 +81,13 @@ def test_a_range_of_ids(spark: Any, db: Database, place: Place) -> None:
     assert sorted(row["id"] for row in frame.collect()) == ids[3:8]
 
 
-def test_the_url_by_an_environment_variable(
-    spark: Any, db: Database, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Spark's Python workers are forked from a daemon that has the environment of the session's start, so only the
-    # plan can be looked at here: it must name the variable, and must not hold the URL.
-    monkeypatch.setenv("TQ_TEST_URL", place.url)
-    queue = db.create_queue("work")
-    from tablequeue.spark.source import TableQueueSource
-
-    options = {"urlenv": "TQ_TEST_URL", "queue": queue.name, **({"schema": place.schema} if place.schema else {})}
-    source = TableQueueSource(options)
-    assert "`payload` string" in source.schema()
+def test_the_url_by_an_environment_variable(spark: Any, environment: Database) -> None:
+    queue = environment.create_queue("work")
+    finish_some(queue, [1, 2])
+    frame = spark.read.format("tablequeue").options(urlEnv="TABLEQUEUE_URL", queue="work").load()
+    assert sorted(row.payload for row in frame.collect()) == ["1", "2"]
+    with pytest.raises(Exception, match="The environment variable 'NOT_SET' is not set here"):
+        spark.read.format("tablequeue").options(urlEnv="NOT_SET", queue="work").load()
 
 
 def test_a_missing_queue_says_which_is_near(spark: Any, db: Database, place: Place) -> None:
