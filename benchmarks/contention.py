@@ -39,6 +39,8 @@ PEERS: Mapping[str, Mapping[str, Make]] = {
     "sqlite": {Litequeue.name: Litequeue, Huey.name: Huey, PersistQueue.name: PersistQueue},
     "postgresql": {},
 }
+# Seconds after which a process that does not answer has failed.
+PATIENCE = 120
 # Who may hand out a message twice: that is counted, and of all others an error.
 DOUBLES = (PersistQueue.name,)
 CONDITIONS = (
@@ -92,7 +94,7 @@ def crowd(make: Make, url: str, processes: int, seconds: float) -> Crowd:
     members = [context.Process(target=member, args=each) for each in arguments]
     for each in members:
         each.start()
-    found = [results.get() for _ in members]
+    found = [results.get(timeout=PATIENCE) for _ in members]
     for each in members:
         each.join()
     pushed = Counter(payload for mine, _, _ in found for payload in mine)
