@@ -40,6 +40,8 @@ class AsyncWaiter:
             except TimeoutError:
                 continue
             self._rung.clear()
+            if self._waiter.pops_at_once:
+                return
 
     def _ring(self) -> None:
         try:

@@ -19,6 +19,8 @@ class Wire(ABC):
 
     busy_after: ClassVar[float] = 0.1
     """Seconds of one message after the other from which nobody counts as waiting: who is awake need not be woken."""
+    exact: ClassVar[bool] = True
+    """Whether who is woken pops at once: something was pushed to that queue. Else anything may have happened."""
 
     def __init__(self, held: Held) -> None:
         self.held = held
@@ -44,7 +46,7 @@ class Bell:
     """Those who wait in this process, and the wire that wakes them."""
 
     def __init__(self, wire: type[Wire], hold: Callable[[], Held], discard: Callable[[Held], None]) -> None:
-        self.busy_after = wire.busy_after
+        self.busy_after, self.exact = wire.busy_after, wire.exact
         self._string = wire
         self._hold = hold
         self._discard = discard

@@ -62,9 +62,20 @@ class Waiter:
         """
         end = INFINITE if limit is None else monotonic() + limit
         while not self._called and (pause := self.pause(end)) is not None:
-            self._event.wait(pause)
+            rung = self._event.wait(pause)
             self._event.clear()
+            if rung and self.pops_at_once:
+                break
         self._called = False
+
+    @property
+    def pops_at_once(self) -> bool:
+        """Whether to pop when the bell rings, without another look: a round trip less before the message is here.
+
+        Of many who are woken by one push, all but one pop in vain. A look would not spare them that: they are woken
+        at the same moment, and until the first one's claim has committed all see the message ready.
+        """
+        return self._bell is not None and self._bell.exact
 
     def pause(self, end: float) -> float | None:
         """How long to sleep before the next look, if the bell does not ring; None: pop now, or `end` has come."""
