@@ -21,7 +21,7 @@ help:
 setup: .venv/.done
 
 .venv/.done: uv.lock pyproject.toml Makefile | $(UV)
-	$(UV) sync --quiet --frozen --python $(PYTHON) $(EXTRAS)
+	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS)
 	@touch $@
 
 .uv/bin/uv:
