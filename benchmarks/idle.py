@@ -1,33 +1,34 @@
 """What waiting costs: statements of an idle worker, the time from a push to its handler, and pushes beside who waits.
 
-    python -m benchmarks.idle [--seconds 60] [--messages 300]
+    python -m benchmarks.idle [--parts statements,latency,pushes] [--engines ...] [--repeats 5] [--quick | --full]
 
 The statements are counted by the database itself (on SQLite by its trace), after the pauses have grown to their
-longest. The latency is from before a push in another process to the first line of the handler, a message every 20 to
+longest. The latency is from before the push in another process to the first line of the handler, a message every 20 to
 100 ms, so that the worker waits for each. For the pushes, four processes push one by one to PostgreSQL while readers
 wait that get nothing, so that every push finds somebody: the worst case, beside texts that never and always notify.
-Every commit is flushed.
+Figures are kept of a run of all parts on all engines.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import sqlite3
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import Thread
 from typing import Any
 
 import sqlalchemy as sa
-from rich.console import Console
-from rich.table import Table
 
 import tablequeue
-from benchmarks.places import PLACES, machine
+from benchmarks.options import parser
+from benchmarks.places import LABELS, PLACES
+from benchmarks.results import OURS, Figure, save
+from benchmarks.rounds import interleaved
 from tablequeue import Claim, Database
 from tablequeue.definition import Definition
 from tablequeue.engines.postgresql.engine import PostgreSQL
@@ -36,8 +37,14 @@ from tablequeue.worker import Handler, Worker
 
 PRODUCERS = 4
 WAITING = (0, 1, 50)
-# Seconds until an idle worker looks as seldom as it ever does.
-SETTLE = 26
+# Seconds until an idle worker looks as seldom as it ever does, and in which its statements are counted.
+SETTLE, COUNTED = 26, 60
+# Messages of a round.
+MESSAGES = 200
+# What an idle worker may ask in a minute, and the milliseconds to the handler of half of the messages, and of 99 %.
+# MariaDB tells nobody of a push: there is no aim.
+AIMS = {"sqlite": (12, 5, 25), "postgresql": (12, 5, 25), "mariadb": (None, None, None)}
+CONDITIONS = f"A worker with one reader that waits; {MESSAGES} messages a round; every commit flushed."
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once
@@ -53,7 +60,7 @@ class Always(PostgreSQL):
         return super().words(name, definition, state) | {"rung": f"(select pg_notify('tq_{name}', '') is not null)"}
 
 
-PUSHES: dict[str, type[PostgreSQL]] = {"never notifies": Never, "as it is": PostgreSQL, "always notifies": Always}
+PUSHES: dict[str, type[PostgreSQL]] = {OURS: PostgreSQL, "never notifies": Never, "always notifies": Always}
 
 
 def open_with(engine_class: type[PostgreSQL], url: str) -> Database:
@@ -102,8 +109,23 @@ def produce(url: str, messages: int, seed: int) -> None:
             queue.push(time.time())
 
 
-def latencies(url: str, messages: int) -> list[float]:
-    """Milliseconds from the push to the handler."""
+def idle_statements(urls: dict[str, str], settle: float, seconds: float) -> dict[str, float]:
+    """Statements a minute of a worker at each of the databases, all at once."""
+    with ExitStack() as stack:
+        counters = {kind: stack.enter_context(counting(kind, url)) for kind, url in urls.items()}
+        for url in urls.values():
+            database = stack.enter_context(tablequeue.connect(url))
+            stack.enter_context(working(database, lambda message: None))
+        time.sleep(settle)
+        before = {kind: counter() for kind, counter in counters.items()}
+        time.sleep(seconds)
+        # The servers count the counting too.
+        ran = {kind: counter() - before[kind] - (kind != "sqlite") for kind, counter in counters.items()}
+    return {kind: number * 60 / seconds for kind, number in ran.items()}
+
+
+def latencies(url: str, messages: int) -> Sequence[float]:
+    """Milliseconds from the push to the handler, of 1 to 99 % of the messages."""
     seen: list[float] = []
     with tablequeue.connect(url) as database:
         queue = database.queue("work")
@@ -114,7 +136,7 @@ def latencies(url: str, messages: int) -> list[float]:
             while queue.stats().ready:
                 time.sleep(0.1)
     assert len(seen) == messages, "each message once"
-    return seen
+    return statistics.quantiles(seen, n=100)
 
 
 def push_for(url: str, variant: str, seconds: float, barrier: Any, rates: Any) -> None:
@@ -130,7 +152,7 @@ def push_for(url: str, variant: str, seconds: float, barrier: Any, rates: Any) -
     database.close()
 
 
-def push_rate(url: str, variant: str, waiting: int, seconds: float = 2.0) -> float:
+def push_rate(url: str, variant: str, waiting: int, seconds: float) -> float:
     """Pushes a second of all producers together."""
     with ExitStack() as stack:
         for _ in range(waiting):
@@ -147,46 +169,54 @@ def push_rate(url: str, variant: str, waiting: int, seconds: float = 2.0) -> flo
     return float(total)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--messages", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    waits = Table("engine", title=f"{machine()}; an idle worker, and one that waits for each message")
-    for name in ("statements a minute, idle", "push to handler p50, ms", "p99, ms"):
-        waits.add_column(name, justify="right")
-    console = Console()
-    pushes = Table("pushes a second to PostgreSQL")
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+def statements(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
+    counted = idle_statements(urls, *((2, 5) if quick else (SETTLE, COUNTED)))
+    for kind, number in counted.items():
+        yield Figure(LABELS[kind], "asked by an idle worker", OURS, "statements/min", [number], AIMS[kind][0])
+
+
+def latency(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
+    rounds = [
+        {kind: latencies(url, 20 if quick else MESSAGES) for kind, url in urls.items()} for _ in range(repeats + 1)
+    ][1:]  # the first one finds everything cold
+    for kind in urls:
+        for share, aim in zip((50, 99), AIMS[kind][1:], strict=True):
+            found = [each[kind][share - 1] for each in rounds]
+            yield Figure(LABELS[kind], f"push to handler, {share} %", OURS, "ms", found, aim)
+
+
+def pushes(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
+    kind = "postgresql"
+    if kind not in urls:
+        return
+    with tablequeue.connect(urls[kind]) as database:
+        database.create_queue("pushed", payload="text")
     for number in WAITING:
-        pushes.add_column(f"{number} waiting", justify="right")
+        works = {each: partial(push_rate, urls[kind], each, number, 0.5 if quick else 2) for each in PUSHES}
+        for variant, rates in interleaved(works, repeats, f"{number} waiting").items():
+            yield Figure(LABELS[kind], f"push, {number} waiting in vain", variant, "messages/s", rates)
+
+
+PARTS = {part.__name__: part for part in (statements, latency, pushes)}
+
+
+def main() -> None:
+    options = parser(__doc__, list(PLACES))
+    options.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS))
+    arguments = options.parse_args()
+    figures: list[Figure] = []
     with ExitStack() as stack:
-        urls = {kind: stack.enter_context(place()) for kind, place in PLACES.items()}
-        counters = {kind: stack.enter_context(counting(kind, url)) for kind, url in urls.items()}
-        databases = {kind: stack.enter_context(tablequeue.connect(url)) for kind, url in urls.items()}
-        for database in databases.values():
-            database.create_queue("work")
-        with ExitStack() as idle:
-            for database in databases.values():
-                idle.enter_context(working(database, lambda message: None))
-            time.sleep(SETTLE)
-            before = {kind: counter() for kind, counter in counters.items()}
-            time.sleep(arguments.seconds)
-            # The servers count the counting too.
-            ran = {kind: counter() - before[kind] - (kind != "sqlite") for kind, counter in counters.items()}
-        for kind, url in urls.items():
-            spread = statistics.quantiles(latencies(url, arguments.messages), n=100)
-            waits.add_row(kind, f"{ran[kind] * 60 / arguments.seconds:.0f}", f"{spread[49]:.1f}", f"{spread[98]:.1f}")
-        console.print(waits)
-        url = urls["postgresql"]
-        databases["postgresql"].create_queue("pushed", payload="text")
-        for variant in PUSHES:
-            rates = [
-                statistics.median(push_rate(url, variant, number) for _ in range(arguments.rounds))
-                for number in WAITING
-            ]
-            pushes.add_row(variant, *(f"{rate:,.0f}" for rate in rates))
-    console.print(pushes)
+        urls = {kind: stack.enter_context(PLACES[kind]()) for kind in arguments.engines}
+        for url in urls.values():
+            with tablequeue.connect(url) as database:
+                database.create_queue("work")
+        for part in arguments.parts:
+            figures += PARTS[part](urls, arguments.repeats, arguments.quick)
+    whole = set(arguments.parts) == set(PARTS) and set(urls) == set(PLACES)
+    save("idle", "Waiting", CONDITIONS, figures, keep=whole and not arguments.quick)
 
 
 if __name__ == "__main__":
