@@ -78,6 +78,15 @@ def test_promises(db: Database, place: Place, write: str, check: Callable[[Queue
     check(queue, place.open().queue("work"), write)
 
 
+def test_keys_of_an_attempt_that_is_not_published_are_free(db: Database, write: str) -> None:
+    """A task that is tried again stages the same keys again."""
+    queue = queue_of(db)
+    staged(queue, write, payload=["a", "lost"], key=["k1", "k2"])
+    again = staged(queue, write, payload=["a"], key=["k1"])
+    queue.push("there", key="k2")
+    assert staging.publish(queue, write, [again]) == 1
+
+
 def test_every_option(db: Database, write: str) -> None:
     queue = queue_of(db, payload="json", order="priority")
     due = datetime(2060, 1, 2, 3, 4, 5, 678000, UTC)

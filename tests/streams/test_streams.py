@@ -92,6 +92,20 @@ def test_promises(db: Database, design: str, check: Callable[[Queue], None]) -> 
     check(filled(db, **DESIGNS[design]))
 
 
+def test_a_crash_before_the_stream_knows_of_its_batch_claims_none(place: Place, kind: Kind) -> None:
+    """Messages in progress that no stream knows of would stay so for ever: they have no lease."""
+
+    class Crashes(kind.engine_class):  # type: ignore[name-defined]
+        def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
+            raise KeyboardInterrupt
+
+    run = Stream(filled(place.open_with(Crashes)), "lake")
+    with pytest.raises(KeyboardInterrupt):
+        run.advance(0, 4, now=at(1))
+    stats = place.open().queue("work").stats(now=at(1))
+    assert (stats.ready, stats.in_progress) == (10, 0)
+
+
 @pytest.mark.parametrize("history", ["keep", "none"])
 def test_every_message_is_in_one_batch(db: Database, history: str) -> None:
     queue = filled(db, 25, history=history)
