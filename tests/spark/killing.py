@@ -1,10 +1,10 @@
-"""A Spark job that dies: two streams out of queues, into a queue and into files, killed at a point or from outside.
+"""A Spark job that dies: streams out of queues, into queues and into files, killed at a point or from outside.
 
-    python -m tests.spark.killing FOLDER POINT MASTER
+    python -m tests.spark.killing FOLDER HOW MASTER STREAM...
 
-FOLDER has a file `<engine>.url` for each engine, and gets the checkpoints and the files. POINT is one of POINTS: the
-job dies when streams of every engine have come to it. `end` lets the job drain the queues and end; `never` lets it go
-on for ever. MASTER is Spark's.
+FOLDER has a file `<engine>.url` for each engine, and gets the checkpoints and the files. On each engine the streams
+take messages from one queue. HOW is `points`: the job dies when every stream has come to the point of its name;
+`never`: it goes on for ever; or `end`: it drains the queues and ends. MASTER is Spark's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,14 @@ from tablequeue.spark.source import TableQueueSource
 
 BATCH = 20
 
-# One for each state that a death can leave behind: between them nothing is written.
-POINTS = ("after a claim", "after partitions", "in a read", "after staging", "after a publication")
+# One for each state that a death can leave behind, between which nothing is written; and where its stream leads.
+POINTS = {
+    "after a claim": "queue",
+    "after partitions": "queue",
+    "in a read": "files",
+    "after staging": "queue",
+    "after a publication": "queue",
+}
 
 
 def kill(job: int) -> None:
@@ -49,14 +55,15 @@ def kill(job: int) -> None:
             continue
 
 
-def reached(point: str, options: Options) -> None:
-    """Wait here for the other engines, if this is the point of the job; the last of them kills it."""
-    if os.environ["TABLEQUEUE_TEST_POINT"] != point:
+def reached(point: str, stream: str | None, options: Options) -> None:
+    """If this is the point of that stream: wait here for all others; the last of them kills the job."""
+    expected = int(os.environ.get("TABLEQUEUE_TEST_STREAMS", 0))
+    if not expected or stream != point:
         return
     assert options.url_file is not None
     engine = Path(options.url_file)
-    engine.with_suffix(".reached").touch()
-    while not all(url.with_suffix(".reached").exists() for url in engine.parent.glob("*.url")):
+    engine.with_suffix(f".{point}").touch()
+    while sum(len([*engine.parent.glob(f"*.{each}")]) for each in POINTS) < expected:
         sleep(0.02)
     kill(int(os.environ["TABLEQUEUE_TEST_JOB"]))
 
@@ -65,29 +72,29 @@ class DyingReader(MicroBatchReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
         offset = super().latestOffset(start, limit)
         if offset != start:
-            reached("after a claim", self._options)
+            reached("after a claim", self._options.stream, self._options)
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         partitions = super().partitions(start, end)
-        reached("after partitions", self._options)
+        reached("after partitions", self._options.stream, self._options)
         return partitions
 
     def read(self, partition: Any) -> Iterator[Any]:
         for batch in super().read(partition):
             yield batch
-            reached("in a read", self._options)
+            reached("in a read", self._options.stream, self._options)
 
 
 class DyingWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> Any:
         message = super().write(iterator)
-        reached("after staging", self._options)
+        reached("after staging", self._options.producer, self._options)
         return message
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
-        reached("after a publication", self._options)
+        reached("after a publication", self._options.producer, self._options)
 
 
 class DyingSource(TableQueueSource):
@@ -106,34 +113,40 @@ class DyingSource(TableQueueSource):
 QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def main(folder: Path, point: str, master: str) -> None:
-    os.environ["TABLEQUEUE_TEST_POINT"] = point
+def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
+    urls = sorted(folder.glob("*.url"))
+    if how == "points":
+        os.environ["TABLEQUEUE_TEST_STREAMS"] = str(len(urls) * len(streams))
     os.environ["TABLEQUEUE_TEST_JOB"] = str(os.getpid())
-    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(
-        [f"--conf {name}={value}" for name, value in QUIET.items()] + ["pyspark-shell"]
-    )
+    settings = [f"--conf {name}={value}" for name, value in QUIET.items()]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*settings, os.environ["PYSPARK_SUBMIT_ARGS"]])
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder)}
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     from tablequeue.spark.session import session
 
     spark = session("dying", master, folder)
     spark.dataSource.register(DyingSource)
     queries = []
-    for url in sorted(folder.glob("*.url")):
+    for url in urls:
         place = {"urlFile": str(url), **json.loads(url.with_suffix(".json").read_text())}
-        size = 50 * BATCH if point == "end" else BATCH
-        reader = spark.readStream.format("dying").options(**place, stream="lake", maxMessagesPerTrigger=size)
-        streams = {name: reader.option("queue", name).load().select("payload") for name in ("to_queue", "to_files")}
-        sinks = {
-            "to_queue": streams["to_queue"].writeStream.format("dying").options(**place, queue="out"),
-            "to_files": streams["to_files"].writeStream.format("parquet").option("path", str(url.with_suffix(""))),
-        }
-        for name, sink in sinks.items():
+        size = 50 * BATCH if how == "end" else BATCH
+        source = spark.readStream.format("dying").options(**place, queue="work", maxMessagesPerTrigger=size)
+        for name in streams:
+            writer = source.option("stream", name).load().select("payload").writeStream
+            if POINTS[name] == "queue":
+                sink = writer.format("dying").options(**place, queue="out", producer=name)
+            else:
+                sink = writer.format("parquet").option("path", str(url.with_suffix("")))
             sink = sink.option("checkpointLocation", str(folder / "checkpoints" / url.stem / name))
-            queries.append((sink.trigger(availableNow=True) if point == "end" else sink).start())
+            query = (sink.trigger(availableNow=True) if how == "end" else sink).start()
+            # Spark gives the Python process of a source ten seconds to start, and all of them would share these.
+            while query.isActive and query.status["message"] == "Initializing sources":
+                sleep(0.02)
+            queries.append(query)
     for query in queries:
         query.awaitTermination()
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -11,7 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
+import pytest
 from examples.flights.data import carriers_of, flights
+
+pytestmark = pytest.mark.usefixtures("quick_java")
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 6000

@@ -13,47 +13,50 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
-import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 from tablequeue import Database
 from tests.servers import KINDS
 from tests.spark.killing import BATCH, POINTS, kill
 
+pytestmark = pytest.mark.usefixtures("quick_java")
+
 ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql")]
-SOURCES = ("to_queue", "to_files")
-# Starting Spark again takes longer than all else, so there are few here.
-KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 2))
-# A slot for each of four streams, and as many more; and executors with processes and memories of their own.
-LOCAL = "local[8]"
+# Starting Spark takes longer than all else: every stream dies in the same death, at a point of its own.
+ALL = tuple(POINTS)
+# One into files and one into a queue.
+TWO = ("in a read", "after a publication")
+KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 1))
+# A slot for each stream; and executors with processes and memories of their own.
+LOCAL = "local[10]"
 CLUSTER = "local-cluster[2,2,1024]"
 
 
 class Job:
     """The job of killing.py, and the databases of its queues."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, streams: Sequence[str]) -> None:
         self.folder = folder
+        self.streams = streams
         self.databases: dict[str, Database] = {}
 
-    def start(self, point: str, master: str = LOCAL) -> subprocess.Popen[bytes]:
-        for marker in self.folder.glob("*.reached"):
-            marker.unlink()
+    def start(self, how: str, master: str = LOCAL) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.killing", str(self.folder), point, master],
+                [sys.executable, "-m", "tests.spark.killing", str(self.folder), how, master, *self.streams],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             )
 
-    def run(self, point: str, master: str = LOCAL) -> int:
+    def run(self, how: str, master: str = LOCAL) -> int:
         """The exit code."""
-        running = self.start(point, master)
+        running = self.start(how, master)
         try:
             return running.wait(timeout=300)
         finally:
@@ -64,36 +67,34 @@ class Job:
 
     def push(self, start: int, number: int) -> None:
         for database in self.databases.values():
-            for name in SOURCES:
-                database.queue(name).push_many(str(n) for n in range(start, start + number))
+            database.queue("work").push_many(str(n) for n in range(start, start + number))
 
     def done(self) -> int:
         """How many messages have come to the queues at the end."""
         return sum(database.queue("out").stats().ready for database in self.databases.values())
 
     def check_each_once(self, number: int) -> None:
+        """In the history, and in one of the sinks."""
         expected = sorted(map(str, range(number)))
         for engine, database in self.databases.items():
-            for name in SOURCES:
-                queue = database.queue(name)
-                assert sorted(message.payload for message in queue.history(2 * number)) == expected, (engine, name)
-                stats = queue.stats()
-                assert (stats.ready, stats.in_progress, stats.dead) == (0, 0, 0)
-            assert sorted(message.payload for message in database.queue("out").peek(2 * number)) == expected, engine
-            assert sorted(self._rows(engine)) == expected, engine
+            queue = database.queue("work")
+            assert sorted(message.payload for message in queue.history(2 * number)) == expected, engine
+            stats = queue.stats()
+            assert (stats.ready, stats.in_progress, stats.dead) == (0, 0, 0)
+            out = [message.payload for message in database.queue("out").peek(2 * number)]
+            assert sorted(out + self._rows(engine)) == expected, engine
 
     def _rows(self, engine: str) -> list[str]:
         """The payloads in the files, as Spark reads them: of those that the sink's own log names."""
         files = set()
         for log in (self.folder / engine / "_spark_metadata").glob("[0-9]*"):
             files |= {json.loads(line)["path"].removeprefix("file://") for line in log.read_text().splitlines()[1:]}
-        rows: list[str] = pyarrow.dataset.dataset(sorted(files)).to_table().column("payload").to_pylist()
-        return rows
+        return [payload for file in files for payload in pq.read_table(file)["payload"].to_pylist()]
 
 
 @pytest.fixture
 def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
-    job = Job(tmp_path / "job")
+    job = Job(tmp_path / "job", request.param)
     job.folder.mkdir()
     places = []
     for kind in ENGINES:
@@ -103,7 +104,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
         (job.folder / f"{kind.name}.url").write_text(place.url)
         (job.folder / f"{kind.name}.json").write_text(json.dumps({"schema": schema} if schema else {}))
         job.databases[kind.name] = place.open()
-        for name in (*SOURCES, "out"):
+        for name in ("work", "out"):
             job.databases[kind.name].create_queue(name, payload="text")
     yield job
     for kind, place in places:
@@ -112,17 +113,19 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
         place.close()
 
 
-@pytest.mark.timeout(1200)
-def test_killed_at_every_point(job: Job) -> None:
-    number = 2 * BATCH * len(POINTS)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("job", [ALL], indirect=True)
+def test_killed_at_every_point_and_ended_on_a_cluster(job: Job) -> None:
+    """The executors that end it share neither files nor memory with the driver that died."""
+    number = 3 * BATCH * len(ALL)
     job.push(0, number)
-    for point in POINTS:
-        assert job.run(point) == -signal.SIGKILL, f"not reached: {point}\n{job.log()}"
-    assert job.run("end") == 0, job.log()
+    assert job.run("points") == -signal.SIGKILL, job.log()
+    assert job.run("end", CLUSTER) == 0, job.log()
     job.check_each_once(number)
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
+@pytest.mark.parametrize("job", [TWO], indirect=True)
 def test_killed_at_any_moment(job: Job) -> None:
     random.seed(7)
     ended, number = Event(), 0
@@ -151,12 +154,4 @@ def test_killed_at_any_moment(job: Job) -> None:
         ended.set()
         producer.join()
     assert job.run("end") == 0, job.log()
-    job.check_each_once(number)
-
-
-@pytest.mark.timeout(600)
-def test_executors_share_nothing_with_the_driver(job: Job) -> None:
-    number = 3 * BATCH
-    job.push(0, number)
-    assert job.run("end", CLUSTER) == 0, job.log()
     job.check_each_once(number)

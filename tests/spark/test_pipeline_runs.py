@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pytest
 
 import tablequeue
 from tests.support import counts
+
+pytestmark = pytest.mark.usefixtures("quick_java")
 
 ROOT = Path(__file__).parents[2]
 # It dies in its first batch, when all sinks have it and Spark's log has not.

@@ -46,6 +46,7 @@ def refusal(url: str, *words: object, **environment: str | None) -> str:
 
 
 @pytest.mark.timeout(900)  # half a minute when nothing else runs
+@pytest.mark.usefixtures("quick_java")
 def test_from_the_queue_to_the_page(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(url, name=HOSTILE) as database:
         emails = database.create_queue("emails", lease=600)
