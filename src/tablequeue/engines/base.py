@@ -33,6 +33,7 @@ class Table:
         self.engine = engine
         self.name = name
         self.definition = definition
+        self.rank = engine.rank(definition.order)
         # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
         # clock; see operations/claim.py.
         self.next_sweep = 0.0
@@ -232,6 +233,10 @@ class Engine(Scheduling, ABC):
     def dump_ids(self, ids: Sequence[int]) -> Any:
         """A list of ids as one parameter."""
 
+    def rank(self, order: str) -> Callable[[Row], Any] | None:
+        """The key that sorts claimed rows in an order; None: as tuples, by id."""
+        return RANKS[order]
+
     # -- the catalogue -----------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -361,7 +366,7 @@ class Engine(Scheduling, ABC):
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         rows = self._rows(cursor, table, operation, params)
         if len(rows) > 1:
-            rows.sort(key=RANKS[table.definition.order])  # type: ignore[arg-type]  # None: as tuples
+            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
 

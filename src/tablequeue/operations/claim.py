@@ -8,7 +8,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from tablequeue.engines.texts import RANKS, Row
+from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.desk import Desk, Params, count, seconds
 
@@ -114,7 +114,7 @@ def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None
         table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
     elif len(rows) < n and sweep(desk, now, connection):
         params["n"] = n - len(rows)
-        rows = sorted([*rows, *run(remove, table, params, connection)], key=RANKS[table.definition.order])
+        rows = sorted([*rows, *run(remove, table, params, connection)], key=table.rank)
     return rows
 
 

@@ -25,7 +25,7 @@ from tablequeue.engines.mssql.refusals import (
     refused_by,
     translated,
 )
-from tablequeue.engines.texts import RANKS, Row, quoted_role, ready_states
+from tablequeue.engines.texts import Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # Messages that one statement touches at the most. A statement tries to escalate its locks from 5,000 on, and a claim
@@ -267,7 +267,7 @@ class SQLServer(Engine):
             if table.definition.strict and cursor.held and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise
-        rows.sort(key=RANKS[table.definition.order])  # type: ignore[arg-type]  # None: as tuples
+        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
     def _claimed_in_steps(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:

@@ -27,7 +27,7 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
-from tablequeue.engines.texts import RANKS, Row, compile_text
+from tablequeue.engines.texts import Row, compile_text
 from tablequeue.errors import TablequeueError
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.
@@ -291,7 +291,7 @@ class Operations(MySQLStreams):
                 more |= {"popped_at": rows[0][5], "lease_until": rows[0][6]}
                 for change in changes:
                     cursor.execute(change, params | more)
-        rows.sort(key=RANKS[table.definition.order])
+        rows.sort(key=table.rank)
         return rows
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 from psycopg.types.string import TextLoader
 
@@ -21,7 +22,7 @@ from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import compile_text, quoted_role
+from tablequeue.engines.texts import Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
 # Rows from which a bulk push is a COPY instead of one INSERT of an array. Measured with 100-byte JSON,
@@ -45,6 +46,19 @@ _ARRAYS = {
     "dues": "due",
     "delays": "delay",
 }
+
+
+class Ids(list[int]):
+    """Ids as one parameter."""
+
+
+class IdsDumper(Dumper):
+    """In one piece; for psycopg to write a list takes 0.7 µs an element."""
+
+    oid = psycopg.adapters.types["int8"].array_oid
+
+    def dump(self, ids: Ids) -> bytes:
+        return f"{{{','.join(map(str, ids))}}}".encode()
 
 
 class PostgreSQL(LowWater, StreamingEngine):
@@ -108,8 +122,11 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def join(self, dbapi: Any) -> Cursor:
         cursor = dbapi.cursor(row_factory=tuple_row)
-        # The codec reads JSON, as on every engine; by default psycopg would have done it already.
-        cursor.adapters.register_loader("json", TextLoader)
+        # As the server's text: the codec reads JSON, as on every engine, and a time is read when somebody looks at it.
+        # For psycopg to read the three times of a claimed row took 1.6 of the 5 µs that a message of a batch takes.
+        for name in ("json", "timestamptz"):
+            cursor.adapters.register_loader(name, TextLoader)
+        cursor.adapters.register_dumper(Ids, IdsDumper)
         return cursor
 
     def join_async(self, adapted: Any) -> Cursor:
@@ -159,8 +176,12 @@ class PostgreSQL(LowWater, StreamingEngine):
     def load_time(self, value: Any) -> datetime:
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
 
-    def dump_ids(self, ids: Sequence[int]) -> list[int]:
-        return list(ids)
+    def dump_ids(self, ids: Sequence[int]) -> Ids:
+        return Ids(ids)
+
+    def rank(self, order: str) -> Callable[[Row], Any] | None:
+        # As text, times of different offsets from UTC do not compare.
+        return (lambda row: (self.load_time(row[10]), row[0])) if order == "due" else super().rank(order)
 
     # -- operations ------------------------------------------------------------------------------------------------
 

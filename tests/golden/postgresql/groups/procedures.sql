@@ -350,7 +350,7 @@ create or replace function public.tq_emails_push_each(
             place := 0;
             for id in
                 with batch as materialized (
-                    select nextval(cast((select pg_get_serial_sequence('public.tq_emails', 'id')) as regclass)) as id, entry.*
+                    select nextval((select cast(pg_get_serial_sequence('public.tq_emails', 'id') as regclass))) as id, entry.*
                     from (
                         select * from unnest(
                             cast(p_payloads as text[]), cast(p_headers as text[]), cast(p_priorities as integer[]),

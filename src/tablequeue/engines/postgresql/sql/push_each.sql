@@ -2,7 +2,7 @@
 -- has already. Ids are drawn before, to tell which row got which; those of refused rows stay gaps.
 -- Index: {table}_key. Locks: a row waits for another transaction that is pushing the same key.
 with batch as materialized (
-    select nextval(cast((select pg_get_serial_sequence('{queue}', 'id')) as regclass)) as id, entry.*
+    select nextval((select cast(pg_get_serial_sequence('{queue}', 'id') as regclass))) as id, entry.*
     from (
         select * from unnest(
             cast(:payloads as {array_type}[]), cast(:headers as text[]), cast(:priorities as integer[]),

@@ -1,7 +1,11 @@
 -- For a bulk push: :n ids from the sequence in one row, and the times and state that its messages get.
+-- The sequence is looked up once: for each id again, 20,000 of them took 67 ms instead of 8.
 -- Ids that are never used (the push failed) stay gaps, as with any sequence.
 select
-    (select array_agg(nextval(pg_get_serial_sequence('{queue}', 'id'))) from generate_series(1, :n)),
+    (
+        select array_agg(nextval((select cast(pg_get_serial_sequence('{queue}', 'id') as regclass))))
+        from generate_series(1, :n)
+    ),
     cast(pushed_at as text),
     cast(due_at as text),
     case when due_at > pushed_at then '{pushed_scheduled}' else '{pushed_ready}' end
