@@ -25,6 +25,11 @@ class Wire(ABC):
     def __init__(self, held: Held) -> None:
         self.held = held
 
+    @classmethod
+    def string(cls, held: Held) -> Wire:
+        """The wire on that connection; another one where this one would hear nothing."""
+        return cls(held)
+
     @abstractmethod
     def attend(self, table: Table) -> None:
         """Somebody begins to wait at the queue: from the return on, pushes that have not committed yet are heard."""
@@ -46,14 +51,21 @@ class Bell:
     """Those who wait in this process, and the wire that wakes them."""
 
     def __init__(self, wire: type[Wire], hold: Callable[[], Held], discard: Callable[[Held], None]) -> None:
-        self.busy_after, self.exact = wire.busy_after, wire.exact
-        self._string = wire
+        self._kind = wire
         self._hold = hold
         self._discard = discard
         self._lock = Lock()
         self._wire: Wire | None = None
         self._thread: Thread | None = None
         self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    @property
+    def busy_after(self) -> float:
+        return (self._wire or self._kind).busy_after
+
+    @property
+    def exact(self) -> bool:
+        return (self._wire or self._kind).exact
 
     def attend(self, table: Table, wake: Callable[[], None]) -> bool:
         """From the return of this on, `wake` is called, in another thread, when something was pushed to the queue.
@@ -63,7 +75,7 @@ class Bell:
         with self._lock:
             try:
                 if self._wire is None:
-                    self._wire = self._string(self._hold())
+                    self._wire = self._kind.string(self._hold())
                     self._thread = Thread(target=self._hear, args=(self._wire,), name="tablequeue bell", daemon=True)
                     self._thread.start()
                 waiting = self._waiting.setdefault(table.name, [])

@@ -40,8 +40,8 @@ class Worker:
     minimum            readers that each queue keeps while nothing is there to do.
     maximum            readers of all queues together, at the most.
     shutdown_timeout   seconds that handlers have to end after `stop`.
-    longest_pause      seconds between two looks at a queue at the most, for those whose wake-ups do not arrive, as
-                       through PgBouncer in transaction mode; None: as the engine's bell allows (docs/activation.md).
+    longest_pause      seconds between two looks at a queue at the most, where wake-ups do not arrive; None: as the
+                       engine's bell allows (docs/activation.md).
 
     It has no connection before `run`, so that a module can define it and be imported anywhere.
     """

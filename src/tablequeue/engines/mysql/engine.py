@@ -20,13 +20,13 @@ from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Cursor, Held, Params, Table
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
-from tablequeue.engines.mysql.bell import MySQLWire
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import check_charset, hold, join, whole
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
+from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Row, compile_text
 from tablequeue.errors import TablequeueError
 
@@ -82,7 +82,7 @@ class Operations(MySQLStreams):
         "staged_taken".split()
     )
 
-    wire = MySQLWire
+    wire = Poll
     stored = procedures.STORED
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True

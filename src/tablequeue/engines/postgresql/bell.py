@@ -17,9 +17,15 @@ import psycopg
 
 from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
+from tablequeue.engines.poll import Poll
 
 # Tells the advisory locks of the bells from those of others: tablequeue's own number, as in install.sql.
 BELL = 8318836321
+
+
+class PostgresHeld(Held):
+    pooled = False
+    """Whether each transaction may run in another session, as through PgBouncer: then LISTEN hears nothing."""
 
 
 class PostgresWire(Wire):
@@ -32,6 +38,11 @@ class PostgresWire(Wire):
         # Wakes `hear`: another thread's statement may have read a notification off the socket.
         self._awake, self._waker = os.pipe()
         held.dbapi.add_notify_handler(self._note)
+
+    @classmethod
+    def string(cls, held: Held) -> Wire:
+        assert isinstance(held, PostgresHeld)
+        return Poll(held) if held.pooled else cls(held)
 
     def __del__(self) -> None:
         os.close(self._awake)

@@ -19,7 +19,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.low_water import LowWater, MarkedTable
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.postgresql.bell import BELL, PostgresWire
+from tablequeue.engines.postgresql.bell import BELL, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row, compile_text, quoted_role
@@ -85,6 +85,7 @@ class PostgreSQL(LowWater, StreamingEngine):
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
     wire = PostgresWire
+    _pooled = False
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history "
@@ -113,14 +114,26 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def hold(self, dbapi: Any) -> Held:
         dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
-        held = Held(dbapi, self.join(dbapi))
-        held.cursor.execute("show default_transaction_isolation")
-        if held.cursor.fetchone()[0] != "read committed":
+        held = PostgresHeld(dbapi, self.join(dbapi))
+        held.cursor.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()")
+        isolation, session = held.cursor.fetchone()
+        # A pooler between us and the server, as PgBouncer, gives a number of its own for the session.
+        self._pooled = held.pooled = session != dbapi.info.backend_pid
+        if held.pooled:
+            dbapi.prepare_threshold = None  # the next call may run in a session that has not prepared it
+        if isolation != "read committed":
             # Under repeatable read a claim that meets another one fails instead of passing over it.
+            if held.pooled:
+                raise errors.BadUrl(
+                    f"Transactions are {isolation} by default, and through a pooler that cannot be changed for ours.",
+                    "Set default_transaction_isolation of the role to 'read committed', or connect directly.",
+                )
             held.cursor.execute("set session characteristics as transaction isolation level read committed")
         return held
 
     def join(self, dbapi: Any) -> Cursor:
+        if self._pooled:
+            dbapi.prepare_threshold = None
         cursor = dbapi.cursor(row_factory=tuple_row)
         # As the server's text: the codec reads JSON, as on every engine, and a time is read when somebody looks at it.
         # For psycopg to read the three times of a claimed row took 1.6 of the 5 µs that a message of a batch takes.

@@ -1,4 +1,4 @@
-"""MariaDB's and MySQL's wire: nobody is told of a push there, so one thread a process looks for all who wait in it.
+"""The wire where nobody is told of a push: one thread a process looks, for all who wait in it.
 
 One statement asks for all queues that are waited for. Rejected: each who waits looks for itself, which was 120
 statements a minute for every queue of an idle worker.
@@ -16,7 +16,7 @@ from tablequeue.engines.bell import Wire
 PAUSES = (0.01, 0.5)
 
 
-class MySQLWire(Wire):
+class Poll(Wire):
     busy_after = 0  # to leave costs nothing, and nobody is looked for who works
 
     def __init__(self, held: Held) -> None:
