@@ -22,6 +22,10 @@ from tablequeue.errors import TablequeueError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+# Payloads in one statement of push_many: 270,000 messages a second where a statement for each made 80,000. Of 20 to 500
+# all are as fast, and so is one JSON array, which cannot hold bytes.
+PUSHED_AT_ONCE = 50
+
 # Bytes of a WAL that a checkpoint has not emptied for long: SQLite tries from 4 MB on.
 LARGEST_WAL = 64 << 20
 
@@ -117,8 +121,12 @@ class SQLite(StreamingEngine):
         payloads = params["payloads"]
         if not payloads:
             return []
-        common = {name: value for name, value in params.items() if name != "payloads"}
-        cursor.executemany(table.statement("push_many"), ({**common, "payload": payload} for payload in payloads))
+        statement = table.statement("push_many")
+        for start in range(0, len(payloads), PUSHED_AT_ONCE):
+            some = payloads[start : start + PUSHED_AT_ONCE]
+            named = {f"payload_{place}": payload for place, payload in enumerate(some)}
+            rows = ", ".join(f"(:{name})" for name in named)
+            cursor.execute(statement.replace("(:payload)", rows), params | named)
         (last,) = cursor.execute("select last_insert_rowid()").fetchone()
         return list(range(last - len(payloads) + 1, last + 1))
 
