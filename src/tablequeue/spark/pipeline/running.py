@@ -135,7 +135,7 @@ class _Running:
         except Exception as error:
             raise self._failure(error) from error
         # Spark gives the Python process of a source ten seconds to start, and those of many stages would share them.
-        while self.is_active and self._query.status["message"] == "Initializing sources":
+        while self.is_active and self._query.status["message"].startswith("Initializing "):
             sleep(PAUSE)
 
     @property
