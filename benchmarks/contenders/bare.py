@@ -35,7 +35,7 @@ class Bare(Contender):
         proxy.detach()
         self._held = queue._desk.engine.hold(proxy.dbapi_connection)
         self._table = queue._desk.table
-        self._cursor = self._held.cursor
+        self._cursor = self._held.dbapi.cursor()  # as the driver gives it: the engine's own cuts corners
         self._batch = batch
         self._low_water = 0
 
