@@ -51,7 +51,10 @@ class Runner:
         """One operation: in the caller's transaction if there is a `connection`, else in one of its own."""
         if connection is not None:
             return self._run_within(connection, operation, table, params)
-        alone = operation.__name__ in LOOKS or operation.__name__ in self.engine.alone
+        # An engine's own: a function of several operations has a transaction, whatever its name.
+        alone = hasattr(operation, "__self__") and (
+            operation.__name__ in LOOKS or operation.__name__ in self.engine.alone
+        )
         for retry in range(RETRIES + 1):
             try:
                 held = self._idle.pop()

@@ -71,8 +71,7 @@ def advance(desk: Desk, stream: str, epoch: int, upto: int, n: int, last_id: int
     token = secrets.token_hex(16)
     params = _params(desk, stream, now) | {"n": count(n, "n"), "high": last_id, "token": token, "consumer": stream}
 
-    # Not called `claim`: the runner would take it for the operation, which needs no transaction around it.
-    def claim_batch(cursor: Cursor, table: Table, params: Params) -> int:
+    def claim(cursor: Cursor, table: Table, params: Params) -> int:
         row = _locked(engine, cursor, table, params, epoch)
         if row.batch > upto or not engine.stream_claim(cursor, table, params):
             return row.batch
@@ -80,7 +79,7 @@ def advance(desk: Desk, stream: str, epoch: int, upto: int, n: int, last_id: int
         engine.stream_set(cursor, table, params | values)
         return upto + 1
 
-    return desk.runner.run(claim_batch, desk.table, params)
+    return desk.runner.run(claim, desk.table, params)
 
 
 def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetime | None) -> bool:
