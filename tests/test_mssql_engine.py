@@ -14,7 +14,8 @@ import pytest
 
 from tablequeue import NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
-from tablequeue.engines.mssql.engine import STEP, SQLServer
+from tablequeue.engines.mssql.engine import SQLServer
+from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
 from tests.mssql_stand_in import (
     DEADLOCK,

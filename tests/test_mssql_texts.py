@@ -18,7 +18,8 @@ from tablequeue import Definition
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines.mssql.connection import Batch
-from tablequeue.engines.mssql.engine import STEP, SQLServer
+from tablequeue.engines.mssql.engine import SQLServer
+from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadName
 from tablequeue.message import STATES
@@ -32,7 +33,7 @@ parses = pytest.mark.skipif(
     sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
 )
 ENGINE = SQLServer(sa.make_url("mssql+mssqlpython://").get_dialect()())
-CREATING = ("install", "create", "create_due", "create_groups", "create_history")
+CREATING = ("install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged")
 OPERATIONS = operations_of("mssql")
 FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")
 

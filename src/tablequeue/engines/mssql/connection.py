@@ -16,6 +16,8 @@ from tablequeue.engines.base import Held, Params
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
 from tablequeue.engines.texts import sql_text
 
+# Parameters that are tokens, which SQL Server has as a uniqueidentifier.
+TOKENS = ("token", "claim")
 # OPENJSON; it came with SQL Server 2016.
 OLDEST_LEVEL = 130
 
@@ -61,7 +63,7 @@ class Batch(str):
             text = "".join(part for pair in zip(self.pieces, [*marks, ""], strict=True) for part in pair)
             names = tuple(name for name, null in zip(self.names, nulls, strict=True) if not null)
             self._bound[style, nulls] = text, names
-        values = {name: dashed(params[name]) if name == "token" else params[name] for name in names}
+        values = {name: dashed(params[name]) if name in TOKENS else params[name] for name in names}
         return text, values if style == "pyformat" else tuple(values[name] for name in names)
 
     _bound: dict[tuple[str, tuple[bool, ...]], tuple[str, tuple[str, ...]]]

@@ -7,13 +7,13 @@ tests/test_mssql_texts.py; what the drivers do was read in their sources and doc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Stored, Table
+from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
 from tablequeue.engines.mssql.refusals import (
@@ -25,15 +25,10 @@ from tablequeue.engines.mssql.refusals import (
     refused_by,
     translated,
 )
+from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
+from tablequeue.engines.mssql.streams import SQLServerStreams
 from tablequeue.engines.texts import Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
-
-# Messages that one statement touches at the most. A statement tries to escalate its locks from 5,000 on, and a claim
-# takes three a message: in the table, in the index it leaves and in the one it enters. A larger call is made of steps
-# in one transaction, not refused: the verbs mean the same on every engine, and it is all or nothing.
-STEP = 1000
-# Characters of payloads beyond which a step of a bulk push is sent: OPENJSON holds the array in memory.
-STEP_CHARACTERS = 1 << 22
 
 # What each row of push_each may have of its own.
 GIVEN = ("headers", "priority", "group", "key", "due", "delay")
@@ -56,7 +51,7 @@ def after(seconds: str, start: str = "@now") -> str:
     )
 
 
-class SQLServer(Engine):
+class SQLServer(SQLServerStreams):
     name = "mssql"
     checks = CHECKS
     drivers = ("mssqlpython", "pyodbc", "pymssql")
@@ -77,7 +72,8 @@ class SQLServer(Engine):
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
-        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats".split()
+        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats live live_bounds "
+        "finished finished_bounds stream_ids stream_rows streams staged_count staged_taken".split()
     )
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
@@ -144,9 +140,10 @@ class SQLServer(Engine):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two that arranged the same group, or pushed the same key, at once. Another duplicate would stay one.
+        # Two that arranged the same group, pushed the same key, or made the row of the same stream, writer or schedule,
+        # at once. Another duplicate would stay one.
         if number in DUPLICATES:
-            return (refused_by(error) or "").endswith(("_front", "_key"))
+            return (refused_by(error) or "").endswith(("_front", "_key", "_streams", "_writers", "_schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -201,7 +198,7 @@ class SQLServer(Engine):
         of the caller's transaction nor of ours, and it returns no ids. Multi-row VALUES end at 1,000 rows and at 2,100
         parameters.
         """
-        steps = list(_steps(params["payloads"]))
+        steps = list(steps_of(params["payloads"], len))
         if len(steps) == 1 and not table.definition.grouped:
             return self._push_step(cursor, table, params, steps[0])
         ids: list[int] = []
@@ -224,7 +221,7 @@ class SQLServer(Engine):
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})
 
     def _push_step(self, cursor: Cursor, table: Table, params: Params, payloads: Sequence[str | bytes]) -> list[int]:
-        texts = json.dumps([_text(payload) for payload in payloads], ensure_ascii=False)
+        texts = json.dumps([text_of(payload) for payload in payloads], ensure_ascii=False)
         return sorted(row[0] for row in self._rows(cursor, table, "push_many", params | {"payloads": texts}))
 
     def _push_rows(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
@@ -259,7 +256,9 @@ class SQLServer(Engine):
                 rows = self._rows(cursor, table, operation, params)
             else:
                 with whole(cursor):
-                    rows = self._claimed_in_steps(cursor, table, operation, params)
+                    rows = claimed_in_steps(
+                        lambda n: self._rows(cursor, table, operation, params | {"n": n}), params["n"]
+                    )
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
@@ -270,23 +269,13 @@ class SQLServer(Engine):
         rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
-    def _claimed_in_steps(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        rows: list[Row] = []
-        while len(rows) < params["n"]:
-            n = min(STEP, params["n"] - len(rows))
-            step = self._rows(cursor, table, operation, params | {"n": n})
-            rows += step
-            if len(step) < n:
-                break
-        return rows
-
     # -- finishing and keeping -------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if not (table.definition.grouped and table.definition.keeps_history):
             return self._by_ids(cursor, table, super().complete, params)
         with whole(cursor):
-            rows = [row for step in _steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
+            rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 
@@ -297,7 +286,7 @@ class SQLServer(Engine):
         return self._by_ids(cursor, table, super().redrive_ids, params)
 
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        steps = _steps_of_ids(params)
+        steps = steps_of_ids(params)
         if len(steps) == 1:
             return super().purge_ids(cursor, table, params)
         with whole(cursor):
@@ -305,7 +294,7 @@ class SQLServer(Engine):
 
     def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
         """Do something to `ids`, STEP at a time; to which it was done."""
-        steps = _steps_of_ids(params)
+        steps = steps_of_ids(params)
         if len(steps) == 1:
             return operation(cursor, table, params)
         with whole(cursor):
@@ -320,33 +309,9 @@ def _groups(rows: Sequence[Row], column: int) -> list[str]:
     return [row[column] for row in sorted(rows, key=lambda row: row[0])]
 
 
-def _text(payload: str | bytes) -> str:
-    return payload if isinstance(payload, str) else payload.hex()
-
-
 def _given(row: Params) -> Params:
     """A row of push_each as JSON has it."""
-    return {name: row[name] for name in GIVEN} | {"payload": _text(row["payload"])}
-
-
-def _steps(payloads: Sequence[str | bytes]) -> Iterator[list[str | bytes]]:
-    step: list[str | bytes] = []
-    size = 0
-    for payload in payloads:
-        if step and (len(step) == STEP or size + len(payload) > STEP_CHARACTERS):
-            yield step
-            step, size = [], 0
-        step.append(payload)
-        size += len(payload)
-    if step:
-        yield step
-
-
-def _steps_of_ids(params: Params) -> list[Params]:
-    ids: list[int] = json.loads(params["ids"])
-    if len(ids) <= STEP:
-        return [params]
-    return [params | {"ids": str(ids[start : start + STEP])} for start in range(0, len(ids), STEP)]
+    return {name: row[name] for name in GIVEN} | {"payload": text_of(row["payload"])}
 
 
 def _is_taken(error: Exception) -> bool:

@@ -60,8 +60,8 @@ def number_of(error: BaseException) -> int:
 
 
 def refused_by(error: BaseException) -> str | None:
-    """The name of the unique index that refused a row: what is in quotes and, other than the table's, has no dot."""
-    found = re.findall(r"'(tq_\w+)'", words_of(error))
+    """The name of the unique index or primary key that refused a row: in quotes, and with no dot, as a table's has."""
+    found = re.findall(r"'((?:pk_)?tq_\w+)'", words_of(error))
     return found[-1] if found else None
 
 

@@ -29,5 +29,11 @@ if object_id(N'tq_emails_claim', N'P') is not null drop procedure tq_emails_clai
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 
+-- What streams and bulk writes made beside a queue, if they did.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_emails_streams;
+drop table if exists tq_emails_staged;
+drop table if exists tq_emails_writers;
+
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = cast(:name as varchar(48));

@@ -1,5 +1,6 @@
 -- Enter a schedule, if it is not there: nothing was due before now.
--- Index: the primary key. Locks: the place of the name, so that of two that enter it at once the second finds it.
+-- Two that enter it at the same moment: the primary key refuses the second (error 2627), which is tried again.
+-- Index: the primary key. Locks: the row.
 declare @name nvarchar(255) = cast(:name as nvarchar(255));
 declare @now datetime2(6) = {now};
 insert into {schedules} (name, last_due)

@@ -1,0 +1,3 @@
+-- The lowest and the highest id of the messages in a queue. Index: the primary key. Locks: none under
+-- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+select (select min(id) from {queue}) as low, (select max(id) from {queue}) as high;

@@ -1,0 +1,38 @@
+-- Push what the JSON array :attempts of the write :write staged, in the order of their parts, all at once; how many.
+-- A message whose key is taken, also by an earlier one of them, is left out; the caller counts.
+-- One statement for all of them, unlike push_many: the locks are of rows that nobody else sees yet, are held until the
+-- commit in any case, and are not escalated.
+-- If somebody pushes one of the keys between the look (READCOMMITTEDLOCK, as in push) and the insert, the unique index
+-- refuses (error 2601), and the transaction is tried again.
+-- Indexes: {table}_staged_order, {table}_staged_key, {table}_key.
+-- One transaction with writer_advance: a crash publishes none.
+declare @write varchar(255) = cast(:write as varchar(255));
+declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
+declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
+declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
+declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
+declare @now datetime2(6) = {now};
+insert into @given (attempt)
+select distinct cast(entry.value as char(32))
+from openjson(@attempts) as entry;
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+select
+    batch.payload, batch.headers, @producer, coalesce(batch.priority, 0), coalesce(batch.group_key, @group),
+    batch.dedup_key, @now, coalesce(batch.due_at, {default_due}),
+    case when batch.due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+from {staged} as batch
+where batch.write_id = @write
+    and batch.attempt in (select attempt from @given)
+    and not exists (
+        select 1 from {staged} as earlier
+        where earlier.write_id = @write
+            and earlier.attempt in (select attempt from @given)
+            and earlier.dedup_key = batch.dedup_key and earlier.dedup_key is not null
+            and (earlier.part < batch.part or (earlier.part = batch.part and earlier.place < batch.place))
+    )
+    and not exists (
+        select 1 from {queue} as there with (readcommittedlock)
+        where there.dedup_key = batch.dedup_key and there.dedup_key is not null
+    )
+order by batch.part, batch.place;
+select rowcount_big() as pushed;

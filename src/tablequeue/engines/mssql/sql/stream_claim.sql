@@ -1,0 +1,26 @@
+-- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
+-- they stay the stream's until it completes the batch, or somebody releases it.
+-- Index: {table}_ready, and hints, as in claim. A stream does not wait for the front of a strict queue either: nothing
+-- behind a front is ready. Locks: the rows; those that another one is claiming are passed over.
+-- In one transaction with stream_set: a crash claims none.
+declare @n bigint = :n;
+declare @high bigint = coalesce(cast(:high as bigint), 9223372036854775807);
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
+declare @now datetime2(6) = {now};
+with next as (
+    select top (@n)
+        id, state, attempts, token, first_popped_at, popped_at, lease_until, consumer
+    from {queue} with (index ({table}_ready), rowlock, readpast, updlock, readcommittedlock)
+    where {claimable} and id <= @high
+    order by {order_by}
+)
+update next
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = @token,
+    consumer = @consumer,
+    popped_at = @now,
+    first_popped_at = coalesce(first_popped_at, @now),
+    lease_until = null
+output inserted.id;

@@ -1,0 +1,13 @@
+-- Those of the JSON array :ids that are in progress under :token. Index: the primary key, sought as in complete_keep.
+-- Locks: none under
+-- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
+declare @token uniqueidentifier = cast(:token as uniqueidentifier);
+select
+    id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+    convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+    lease_until, cast(null as datetime2(6)) as finished_at, errors
+from {queue} as message with (forceseek)
+where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+    and message.token = @token
+order by message.id;

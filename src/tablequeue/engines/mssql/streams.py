@@ -1,0 +1,46 @@
+"""Streams, and writes of many processes, on SQL Server: what takes more than a statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import ClassVar
+
+from tablequeue.definition import Definition
+from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
+from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.texts import Row
+
+
+class SQLServerStreams(StreamingEngine):
+    """By rows of any driver; why not by mssql-python's Arrow reader and bulk copy: docs/engines/sql-server.md."""
+
+    staged_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
+
+    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+        due = "@now" if definition.order == "due" else "null"
+        return {**super().words(name, definition, state), "default_due": due}
+
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        def claim(n: int) -> list[Row]:
+            return self._rows(cursor, table, "stream_claim", params | {"n": n})
+
+        return len(claimed_in_steps(claim, params["n"]))
+
+    def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return sorted(super().stream_ids(cursor, table, params))
+
+    def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
+        for step in steps_of(params["rows"], lambda row: len(row["payload"])):
+            rows = [row | {"payload": text_of(row["payload"])} for row in step]
+            self._run(cursor, table, "stage", params | {"rows": json.dumps(rows, ensure_ascii=False)})
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        ((pushed,),) = self._rows(cursor, table, "publish", params)
+        if table.definition.grouped:
+            self._run(cursor, table, "note_staged", params)
+        return pushed
+
+    def dump_words(self, words: Sequence[str]) -> str:
+        return json.dumps(words)
