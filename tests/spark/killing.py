@@ -109,6 +109,17 @@ class DyingSource(TableQueueSource):
         return DyingWriter(Options.parse(self.options, "stream write"), schema, overwrite)
 
 
+def started(sink: Any) -> Any:
+    """The query, when its source is there. Spark gives the Python process of one ten seconds to start: on a busy
+    machine not always enough, so it is started again."""
+    while True:
+        query = sink.start()
+        while query.isActive and query.status["message"].startswith("Initializing "):
+            sleep(0.02)
+        if query.isActive or "connect back" not in str(query.exception()):
+            return query
+
+
 # Without its pages and its progress; what executors of their own need to find the driver.
 QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -138,11 +149,7 @@ def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
             else:
                 sink = writer.format("parquet").option("path", str(url.with_suffix("")))
             sink = sink.option("checkpointLocation", str(folder / "checkpoints" / url.stem / name))
-            query = (sink.trigger(availableNow=True) if how == "end" else sink).start()
-            # Spark gives the Python process of a source ten seconds to start, and all of them would share these.
-            while query.isActive and query.status["message"] == "Initializing sources":
-                sleep(0.02)
-            queries.append(query)
+            queries.append(started(sink.trigger(availableNow=True) if how == "end" else sink))
     for query in queries:
         query.awaitTermination()
     spark.stop()

@@ -115,18 +115,18 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("job", [ALL], indirect=True)
-def test_killed_at_every_point_and_ended_on_a_cluster(job: Job) -> None:
-    """The executors that end it share neither files nor memory with the driver that died."""
+def test_killed_at_every_point(job: Job) -> None:
     number = 3 * BATCH * len(ALL)
     job.push(0, number)
     assert job.run("points") == -signal.SIGKILL, job.log()
-    assert job.run("end", CLUSTER) == 0, job.log()
+    assert job.run("end") == 0, job.log()
     job.check_each_once(number)
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("job", [TWO], indirect=True)
 def test_killed_at_any_moment(job: Job) -> None:
+    """The executors that end it share neither files nor memory with the driver that died."""
     random.seed(7)
     ended, number = Event(), 0
 
@@ -153,5 +153,5 @@ def test_killed_at_any_moment(job: Job) -> None:
     finally:
         ended.set()
         producer.join()
-    assert job.run("end") == 0, job.log()
+    assert job.run("end", CLUSTER) == 0, job.log()
     job.check_each_once(number)

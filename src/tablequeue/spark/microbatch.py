@@ -51,8 +51,8 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._stream().found
         if found.open:
             print(
-                f"tablequeue: the stream {found.stream!r} begins with a new checkpoint; the {found.open} messages of "
-                f"batch {found.batch}, which the last run left open, are delivered again.",
+                f"tablequeue: the checkpoint of the stream {found.stream!r} has no finished batch; the {found.open} "
+                f"messages of batch {found.batch}, which the last run left open, are delivered again.",
                 file=sys.stderr,
             )
         return self._offset(found.completed)
