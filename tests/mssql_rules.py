@@ -161,6 +161,12 @@ def columns(batch: str, layout: Layout) -> list[str]:
     return wrong
 
 
+def looks(batch: str, layout: Layout) -> list[str]:
+    """Who looks whether a row is there waits for whoever is making it, under READ_COMMITTED_SNAPSHOT too."""
+    found = re.findall(r"from (\S+) as there\b(.*?)\s+where there\.(dedup_key|writer|name) = ", batch)
+    return [f"{table} without readcommittedlock" for table, hints, _ in found if "readcommittedlock" not in hints]
+
+
 def outputs(batch: str, layout: Layout) -> list[str]:
     """OUTPUT ... INTO gives as many values as it names columns of the table, and every column that takes no null."""
     wrong = []
@@ -228,6 +234,7 @@ RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     filters,
     variables,
     columns,
+    looks,
     outputs,
     answers,
     literals,

@@ -33,6 +33,12 @@ LOCK_TIMEOUT = refusal(1222, "Lock request time out period exceeded.", "HYT00")
 SAME_KEY = refusal(
     2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_key'.", "23000"
 )
+SAME_STREAM = refusal(
+    2627,
+    "Violation of PRIMARY KEY constraint 'pk_tq_work_streams'. Cannot insert duplicate key in object "
+    "'dbo.tq_work_streams'. The duplicate key value is (0x6c0061006b006500).",
+    "23000",
+)
 SAME_FRONT = refusal(
     2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_front'.", "23000"
 )
@@ -112,6 +118,17 @@ class Server:
 
 
 Server.__module__ = "pyodbc"
+
+
+def new_server() -> Server:
+    """One that can be connected to, and that has the catalogue."""
+    server = Server()
+    server.answers = {
+        "compatibility_level": lambda params: [(160,)],
+        "object_id": lambda params: [(1,)],
+        "select xact_state": lambda params: [(1,)],
+    }
+    return server
 
 
 def queue_on(server: Server, **definition: Any) -> Queue:

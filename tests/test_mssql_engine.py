@@ -26,6 +26,7 @@ from tests.mssql_stand_in import (
     Numbered,
     Server,
     claims,
+    new_server,
     queue_on,
     refusal,
     rows,
@@ -35,13 +36,7 @@ from tests.support import refuses
 
 @pytest.fixture
 def server() -> Server:
-    server = Server()
-    server.answers = {
-        "compatibility_level": lambda params: [(160,)],
-        "object_id": lambda params: [(1,)],
-        "select xact_state": lambda params: [(1,)],
-    }
-    return server
+    return new_server()
 
 
 # -- what is sent ------------------------------------------------------------------------------------------------------

@@ -163,6 +163,25 @@ def test_every_claim_carries_its_hints(design: str, operation: str) -> None:
         assert re.search(r"with \(index \(\w+\), ", batch)
 
 
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_stream_claims_like_a_consumer_and_never_waits(design: str) -> None:
+    (batch,) = batches("stream_claim", design)
+    assert rules.locks(batch, layout_of(design)) == []
+    assert "with (index (tq_work_ready), " in batch
+    assert "lease_until = null" in batch
+
+
+def test_one_run_of_a_stream_acts_at_a_time() -> None:
+    (batch,) = batches("stream_lock", "fifo")
+    assert "from tq_work_streams with (rowlock, updlock, readcommittedlock)" in batch
+
+
+@pytest.mark.parametrize("operation", ["stream_ids", "stream_rows"])
+def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
+    (batch,) = batches(operation, "fifo")
+    assert batch.endswith("token = @token") or "token = @token\norder by" in batch
+
+
 def test_arrange_passes_over_what_is_locked() -> None:
     (batch,) = batches("arrange", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
@@ -198,6 +217,7 @@ def test_the_layout_is_that_of_the_order(design: str) -> None:
     create = batches("create", design)[0]
     assert f"primary key {LAYOUTS[design]}" in create
     assert "lock_escalation = disable" in create
+    assert "lock_escalation = disable" in batches("create_staged", design)[0]
     assert layout.indexes["tq_work_ready"][1] == ENGINE.ready_index[Definition(**DESIGNS[design]).order].split(", ")
     if design == "due":
         assert layout.indexes["tq_work_due"][1] == ["due_at", "id"]
@@ -260,10 +280,13 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.locks, "claim", "fifo", "readpast, ", ""),
     (rules.locks, "claim", "fifo", ", readcommittedlock", ""),
     (rules.locks, "sweep", "due", "updlock, ", ""),
+    (rules.locks, "stream_claim", "strict", "readpast, ", ""),
     (rules.bounded, "claim", "fifo", "top (@n)", ""),
     (rules.bounded, "purge", "fifo", "bigint = :n", "bigint = 1000000"),
     (rules.orders, "claim", "fifo", "order by id", "order by pushed_at"),
     (rules.orders, "claim", "priority", "order by priority desc, id", "order by priority, id"),
+    (rules.orders, "stream_claim", "priority", "order by priority desc, id", "order by id"),
+    (rules.orders, "publish", "fifo", "order by batch.part, batch.place", "order by batch.place"),
     (rules.orders, "claim", "due", "order by due_at, id", "order by id"),
     (rules.orders, "history", "fifo", "order by id", "order by finished_at, id"),
     (rules.orders, "arrange", "groups", "order by waiting.id", "order by waiting.pushed_at"),
@@ -271,6 +294,9 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.filters, "claim", "due", "state in ('ready', 'scheduled') and", "state <> 'dead' and"),
     (rules.filters, "purge", "due", "state in ('ready', 'scheduled') and ", ""),
     (rules.filters, "claim", "fifo", "index (tq_work_ready)", "index (tq_work_claim)"),
+    (rules.filters, "stream_ids", "fifo", "state = 'in_progress' and ", ""),
+    (rules.filters, "publish", "fifo", " and there.dedup_key is not null", ""),
+    (rules.filters, "publish", "fifo", " and earlier.dedup_key is not null", ""),
     (rules.filters, "push", "fifo", " and there.dedup_key is not null", ""),
     (rules.variables, "claim", "fifo", "declare @lease float = cast(:lease as float);\n", ""),
     (rules.variables, "claim", "fifo", "popped_at = @now", "popped_at = @then"),
@@ -280,9 +306,19 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.columns, "claim", "fifo", "headers, payload", "headers"),
     (rules.columns, "claim", "fifo", "popped_at, lease_until, group_key", "popped_at, group_key"),
     (rules.columns, "take_keep", "fifo", "deleted.due_at;", "deleted.lease_until;"),
+    (rules.columns, "stream_claim", "fifo", "popped_at, lease_until", "popped_at"),
+    (rules.looks, "push", "fifo", " with (readcommittedlock)", ""),
+    (rules.looks, "push_each", "fifo", " with (readcommittedlock)", ""),
+    (rules.looks, "publish", "fifo", " with (readcommittedlock)", ""),
+    (rules.looks, "staged_taken", "fifo", " with (readcommittedlock)", ""),
+    (rules.looks, "writer_advance", "fifo", ", readcommittedlock", ""),
+    (rules.looks, "enter_schedule", "fifo", ", readcommittedlock", ""),
+    (rules.outputs, "publish", "fifo", "batch.dedup_key, @now", "@now"),
+    (rules.outputs, "stage", "fifo", "given.place, ", ""),
     (rules.outputs, "complete_keep", "fifo", "deleted.errors, ", ""),
     (rules.outputs, "take_keep", "fifo", "consumer, headers, errors, payload\n)", "consumer, headers, errors\n)"),
     (rules.outputs, "push", "fifo", "@payload, @headers,", "@payload,"),
+    (rules.answers, "publish", "fifo", "order by batch.part", "output inserted.id\norder by batch.part"),
     (rules.answers, "arrange", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
