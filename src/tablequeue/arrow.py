@@ -132,9 +132,9 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
 
 def connection_of(desk: Desk) -> Any:
     """A connection of the engine that makes Arrow by itself, or None."""
-    assert isinstance(desk.engine, StreamingEngine)
-    with refusals(desk.engine):
-        return desk.engine.arrow(desk.runner.sa_engine.url)
+    engine = streaming_engine(desk)
+    with refusals(engine):
+        return engine.arrow(desk.runner.sa_engine.url)
 
 
 @contextmanager
