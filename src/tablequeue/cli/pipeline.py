@@ -64,7 +64,7 @@ def run(
         from tablequeue.spark.pipeline.file import load
     chosen = load(file)
     stop = Event()
-    with _session(chosen.name, master) as spark, stopping(stop.set, lambda: None), _watch(stop) as watch:
+    with _session(chosen.name, master) as spark, stopping(stop.set, _show_cursor), _watch(stop) as watch:
         done = pipelines.run(
             chosen,
             spark,
@@ -97,6 +97,11 @@ def _session(name: str, master: str) -> Iterator[Any]:
             yield spark
         finally:
             spark.stop()
+
+
+def _show_cursor() -> None:
+    """The table hides it, and is not asked to end when the process is."""
+    Console(stderr=True).show_cursor()
 
 
 @contextmanager
