@@ -203,6 +203,20 @@ def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue:
     runner._discard(wire.held)
 
 
+@only("mariadb")
+def test_those_who_come_and_go_do_not_put_the_look_off(db: Database, queue: Queue) -> None:
+    runner, busy = queue._desk.runner, db.create_queue("busy")
+    wire = Poll(runner._hold())
+    wire.attend(queue._desk.table)
+    queue.push("x")
+    with ThreadPoolExecutor(1) as threads:
+        heard = threads.submit(wire.hear)
+        while not heard.done():
+            wire.attend(busy._desk.table)
+        assert [*(heard.result() or ())] == ["work"]
+    runner._discard(wire.held)
+
+
 def test_time_until_the_next(queue: Queue) -> None:
     engine, table, run = queue._desk.engine, queue._desk.table, queue._desk.runner.run
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from threading import Event
+from time import monotonic
 
 from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
@@ -22,7 +23,7 @@ class Poll(Wire):
     def __init__(self, held: Held) -> None:
         super().__init__(held)
         self._tables: dict[str, Table] = {}
-        self._pause = PAUSES[0]
+        self._pause, self._next = PAUSES[0], 0.0
         self._hurry = Event()
         self._cut = False
 
@@ -35,13 +36,20 @@ class Poll(Wire):
 
     def hear(self) -> Collection[str] | None:
         while not self._cut:
-            if self._hurry.wait(self._pause if self._tables else None):
+            left = max(0, self._next - monotonic()) if self._tables else None
+            if self._hurry.wait(left):
                 self._hurry.clear()
                 self._pause = PAUSES[0]
-                continue  # who begins to wait has just looked
-            # Also when it finds something: a message that somebody has locked for long is found again and again.
+                soon = monotonic() + self._pause
+                # Not put off: where many come and go, somebody begins to wait all the time.
+                self._next = soon if left is None else min(self._next, soon)
+                continue
+            tables = list(self._tables.values())
+            ready = self._ready(tables) if tables else ()
+            # Also when something was found: what somebody has locked for long is found again and again.
             self._pause = min(2 * self._pause, PAUSES[1])
-            if ready := self._ready(list(self._tables.values())):
+            self._next = monotonic() + self._pause
+            if ready:
                 return ready
         return None
 
