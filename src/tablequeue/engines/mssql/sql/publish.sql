@@ -17,16 +17,13 @@ select distinct cast(entry.value as char(32))
 from openjson(@attempts) as entry;
 insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
 select
-    batch.payload, batch.headers, @producer, coalesce(batch.priority, 0), coalesce(batch.group_key, @group),
-    batch.dedup_key, @now, coalesce(batch.due_at, {default_due}),
-    case when batch.due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+    payload, headers, @producer, coalesce(priority, 0), coalesce(group_key, @group), dedup_key, @now,
+    coalesce(due_at, {default_due}), case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end
 from {staged} as batch
-where batch.write_id = @write
-    and batch.attempt in (select attempt from @given)
+where write_id = @write and attempt in (select attempt from @given)
     and not exists (
         select 1 from {staged} as earlier
-        where earlier.write_id = @write
-            and earlier.attempt in (select attempt from @given)
+        where earlier.write_id = @write and earlier.attempt in (select attempt from @given)
             and earlier.dedup_key = batch.dedup_key and earlier.dedup_key is not null
             and (earlier.part < batch.part or (earlier.part = batch.part and earlier.place < batch.place))
     )
@@ -34,5 +31,5 @@ where batch.write_id = @write
         select 1 from {queue} as there with (readcommittedlock)
         where there.dedup_key = batch.dedup_key and there.dedup_key is not null
     )
-order by batch.part, batch.place;
+order by part, place;
 select rowcount_big() as pushed;

@@ -12,8 +12,7 @@ select top (100) convert(nvarchar(510), taken.dedup_key) as dedup_key
 from (
     select batch.dedup_key
     from {staged} as batch
-    where batch.write_id = @write
-        and batch.attempt in (select attempt from @given)
+    where batch.write_id = @write and batch.attempt in (select attempt from @given)
         and exists (
             select 1 from {queue} as there with (readcommittedlock)
             where there.dedup_key = batch.dedup_key and there.dedup_key is not null
