@@ -36,6 +36,8 @@ from tablequeue.spark.session import local_session
 Row = dict[str, Any]
 Step = Callable[[str], None]
 
+# Where the processes of Spark find the URL.
+URL_ENV = "TABLEQUEUE_REPORT_URL"
 # Seconds that a row of throughput and of backlog stands for: the least of these with which there are at most MOST.
 SPANS = (1, 10, 60, 600, 3600, 6 * 3600, 86400)
 MOST = 200
@@ -56,6 +58,8 @@ def report(
     Returns the rows of every report by its name. `target` is that of `readers`, in seconds; `step` is told what
     begins. `BadInput` if a queue keeps no history, or if the folder is no lake of this database; `DriverMissing` if
     there is no Java; `ReportFailed` if Spark fails. A crash leaves the lake fit for the next report.
+
+    It has Spark to itself, in a process that has not started it for another database.
     """
     chosen = _chosen(database, names)
     with (
@@ -64,11 +68,10 @@ def report(
         _refusals(folder),
     ):
         step("Starting Spark")
-        scratch = Path(name)  # nobody else's: the URL may hold a password, which Spark is not to show
-        (scratch / "url").write_text(database.engine.url.render_as_string(hide_password=False), "utf-8")
-        source = {"urlFile": str(scratch / "url"), **({"schema": schema} if schema else {})}
+        scratch = Path(name)
+        source = {"urlEnv": URL_ENV, **({"schema": schema} if schema else {})}
         with _stderr_to(scratch / "stderr"):
-            spark = local_session("report", scratch)
+            spark = _session(scratch, database.engine.url.render_as_string(hide_password=False))
         try:
             for queue in chosen:
                 step(f"Reading {queue.name}")
@@ -165,6 +168,19 @@ def _identity(database: Database, schema: str | None) -> str:
     if url.database and Path(url.database).is_file():
         url = url.set(database=str(Path(url.database).resolve()))
     return f"{url} {schema}" if schema else str(url)
+
+
+def _session(scratch: Path, url: str) -> SparkSession:
+    """Its processes have the URL in their environment: it may hold a password, and a file would outlive a kill."""
+    os.environ[URL_ENV] = url
+    try:
+        spark = local_session("report", scratch)
+    finally:
+        del os.environ[URL_ENV]
+    if spark.sparkContext._jvm.System.getenv(URL_ENV) != url:
+        spark.stop()
+        raise BadInput("Spark was started in this process before.", "Report in a process of its own.")
+    return spark
 
 
 @contextmanager
