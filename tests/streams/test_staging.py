@@ -87,6 +87,17 @@ def test_keys_of_an_attempt_that_is_not_published_are_free(db: Database, write: 
     assert staging.publish(queue, write, [again]) == 1
 
 
+def test_a_key_or_a_writer_is_what_was_given(db: Database, write: str) -> None:
+    queue = queue_of(db)
+    names = ["A", "a", "a ", "\u00e4"]
+    one = staged(queue, write, payload=names, key=names)
+    assert staging.publish(queue, write, [one]) == 4
+    assert sorted(message.key or "" for message in queue.peek()) == names
+    for name in names:
+        each = uuid.uuid4().hex
+        assert staging.publish(queue, each, [staged(queue, each, payload=["x"])], writer=name, batch=1) == 1
+
+
 def test_every_option(db: Database, write: str) -> None:
     queue = queue_of(db, payload="json", order="priority")
     due = datetime(2060, 1, 2, 3, 4, 5, 678000, UTC)

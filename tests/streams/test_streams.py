@@ -207,6 +207,14 @@ def test_refusals(db: Database) -> None:
     refuses(BadInput, Stream, once, "lake")
 
 
+def test_a_name_is_what_was_given(db: Database) -> None:
+    queue = filled(db)
+    names = ["A", "a", "a ", "\u00e4"]
+    for name in names:
+        assert Stream(queue, name).epoch == 1
+    assert sorted(state.stream for state in stream.streams(queue)) == names
+
+
 def test_drop_takes_the_streams_along(db: Database) -> None:
     queue = filled(db)
     Stream(queue, "lake").advance(0, 4, now=at(1))

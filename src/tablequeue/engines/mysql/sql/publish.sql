@@ -21,6 +21,6 @@ from (
 where turn = 1
     and (
         dedup_key is null
-        or not exists (select 1 from {queue} as there where there.dedup_key = cast(batch.dedup_key as binary))
+        or not exists (select 1 from {queue} as there where there.dedup_key = batch.dedup_key)
     )
 order by part, place;
