@@ -5,16 +5,18 @@
 The queues of all sizes stand side by side and are measured in turn, round after round; after each round the messages
 are replaced, outside the clock. Popped and completed one by one; the figure is a backlog's rate over the smallest's: 1
 is flat. Groups: 10,000 of them, in turn. Every commit is flushed. Only the order `fifo` if no other design is named; a
-full run is of all, and of 10,000,000 messages of a `fifo` on PostgreSQL.
+full run is of all, and of 10,000,000 messages of a `fifo` on PostgreSQL. Beside it on SQLite, up to 100,000: litequeue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import tablequeue
+from benchmarks.contenders import closing
+from benchmarks.contenders.litequeue_ import Litequeue
 from benchmarks.options import parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
@@ -28,6 +30,9 @@ AIMS = {1_000_000: 0.9, 10_000_000: 0.8}
 GROUPS = 10_000
 CYCLES = 200
 CHUNK = 10_000
+# Of litequeue, whose pop sorts all that waits: at 1,000,000 it would be minutes for each round.
+PEERS_LARGEST = 100_000
+PEERS_CYCLES = 20
 CONDITIONS = f"Popped and completed one by one, {CYCLES} in a round, every commit flushed."
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -81,13 +86,31 @@ def compare(
     queues = {size: database.create_queue(f"{design}_{size}", payload="text", **DESIGNS[design]) for size in sizes}
     for size, queue in queues.items():
         fill(queue, size)
-    works = {f"{size:,}": partial(measured, queue) for size, queue in queues.items()}
-    smallest, *others = interleaved(works, repeats, f"{engine}, {design}").values()
-    for size, rates in zip(sizes[1:], others, strict=True):
-        ratios = [one / other for one, other in zip(rates, smallest, strict=True)]
-        yield Figure(engine, f"{design}, {size:,} / {sizes[0]:,} waiting", OURS, "ratio", ratios, AIMS.get(size))
+    works = {size: partial(measured, queue) for size, queue in queues.items()}
+    yield from over_the_smallest(OURS, engine, design, works, repeats)
     for queue in queues.values():
         queue.drop()
+
+
+def compare_litequeue(engine: str, url: str, sizes: Sequence[int], repeats: int) -> Iterator[Figure]:
+    with closing([Litequeue(url, f"{size}.db") for size in sizes]) as contenders:
+        works = {}
+        for size, contender in zip(sizes, contenders, strict=True):
+            contender.push_bulk(["x" * 100] * (size + PEERS_CYCLES * (repeats + 1)))
+            works[size] = partial(rate, partial(contender.drain_singly, PEERS_CYCLES), PEERS_CYCLES)
+        yield from over_the_smallest(Litequeue.name, engine, "fifo", works, repeats)
+
+
+def over_the_smallest(
+    who: str, engine: str, design: str, works: Mapping[int, Callable[[], float]], repeats: int
+) -> Iterator[Figure]:
+    found = interleaved({f"{size:,}": work for size, work in works.items()}, repeats, f"{engine}, {design}, {who}")
+    least, *sizes = works
+    smallest, *others = found.values()
+    for size, rates in zip(sizes, others, strict=True):
+        ratios = [one / other for one, other in zip(rates, smallest, strict=True)]
+        aim = AIMS.get(size) if who == OURS else None
+        yield Figure(engine, f"{design}, {size:,} / {least:,} waiting", who, "ratio", ratios, aim)
 
 
 def main() -> None:
@@ -103,6 +126,9 @@ def main() -> None:
                 largest = SIZES[-1] if most else arguments.largest
                 sizes = QUICK if arguments.quick else [size for size in SIZES if size <= largest]
                 figures += compare(database, LABELS[engine], design, sizes, arguments.repeats)
+            if engine == "sqlite":
+                sizes = [size for size in sizes if size <= PEERS_LARGEST]
+                figures += compare_litequeue(LABELS[engine], url, sizes, arguments.repeats)
     save("backlog", "Backlogs", CONDITIONS, figures, keep=not arguments.quick)
 
 

@@ -20,8 +20,8 @@ class Litequeue(Contender):
     fewer = 10
     synchronous = "full"
 
-    def __init__(self, url: str) -> None:
-        self._queue = LiteQueue(beside(url, f"{self.name}.db"), timeout=60)
+    def __init__(self, url: str, file: str = "") -> None:
+        self._queue = LiteQueue(beside(url, file or f"{self.name}.db"), timeout=60)
         self._queue.conn.execute(f"pragma synchronous = {self.synchronous}")
 
     def push(self, payloads: Sequence[str]) -> None:
