@@ -44,7 +44,7 @@ def main() -> None:
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
-            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim)
+            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, arguments.full)
     save("one_by_one", "One by one", CONDITIONS, figures, keep=not arguments.quick)
 
 

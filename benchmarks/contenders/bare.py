@@ -149,8 +149,8 @@ class BareSQLite(Bare):
         return str(ids)
 
 
-_BY_ENGINE = {"postgresql": BarePostgreSQL, "sqlite": BareSQLite}
+BY_ENGINE = {"postgresql": BarePostgreSQL, "sqlite": BareSQLite}
 
 
 def bare(url: str, batch: int = 1) -> Bare:
-    return _BY_ENGINE[sa.make_url(url).get_backend_name()](url, batch)
+    return BY_ENGINE[sa.make_url(url).get_backend_name()](url, batch)

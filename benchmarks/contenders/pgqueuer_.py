@@ -17,7 +17,7 @@ from benchmarks.results import named
 
 ENTRYPOINT = "work"
 # Messages fetched at a time, the best of 10 (its default), 100, 300 and 1,000.
-BATCH = 100
+BATCH = 300
 
 
 class Pgqueuer(Asynchronous):

@@ -19,7 +19,7 @@ CONCURRENCY = 10
 
 class Procrastinate(Asynchronous):
     name = named("procrastinate")
-    fewer = 40
+    fewer = 20
 
     async def _open(self, url: str) -> None:
         self._app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, max_size=CONCURRENCY + 2))
