@@ -23,7 +23,7 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
 
-SIZES = (10, 50, 100, 200)
+SIZES, FULL_SIZES = (10, 50, 200), (10, 50, 100, 200)
 PROCESSES = 10
 MESSAGES, FULL, QUICK = 2_000, 10_000, 200
 AIM = 0.8
@@ -68,7 +68,8 @@ def main() -> None:
     figures = []
     for engine in arguments.engines:
         with PLACES[engine]() as url:
-            works = {f"{size} of each": partial(rate, url, size, messages) for size in SIZES}
+            sizes = FULL_SIZES if arguments.full else SIZES
+            works = {f"{size} of each": partial(rate, url, size, messages) for size in sizes}
             found = interleaved(works, arguments.repeats, LABELS[engine])
         figures += [Figure(LABELS[engine], what, OURS, "messages/s", rates) for what, rates in found.items()]
         *smaller, largest = found.values()
