@@ -24,8 +24,8 @@ from tablequeue.stream import Stream
 
 # Spark asks 80 times a second where there is nothing; the answer is kept back, in vain longer and longer, for seconds.
 PAUSES = (0.02, 0.5)
-# Messages that are worth a task of their own.
-TASK = 1000
+# Messages that are worth a task of their own: to connect for one takes as long as reading 1,000 of them.
+TASK = 5000
 
 
 class BatchPartition(InputPartition):
