@@ -107,6 +107,7 @@ def publish(
     params: Params = {
         "write": write,
         "attempts": engine.dump_words([one.attempt for one in staged if one.messages] or [""]),
+        "keyed": keyed,
         "producer": producer or desk.who,
         "group": "" if queue.definition.strict else None,
         "writer": writer,

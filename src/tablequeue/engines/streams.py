@@ -122,7 +122,7 @@ class StreamingEngine(Engine):
         return bool(self._rows(cursor, table, "writer_advance", params))
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Push what `attempts` staged; how many messages."""
+        """Push what `attempts` staged; how many messages. `keyed` if any may have a key."""
         self._run(cursor, table, "publish", params)
         return cursor.rowcount
 

@@ -233,7 +233,8 @@ class PostgreSQL(LowWater, StreamingEngine):
         return arranged
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        pushed = super().publish(cursor, table, params)
+        self._run(cursor, table, "publish_keyed" if params["keyed"] else "publish", params)
+        pushed = cursor.rowcount
         self._run(cursor, table, "ring", {})
         return pushed
 

@@ -1,0 +1,15 @@
+-- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
+-- taken, also by an earlier one of them, is left out; the caller counts. See publish, if none has a key.
+-- Index: {table}_key. Locks: a row waits for another transaction that is pushing the same key.
+-- One transaction with writer_advance: a crash publishes none.
+insert into {queue} (
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+)
+select
+    cast(payload as {payload_type}), cast(headers as json), cast(:producer as text), coalesce(priority, 0),
+    coalesce(group_key, cast(:group as text)), dedup_key, {now}, coalesce(due_at, {default_due}),
+    case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end
+from {staged}
+where write_id = :write and attempt = any(:attempts)
+order by part, place
+on conflict (dedup_key) where dedup_key is not null do nothing;
