@@ -3,8 +3,8 @@
     python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--quick | --full]
 
 On PostgreSQL if no engine is named. Each writer pushes its share of the messages one by one while the readers wait for
-them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock starts; it stops
-when the last message is completed. Nobody may get an error, and each message is delivered once.
+them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock starts; it
+stops when the last message is completed. Nobody may get an error, and each message is delivered once.
 """
 
 from __future__ import annotations
