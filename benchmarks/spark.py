@@ -136,6 +136,7 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
         OURS: spark.readStream.format("tablequeue").options(**ours, columns="id,payload").load(),
         RATE: spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load(),
     }
+    spark.sparkContext.setLogLevel("OFF")  # a query that is stopped complains of its last batch
     took: dict[str, list[dict[str, float]]] = {}
     for name, frame in sources.items():
         query = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name)).start()
