@@ -41,6 +41,7 @@ class AsyncWaiter:
                 continue
             self._rung.clear()
             if self._waiter.pops_at_once:
+                await asyncio.sleep(self._waiter.linger(end))
                 return
 
     def _ring(self) -> None:

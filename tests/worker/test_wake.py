@@ -188,6 +188,29 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     listener.close()
 
 
+@only("postgresql")
+def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> None:
+    with place.open().queue("work").waiter() as waiter:
+        waiter.wait(0)
+        engine = place.sa_engine()
+        with engine.connect() as first, engine.connect() as second, engine.connect() as other:
+            # All in the same hundredth of a second.
+            ring = queue._desk.table.statement("ring").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            assert [each.exec_driver_sql(ring).scalar() for each in (first, second)] == [True, True]
+            locks = "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'"
+            assert other.exec_driver_sql(locks).scalar() == 1, "the second leaves it to the first, which rings"
+
+
+@only("sqlite")
+def test_who_was_woken_in_vain_lingers(queue: Queue) -> None:
+    with queue.waiter() as waiter:
+        assert waiter.linger(wait.INFINITE) == 0, "not the first time"
+        assert 0 < max(waiter.linger(wait.INFINITE) for _ in range(20)) <= wait.LINGER[1]
+        assert waiter.linger(0) == 0, "not longer than one wanted to wait"
+        waiter.found()
+        assert waiter.linger(wait.INFINITE) == 0
+
+
 @only("mariadb", "postgresql")
 def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]

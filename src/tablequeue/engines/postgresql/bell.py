@@ -4,6 +4,11 @@ NOTIFY takes a lock of the whole cluster until its transaction has committed, so
 after the other. A push therefore asks first: it tries the lock that those who wait have shared, gives it back at once,
 and notifies only if it was refused it. That needs no table, hence no dead rows and no heartbeat, and a lock ends with
 its session.
+
+Of the pushes that commit at the same moment one notifies: it has another lock until its commit, and who does not get
+that leaves the ringing to it. What the others push may be committed a moment after it was looked for; then it is found
+by the next pop or after the shortest pause (operations/wait.py). That lock is another one every 10 ms, for a caller's
+transaction may be long, and nobody else would ring until it ends.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from tablequeue.engines.poll import Poll
 
 # Tells the advisory locks of the bells from those of others: tablequeue's own number, as in install.sql.
 BELL = 8318836321
+RINGING = BELL + 1
 
 
 class PostgresHeld(Held):

@@ -19,7 +19,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.low_water import LowWater, MarkedTable
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.postgresql.bell import BELL, PostgresHeld, PostgresWire
+from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row, compile_text, quoted_role
@@ -96,7 +96,8 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        lock = f"hashtextextended('tq_{name}', {BELL})"
+        lock, ringing = (f"hashtextextended('tq_{name}', {number})" for number in (BELL, RINGING))
+        ringing = f"{ringing} # cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         return {
             **super().words(name, definition, state),
             "array_type": array_type,
@@ -104,6 +105,7 @@ class PostgreSQL(LowWater, StreamingEngine):
             # Wakes those who wait, at the commit, and is true; see bell.py.
             "rung": (
                 f"(select case when pg_try_advisory_lock({lock}) then pg_advisory_unlock({lock})\n"
+                f"    when not pg_try_advisory_xact_lock({ringing}) then true\n"
                 f"    else pg_notify('tq_{name}', '') is not null end)"
             ),
         }

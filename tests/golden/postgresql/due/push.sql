@@ -19,4 +19,5 @@ with pushed as (
     returning id
 )
 select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
     else pg_notify('tq_emails', '') is not null end);

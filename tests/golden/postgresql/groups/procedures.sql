@@ -245,6 +245,7 @@ create or replace function public.tq_emails_push(
                 returning id
             )
             select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
                 else pg_notify('tq_emails', '') is not null end)
             into pushed;
             exit when pushed is not null or p_on_conflict = 'skip';
@@ -298,6 +299,7 @@ create or replace function public.tq_emails_push_many(
                 returning id
             )
             select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
                 else pg_notify('tq_emails', '') is not null end);
     end;
     $$;
@@ -375,6 +377,7 @@ create or replace function public.tq_emails_push_each(
                     returning id
                 )
                 select pushed.id from batch left join pushed on pushed.id = batch.id where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
                     else pg_notify('tq_emails', '') is not null end) order by batch.place
             loop
                 place := place + 1;
@@ -592,6 +595,7 @@ create or replace function public.tq_emails_release(
                 returning id
             )
             select id from released where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
                 else pg_notify('tq_emails', '') is not null end);
         if not found and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
