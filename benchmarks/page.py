@@ -34,6 +34,8 @@ public API at their best documented settings, which are written in [benchmarks/c
 
 MACHINES = "Measured on: {}."
 NOTHING = "Nothing: every aim is met, and nobody is ahead."
+# Of another's rate: what is nearer than the rounds are to each other is a draw.
+DRAW = 0.95
 
 BLUE, GREY, INK = "#3b82c4", "#9aa5b1", "#888888"
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tablequeue", "text.parse_math": False})
@@ -42,8 +44,8 @@ mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tablequeue", "text
 def text(all_results: Sequence[Results]) -> str:
     """The page."""
     machines = " / ".join(dict.fromkeys(each.machine for each in all_results))
-    behind = [line for results in all_results for line in not_faster(results)] or [NOTHING]
-    parts = [HEAD, MACHINES.format(machines), "## What is not faster, or short of its aim", "\n".join(behind)]
+    behind = [line for results in all_results for line in slower(results)] or [NOTHING]
+    parts = [HEAD, MACHINES.format(machines), "## What is slower, or short of its aim", "\n".join(behind)]
     for results in all_results:
         parts += [
             f"## {results.title}",
@@ -54,13 +56,15 @@ def text(all_results: Sequence[Results]) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def not_faster(results: Results) -> Iterator[str]:
-    """A line for each figure that another one's is better than, and for each aim that is not met."""
+def slower(results: Results) -> Iterator[str]:
+    """A line for each figure that another queue's, or the limit, is better than, and for each aim that is not met."""
     for figure in results.figures:
         ours, reached = results.ours(figure), results.reached(figure)
         missed = results.met(figure) is False
-        if missed or (ours is not None and reached < 1):
-            what = f"- {figure.engine}, {figure.what}: "
+        # Other settings of ours are no rivals.
+        behind = ours is not None and reached < DRAW and not figure.contender.startswith(OURS)
+        if missed or behind:
+            what = f"- {results.title}: {figure.engine}, {figure.what}: "
             what += f"{number(reached)} {figure.unit}" if ours is None else f"{number(reached)} of {figure.contender}"
             yield what + (f", **short of the aim of {figure.aim:g}**" if missed else "")
 
@@ -89,7 +93,7 @@ def plot(results: Results, path: Path) -> None:
             [middle - min(each.values) for middle, (_, each) in zip(middles, bars, strict=True)],
             [max(each.values) - middle for middle, (_, each) in zip(middles, bars, strict=True)],
         ]
-        colors = [BLUE if each.contender == OURS else GREY for _, each in bars]
+        colors = [BLUE if each.contender.startswith(OURS) else GREY for _, each in bars]
         axes.barh(range(len(bars)), middles, height=0.7, color=colors, xerr=spread, error_kw={"ecolor": INK})
         for place, (_, each) in enumerate(bars):
             axes.annotate(
@@ -121,8 +125,12 @@ def panels(figures: Sequence[Figure]) -> list[tuple[str, list[tuple[str, Figure]
                 bars = [(one.contender, one) for one in each]
                 found.append((f"{engine}: {each[0].what}, {unit}", bars))
         else:
-            found.append((f"{engine}, {unit}", [(one.what, one) for each in things for one in each]))
+            found.append((f"{engine}, {unit or 'ratio'}", [(named(one), one) for each in things for one in each]))
     return found
+
+
+def named(figure: Figure) -> str:
+    return figure.what if figure.contender == OURS else f"{figure.what}, {figure.contender}"
 
 
 def measured() -> list[Results]:

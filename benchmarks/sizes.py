@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.contenders import closing
-from benchmarks.contenders.bare import bare
+from benchmarks.contenders.bare import BARE, bare
 from benchmarks.contenders.ours import BATCH, Tablequeue
 from benchmarks.contest import Step, contest
 from benchmarks.options import parser
@@ -45,7 +45,7 @@ BULK: Mapping[str, Step] = {
     "push in bulk": lambda contender, messages: contender.push_bulk(messages),
     "drain": lambda contender, messages: contender.drain(len(messages)),
 }
-CONDITIONS = "Random payloads, one process, every commit flushed."
+CONDITIONS = f"Random payloads, one process, in bulk by {BATCH:,}, every commit flushed."
 
 
 def main() -> None:
@@ -54,6 +54,7 @@ def main() -> None:
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([Tablequeue(url), bare(url, batch=BATCH)]) as contenders:
+            contenders[1].name = BARE
             for size in SIZES:
                 for steps, number in ((SINGLY, size.singly), (BULK, size.bulk)):
                     payloads = size.payloads(min(number, 10) if arguments.quick else number * times)

@@ -122,7 +122,7 @@ class Work:
             (write, f"{JDBC}, into such a table", "write by JDBC", 1.5),
             (write, f"{JDBC}, into a table without an index", "write by JDBC, no index", None),
         ]
-        return [Figure("postgresql", what, who, "messages/s", found[name], aim) for what, who, name, aim in contenders]
+        return [Figure("PostgreSQL", what, who, "messages/s", found[name], aim) for what, who, name, aim in contenders]
 
 
 def micro_batches(work: Work, folder: Path) -> list[Figure]:
@@ -152,10 +152,10 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
     more = [mine - theirs for mine, theirs in zip(besides, whole[RATE], strict=True)]
     what = f"a micro-batch of {BATCH:,} messages"
     return [
-        Figure("postgresql", what, OURS, "ms", whole[OURS]),
-        Figure("postgresql", what, RATE, "ms", whole[RATE]),
-        Figure("postgresql", f"{what}, more than {RATE}, without the claim", OURS, "ms", more, aim=150),
-        Figure("postgresql", "messages of a stream", OURS, "messages/s", [BATCH / each * 1000 for each in whole[OURS]]),
+        Figure("PostgreSQL", what, OURS, "ms", whole[OURS]),
+        Figure("PostgreSQL", what, RATE, "ms", whole[RATE]),
+        Figure("PostgreSQL", f"{what}, more than {RATE}, without the claim", OURS, "ms", more, aim=150),
+        Figure("PostgreSQL", "messages of a stream", OURS, "messages/s", [BATCH / each * 1000 for each in whole[OURS]]),
     ]
 
 

@@ -1,0 +1,52 @@
+"""What the benchmarks say of their figures; the figures themselves are no test's business."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks import page
+from benchmarks.results import Figure, Results
+
+OURS = Figure("SQLite", "push", "tablequeue", "messages/s", [90, 110, 100])
+
+
+def results(*figures: Figure) -> Results:
+    return Results("push", "Pushing", "In rounds.", figures, "2 cores")
+
+
+def test_the_page_shows_the_figures_that_are_kept() -> None:
+    assert page.text(page.measured()) == page.PAGE.read_text(), "run: python -m benchmarks.page"
+
+
+def test_every_plot_is_there() -> None:
+    assert {path.stem for path in page.PLOTS.iterdir()} == {each.workload for each in page.measured()}
+
+
+def test_the_ratio_is_the_median_of_the_rounds() -> None:
+    other = Figure("SQLite", "push", "other", "messages/s", [90, 100, 200], aim=1)
+    assert results(OURS, other).reached(other) == 1
+    assert results(OURS, other).met(other) is True
+
+
+def test_of_times_the_shorter_is_better() -> None:
+    ours = Figure("SQLite", "wait", "tablequeue", "ms", [2, 4, 6], aim=5)
+    other = Figure("SQLite", "wait", "other", "ms", [4, 8, 12], aim=3)
+    both = results(ours, other)
+    assert (both.reached(ours), both.met(ours)) == (4, True)
+    assert (both.reached(other), both.met(other)) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("aim", "rate", "line"),
+    [
+        (None, 50, None),
+        (None, 104, None),
+        (None, 200, "- Pushing: SQLite, push: 0.50 of other"),
+        (0.4, 200, "- Pushing: SQLite, push: 0.50 of other"),
+        (0.9, 200, "- Pushing: SQLite, push: 0.50 of other, **short of the aim of 0.9**"),
+        (3, 50, "- Pushing: SQLite, push: 2.00 of other, **short of the aim of 3**"),
+    ],
+)
+def test_what_is_slower_is_said(aim: float | None, rate: float, line: str | None) -> None:
+    ours = Figure("SQLite", "push", "tablequeue", "messages/s", [100])
+    other = Figure("SQLite", "push", "other", "messages/s", [rate], aim)
+    assert list(page.slower(results(ours, other))) == ([] if line is None else [line])
