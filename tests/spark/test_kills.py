@@ -31,7 +31,7 @@ ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql")]
 ALL = tuple(POINTS)
 # One into files and one into a queue.
 TWO = ("in a read", "after a publication")
-KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 1))
+KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 0))
 # A slot for each stream; and executors with processes and memories of their own.
 LOCAL = "local[10]"
 CLUSTER = "local-cluster[2,2,1024]"
@@ -123,6 +123,7 @@ def test_killed_at_every_point(job: Job) -> None:
     job.check_each_once(number)
 
 
+@pytest.mark.skipif(not KILLS, reason="each kill is a start of Spark: TABLEQUEUE_TEST_KILLS says how many")
 @pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("job", [TWO], indirect=True)
 def test_killed_at_any_moment(job: Job) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -122,11 +123,20 @@ class SQLite(StreamingEngine):
         if not payloads:
             return []
         statement = table.statement("push_many")
-        for start in range(0, len(payloads), PUSHED_AT_ONCE):
-            some = payloads[start : start + PUSHED_AT_ONCE]
-            named = {f"payload_{place}": payload for place, payload in enumerate(some)}
-            rows = ", ".join(f"(:{name})" for name in named)
-            cursor.execute(statement.replace("(:payload)", rows), params | named)
+        # All or none, also in a transaction of the caller's that goes on after a refusal.
+        cursor.execute("savepoint tablequeue")
+        try:
+            for start in range(0, len(payloads), PUSHED_AT_ONCE):
+                some = payloads[start : start + PUSHED_AT_ONCE]
+                named = {f"payload_{place}": payload for place, payload in enumerate(some)}
+                rows = ", ".join(f"(:{name})" for name in named)
+                cursor.execute(statement.replace("(:payload)", rows), params | named)
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):  # SQLite may have rolled back the whole transaction by itself
+                cursor.execute("rollback to tablequeue")
+                cursor.execute("release tablequeue")
+            raise
+        cursor.execute("release tablequeue")
         (last,) = cursor.execute("select last_insert_rowid()").fetchone()
         return list(range(last - len(payloads) + 1, last + 1))
 
