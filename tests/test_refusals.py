@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database, TablequeueError
+from tablequeue import Database, NewMessage, TablequeueError
 from tablequeue.errors import (
     BadInput,
     BadName,
@@ -220,14 +220,15 @@ def test_a_full_disk_loses_nothing_and_the_queue_goes_on(disk: Disk) -> None:
     ours.close()
 
 
-def test_a_full_disk_in_your_transaction_leaves_no_half_batch(disk: Disk) -> None:
+@pytest.mark.parametrize("message", ["y" * 2000, NewMessage("y" * 2000, headers={})], ids=["plain", "with options"])
+def test_a_full_disk_in_your_transaction_leaves_no_half_batch(disk: Disk, message: Any) -> None:
     ours = tablequeue.connect(disk.engine)
     queue = ours.create_queue("work", payload="text")
     ours.close()
     disk.engine.dispose()
     disk.pages = 60
     with disk.engine.connect() as connection:
-        refuses(Full, queue.push_many, ["y" * 2000] * 1000, connection=connection)
+        refuses(Full, queue.push_many, [message] * 1000, connection=connection)
         connection.commit()
     assert counts(queue) == {}
     ours.close()

@@ -10,9 +10,9 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli import logs
-from tablequeue.cli.common import Command, Settings, print_json
+from tablequeue.cli.common import Command, Settings, needed_packages, print_json
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, DriverMissing
+from tablequeue.errors import BadInput
 
 TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 
@@ -29,16 +29,11 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
     who gives the token of TABLEQUEUE_SERVE_TOKEN, or the one that is printed if there is none: in a form, or as
     "Authorization: Bearer". Put a proxy that speaks TLS before it there.
     """
-    try:
+    with needed_packages("The dashboard", "serve"):
         import uvicorn
 
         from tablequeue.web import dashboard
         from tablequeue.web.guard import is_loopback
-    except ImportError as error:
-        raise DriverMissing(
-            f"What the dashboard needs is not installed ({error}).", "Install it: pip install 'tablequeue[serve]'."
-        ) from None
-
     given = os.environ.get(TOKEN) or None
     loopback = is_loopback(host)
     token = given or (None if loopback else secrets.token_urlsafe(24))

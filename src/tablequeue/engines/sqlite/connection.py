@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tablequeue import errors
@@ -113,6 +115,20 @@ def hold(dbapi: Any) -> SQLiteHeld:
     if flushes:
         cursor.execute("pragma synchronous = normal")
     return SQLiteHeld(dbapi, cursor, path, flushes)
+
+
+@contextmanager
+def whole(cursor: Cursor) -> Iterator[None]:
+    """All of the block's statements or none, also in a transaction of the caller's that goes on after our error."""
+    cursor.execute("savepoint tablequeue")
+    try:
+        yield
+    except Exception:
+        with suppress(sqlite3.Error):  # a full disk has SQLite roll back the whole transaction by itself
+            cursor.execute("rollback to tablequeue")
+            cursor.execute("release tablequeue")
+        raise
+    cursor.execute("release tablequeue")
 
 
 def plain_cursor(dbapi: Any) -> Cursor:

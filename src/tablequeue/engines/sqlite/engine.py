@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
-from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor
+from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
@@ -123,25 +122,18 @@ class SQLite(StreamingEngine):
         if not payloads:
             return []
         statement = table.statement("push_many")
-        # All or none, also in a transaction of the caller's that goes on after a refusal.
-        cursor.execute("savepoint tablequeue")
-        try:
+        with whole(cursor):
             for start in range(0, len(payloads), PUSHED_AT_ONCE):
                 some = payloads[start : start + PUSHED_AT_ONCE]
                 named = {f"payload_{place}": payload for place, payload in enumerate(some)}
                 rows = ", ".join(f"(:{name})" for name in named)
                 cursor.execute(statement.replace("(:payload)", rows), params | named)
-        except sqlite3.Error:
-            with suppress(sqlite3.Error):  # SQLite may have rolled back the whole transaction by itself
-                cursor.execute("rollback to tablequeue")
-                cursor.execute("release tablequeue")
-            raise
-        cursor.execute("release tablequeue")
         (last,) = cursor.execute("select last_insert_rowid()").fetchone()
         return list(range(last - len(payloads) + 1, last + 1))
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
-        return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
+        with whole(cursor):
+            return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if params["now"] is None:
