@@ -17,7 +17,6 @@ from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.operations.desk import Desk, Params
 from tablequeue.operations.inspect import need_history
-from tablequeue.operations.stream import streaming_engine
 from tablequeue.queue import Queue
 
 # Rows of one short read, and of one batch.
@@ -76,7 +75,8 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """`within` as narrow as the messages that are there; None if there is none."""
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     if source == "queue":
         low, high = desk.runner.run(engine.live_bounds, desk.table, {})
     else:
@@ -90,7 +90,8 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The messages of a range, highest id first, in these columns. What comes meanwhile may be there or not."""
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
     params: Params = {"low": within.low, **_times(desk, within)}
 
@@ -117,7 +118,8 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
 
 def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Messages of the open batch of a stream, by id, in these columns."""
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     arrow = connection_of(desk) if len(ids) > FEW else None
     try:
         for start in range(0, len(ids), ROWS):
@@ -135,9 +137,8 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
 
 def connection_of(desk: Desk) -> Any:
     """A connection of the engine that makes Arrow by itself, or None."""
-    engine = streaming_engine(desk)
-    with refusals(engine):
-        return engine.arrow(desk.runner.sa_engine.url)
+    with refusals(desk.engine):
+        return desk.engine.arrow(desk.runner.sa_engine.url)
 
 
 @contextmanager
@@ -180,7 +181,3 @@ def _times(desk: Desk, within: Range) -> Params:
     if not _timed(within):
         return {}
     return {"since": desk.time(within.since or first, "since"), "until": desk.time(within.until or last, "until")}
-
-
-def engine_of(queue: Queue) -> tuple[StreamingEngine, Desk]:
-    return streaming_engine(queue._desk), queue._desk

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tablequeue.arrow import ROWS, TIME, connection_of, engine_of, refusals
+from tablequeue.arrow import ROWS, TIME, connection_of, refusals
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey, TablequeueError
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Params
@@ -58,7 +58,8 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
 
 def prepare(queue: Queue) -> None:
     """Make the tables that writes go through. Once before the stages of a write, from one place."""
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     desk.runner.run(engine.create_staged, desk.table, {"now": None})
 
 
@@ -68,7 +69,8 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
     what was staged for a day. `BadInput` or `BadPayload` for what the queue cannot hold; nothing is staged then.
     """
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     checked = _checked(queue, given)
     first = next(checked, None)
     if first is None:
@@ -101,7 +103,8 @@ def publish(
 
     A `writer` numbers its writes: one whose number is not above that of the last one adds nothing (None).
     """
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     expected = sum(one.messages for one in staged)
     keyed = any(one.keyed for one in staged)
     params: Params = {
@@ -143,7 +146,8 @@ def publish(
 
 def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
-    engine, desk = engine_of(queue)
+    desk = queue._desk
+    engine = desk.engine
     desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
 
 
@@ -174,7 +178,6 @@ def _placed(batches: Iterable[pa.RecordBatch], write: str, attempt: str, part: i
 
 def _copy(queue: Queue, arrow: Any, batches: Iterator[pa.RecordBatch]) -> int:
     """Stage batches by a connection that takes Arrow; how many rows."""
-    engine, _ = engine_of(queue)
     total = 0
     refused: list[TablequeueError] = []
 
@@ -190,7 +193,7 @@ def _copy(queue: Queue, arrow: Any, batches: Iterator[pa.RecordBatch]) -> int:
 
     first = next(batches)
     try:
-        with refusals(engine):
+        with refusals(queue._desk.engine):
             arrow.write(f"tq_{queue.name}_staged", first.schema, noted())
     except TablequeueError:
         # The driver has made an error of its own out of ours.

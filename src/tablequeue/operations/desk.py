@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tablequeue.definition import LARGEST, LONGEST
-from tablequeue.engines.base import Engine, Params, Table
+from tablequeue.engines.base import Params, Table
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.streams import StreamingEngine
 from tablequeue.errors import BadInput
 from tablequeue.payload import CODECS, Codec
 
@@ -26,10 +27,11 @@ class Desk:
     who: str
     """The name under which this process pushes and pops."""
     codec: Codec
-    engine: Engine
+    engine: StreamingEngine
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Desk:
+        assert isinstance(table.engine, StreamingEngine), "all engines have streams"
         return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:

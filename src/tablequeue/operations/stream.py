@@ -41,7 +41,7 @@ class StreamState:
 
 def begin(desk: Desk, stream: str) -> tuple[int, StreamState]:
     """A new run, and its epoch. From now on no older run can act."""
-    engine = streaming_engine(desk)
+    engine = desk.engine
     definition = desk.table.definition
     check_text(stream, "stream")
     if definition.delivery == "at_most_once":
@@ -67,7 +67,7 @@ def advance(desk: Desk, stream: str, epoch: int, upto: int, n: int, last_id: int
     if complete(desk, stream, epoch, upto, now):
         return upto + 1
     sweep(desk, now)
-    engine = streaming_engine(desk)
+    engine = desk.engine
     token = secrets.token_hex(16)
     params = _params(desk, stream, now) | {"n": count(n, "n"), "high": last_id, "token": token, "consumer": stream}
 
@@ -87,7 +87,7 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
 
     Without an epoch: for whoever knows that the stream does not run.
     """
-    engine = streaming_engine(desk)
+    engine = desk.engine
     if epoch is None:
         _find(desk, stream)
     params = _params(desk, stream, now)
@@ -127,7 +127,7 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
 
 def ids_of(desk: Desk, stream: str, epoch: int, batch: int) -> tuple[str, list[int]]:
     """The token and the ids of the open batch; `StreamRefused` if that is not `batch`."""
-    engine = streaming_engine(desk)
+    engine = desk.engine
 
     def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
         row = _locked(engine, cursor, table, params, epoch)
@@ -143,7 +143,7 @@ def ids_of(desk: Desk, stream: str, epoch: int, batch: int) -> tuple[str, list[i
 
 def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
     """These messages of the open batch become dead letters when it is completed; saying so twice is once."""
-    engine = streaming_engine(desk)
+    engine = desk.engine
 
     def note(cursor: Cursor, table: Table, params: Params) -> None:
         row = _locked(engine, cursor, table, params, None)
@@ -164,7 +164,7 @@ def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
 
 def release(desk: Desk, stream: str) -> int:
     """Give the messages of the open batch back, unworked; how many. A run of the stream is refused from now on."""
-    engine = streaming_engine(desk)
+    engine = desk.engine
 
     def give_back(cursor: Cursor, table: Table, params: Params) -> int:
         engine.stream_open(cursor, table, params)
@@ -184,7 +184,7 @@ def release(desk: Desk, stream: str) -> int:
 
 
 def states(desk: Desk) -> list[StreamState]:
-    engine = streaming_engine(desk)
+    engine = desk.engine
     try:
         rows = desk.runner.run(engine.streams, desk.table, {})
     except QueueNotFound:
@@ -229,9 +229,3 @@ def _set(engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, 
 
 def _params(desk: Desk, stream: str, now: datetime | None) -> Params:
     return {"stream": stream, "now": desk.time(now)}
-
-
-def streaming_engine(desk: Desk) -> StreamingEngine:
-    """The engine of a queue, with what streams and staged writes need of it."""
-    assert isinstance(desk.engine, StreamingEngine), "all engines have that"
-    return desk.engine
