@@ -96,8 +96,9 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        lock, ringing = (f"hashtextextended('tq_{name}', {number})" for number in (BELL, RINGING))
-        ringing = f"{ringing} # cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
+        lock = f"hashtextextended('tq_{name}', {BELL})"
+        now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
+        ringing = f"hashtextextended('tq_{name}', {RINGING}) # {now}"
         return {
             **super().words(name, definition, state),
             "array_type": array_type,
