@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
@@ -115,35 +117,68 @@ def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, reader
         assert place.open().queue("work").pop() is None, "nobody else got it"
 
 
-def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
-    begun, go = Event(), Event()
+class Lull:
+    """A handler, and messages for it: after 200 of 401 it waits until it may go on, while others lie ready."""
 
-    def handle(message: Claim) -> None:
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.begun, self.go = Event(), Event()
+        queue.push_many([*["quick"] * 200, "wait", *["quick"] * 200])
+
+    def handle(self, message: Claim) -> None:
         if message.payload == "wait":
-            begun.set()
-            assert go.wait(PATIENCE)
+            self.begun.set()
+            assert self.go.wait(PATIENCE)
 
-    queue.push_many(["quick"] * 200)
-    rest = [*queue.push_many(["wait"] * 2), *queue.push_many(["quick"] * 200)]
-    worker = of(handle, maximum=1)
+    def begin(self) -> None:
+        assert self.begun.wait(PATIENCE)
+        until(lambda: counts(self.queue)["in_progress"] > 1, "messages lie ready for the reader")
+
+    def check(self) -> None:
+        assert counts(self.queue) == {"finished": 201, "ready": 200}
+        assert {message.attempts for message in self.queue.peek(1000)} == {0}
+
+
+def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
+    lull = Lull(queue)
+    worker = of(lull.handle, maximum=1)
     with working(worker, db):
-        assert begun.wait(PATIENCE)
-        until(lambda: counts(queue)["in_progress"] > 1, "messages lie ready for the reader")
+        lull.begin()
         worker.stop()
         until(lambda: counts(queue)["in_progress"] == 1, "they are given back before the handler ends")
-        go.set()
-    assert counts(queue) == {"finished": 201, "ready": 401 - 201 + 1}
-    assert {message.attempts for message in queue.peek(1000)} == {0}
-    assert len(rest) == 202
+        lull.go.set()
+    lull.check()
+
+
+def test_nothing_is_begun_once_it_says_that_it_stops(
+    db: Database, queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lull = Lull(queue)
+
+    def hear(record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("stopping"):
+            lull.go.set()
+            until(lambda: counts(queue)["finished"] == 201, "the handler ends, while the worker still says so")
+
+    monkeypatch.setattr(caplog.handler, "emit", hear)
+    caplog.set_level(logging.INFO, "tablequeue.worker")
+    worker = of(lull.handle, maximum=1)
+    with working(worker, db):
+        lull.begin()
+        worker.stop()
+    lull.check()
 
 
 @every_kind_of_readers
-def test_a_handler_that_does_not_end_is_not_waited_for(db: Database, queue: Queue, readers: str) -> None:
-    id = queue.push("x")
-    options, _, never_end = READERS[readers]
-    with working(of(never_end, shutdown_timeout=0.05, **options), db):
-        until(lambda: found(queue, id).state == "in_progress", "a handler begins")
+def test_a_handler_that_does_not_end_is_not_waited_for(
+    db: Database, queue: Queue, readers: str, tmp_path: Path
+) -> None:
+    id = queue.push(f"{tmp_path}/one")
+    announce = handlers.announce_async if readers == "tasks" else handlers.announce
+    with working(of(announce, shutdown_timeout=0.05, **READERS[readers][0]), db):
+        until((tmp_path / "begun").exists, "a handler begins")
     message = found(queue, id)
+    (tmp_path / "go").touch()
     assert message.state == "ready", "for another worker, at once"
     assert "the worker stopped" in message.errors[0].error
 

@@ -57,6 +57,8 @@ class Line:
         self._stopping = self._abandoned = self._found_all = False
         self._pieces: set[Piece] = set()
         self._unbegun = 0
+        self._unwanted: list[Claim] = []
+        """Popped before the line stopped, and begun by no reader."""
         self._busy = 0
         self._pace: float | None = None
         """Seconds of the handler for one message, lately."""
@@ -96,17 +98,18 @@ class Line:
                         self._state.wait_for(lambda: self._stopping, pause)
 
     def stop(self) -> None:
-        """Pop no more; readers go on with what they have begun."""
+        """Pop no more; readers go on with what they have begun, and begin nothing."""
         with self._state:
             self._stopping = True
             self._state.notify_all()
         self._waiter.wake()
+        for piece in self.crew.take_back():
+            self._forget(piece)
 
     def give_back(self) -> None:
         """Release what no reader has begun."""
-        claims = [claim for piece in self.crew.take_back() for claim in self._forget(piece)]
-        if claims:
-            self.queue._let_go(claims, SystemExit("the worker stopped before a reader began with it"))
+        if self._unwanted:
+            self.queue._let_go(self._unwanted, SystemExit("the worker stopped before a reader began with it"))
 
     # -- what is seen of it ----------------------------------------------------------------------------------------
 
@@ -220,13 +223,16 @@ class Line:
         size = self.handler.batch or 1
         pieces = [Piece(claims[start : start + size]) for start in range(0, len(claims), size)]
         with self._state:
+            if self._stopping:  # while the pop was under way
+                self._unwanted += claims
+                return
             self._pieces.update(pieces)
             self._unbegun += len(pieces)
             self._found_all = len(claims) == n
             if not self._found_all:
                 self._behind_since = monotonic()
-        for piece in pieces:
-            self.crew.give(piece)
+            for piece in pieces:
+                self.crew.give(piece)
         self._changed()
 
     def _found_nothing(self) -> None:
@@ -239,11 +245,11 @@ class Line:
         with self._state:
             self._state.wait_for(lambda: self._stopping or not self._pieces)
 
-    def _forget(self, piece: Piece) -> list[Claim]:
+    def _forget(self, piece: Piece) -> None:
         with self._state:
             self._unbegun -= 1
             self._pieces.discard(piece)
-        return piece.claims
+            self._unwanted += piece.claims
 
 
 def pause_after(failures: int) -> float:

@@ -211,11 +211,11 @@ class Worker:
             self._tick.clear()
 
     def _wind_up(self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, loop: Loop | None) -> None:
-        if self._stopping.is_set():
-            logger.info("stopping: %d calls are in hand", sum(len(line.held()) for line in self._lines))
         deadline = monotonic() + self.shutdown_timeout
         for line in self._lines:
             line.stop()
+        if self._stopping.is_set():
+            logger.info("stopping: %d calls are in hand", sum(len(line.held()) for line in self._lines))
         for popper in poppers:
             popper.join(max(0, deadline - monotonic()))
         for line in self._lines:
