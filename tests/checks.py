@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, NewMessage, Queue
+from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
 from tests.servers import Kind
-from tests.support import at, check_fenced, claimed, design_group, ids_of
+from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -35,6 +35,22 @@ def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
     check_fenced(slow, old)
     new.complete(now=at(15))
     check_fenced(slow, old)
+
+
+def check_nothing_is_claimed_after_a_lost_lease(queue: Queue) -> None:
+    """Completing what is not held any more is refused, and what comes with it is not done."""
+    queue.push("a")
+    lost = claimed(at_once(queue))
+    queue.fail(lost, retry=False)
+    queue.push("b")
+    before = snapshot(queue)
+    try:
+        queue.pop(completing=lost)
+    except LeaseLost:
+        pass
+    else:
+        raise AssertionError("a lost claim was completed")
+    assert snapshot(queue) == before, "nothing is claimed, and nothing finished"
 
 
 def check_poison_is_counted_at_claim(queue: Queue) -> None:

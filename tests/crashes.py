@@ -18,6 +18,7 @@ from tablequeue import Database, NewMessage, Queue
 from tablequeue.engines import engine_class
 from tablequeue.engines.base import Engine, Held
 from tablequeue.engines.runner import Runner
+from tablequeue.operations.claim import leased
 from tests.servers import Place
 from tests.support import at
 
@@ -185,6 +186,14 @@ def complete(moment: Moment) -> None:
     moment.queue.complete_many(moment.held, now=at(2))
 
 
+def complete_and_claim(moment: Moment) -> None:
+    """As `pop_many(2, completing=held)`, which with a time of its own would be two transactions."""
+    desk = moment.queue._desk
+    ids = desk.engine.dump_ids([message.id for message in moment.held])
+    params = leased(desk, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
+    assert desk.runner.run(desk.engine.complete_and_claim, desk.table, params)[0] is None
+
+
 GROUPS: dict[str, Any] = {"groups": True}
 ONCE: dict[str, Any] = {"delivery": "at_most_once"}
 LAST: dict[str, Any] = {"max_attempts": 1}
@@ -226,6 +235,8 @@ VERBS: dict[str, Verb] = {
     "take without history": Verb(take_with_an_effect, {"history": "none"}, push_four, outside=True),
     "complete": Verb(complete, before=push_four, hold=1),
     "complete_many": Verb(complete, before=push_four, hold=3),
+    "complete_and_claim": Verb(complete_and_claim, before=push_four, hold=2),
+    "complete_and_claim without history": Verb(complete_and_claim, {"history": "none"}, push_four, hold=2),
     "complete without history": Verb(complete, {"history": "none"}, push_four, hold=3),
     "complete at most once": Verb(complete, ONCE, push_four, hold=3),
     "complete in a transaction": Verb(complete_in_a_transaction, before=push_four, hold=2, outside=True),

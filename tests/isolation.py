@@ -25,7 +25,7 @@ from tablequeue import Claim, LeaseLost, Queue
 from tablequeue.errors import DuplicateKey
 from tablequeue.message import STATES
 from tests.servers import Kind, Place
-from tests.support import at, ids_of
+from tests.support import at, at_once, ids_of
 
 # Seconds in which a step must have finished or wait for a lock; it takes a few milliseconds.
 PATIENCE = 60
@@ -426,6 +426,34 @@ def complete(now: float = 0) -> Any:
         session.queue.complete(claim, connection=session.caller, now=at(now))
 
     return _finishing(now, verb, lambda claim: Hold(None, math.inf), done=True)
+
+
+@_step
+def complete_and_pop() -> Any:
+    """In one call, and one transaction, by the database's own clock; see `pop`."""
+
+    def run(session: Session) -> Noted:
+        if not session.claims:
+            return lambda account: "has nothing"
+        claim = session.claims[0]
+        try:
+            claims = at_once(session.queue).pop_many(1, completing=[claim], connection=session.caller)
+        except LeaseLost:
+
+            def refused(account: Account) -> str:
+                account.refuse(claim, 0)
+                return "LeaseLost"
+
+            return refused
+
+        def note(account: Account) -> str:
+            account.finish(session, claim, Hold(None, math.inf), done=True)
+            account.gave(session, claims, 0, math.inf)
+            return f"done {claim.id}, got {ids_of(claims)}"
+
+        return note
+
+    return run
 
 
 @_step

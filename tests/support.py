@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from threading import Event
@@ -63,6 +64,12 @@ def found(queue: Queue, id: int) -> Message:
     message = queue.find(id)
     assert message is not None, f"message {id} must be live"
     return message
+
+
+def at_once(queue: Queue) -> Queue:
+    """The queue as it is between two sweeps: what can be one transaction is one."""
+    queue._desk.table.next_sweep = math.inf
+    return queue
 
 
 def complete_all(queue: Queue, done: Event) -> list[int]:

@@ -16,6 +16,7 @@ from tests.isolation import (
     Scenario,
     commit,
     complete,
+    complete_and_pop,
     extend,
     fail,
     give,
@@ -208,6 +209,20 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
         Scenario(
             {"ada": (release(), commit), "eve": (pop(None), pop(None), pop(None))},
             [("ada", push("aa")), ("ada", pop())],
+        ),
+    ),
+    "complete_and_pop, claim": (
+        {},
+        Scenario(
+            {"ada": (complete_and_pop(), complete_and_pop()), "bob": (pop(None), commit), "eve": (pop(None), rollback)},
+            [("ada", push("aaa")), ("ada", pop(None))],
+        ),
+    ),
+    "complete_and_pop, release, push": (
+        {},
+        Scenario(
+            {"ada": (complete_and_pop(), complete_and_pop()), "bob": (release(), commit), "eve": (push(), commit)},
+            [("ada", push("aa")), ("ada", pop(None)), ("bob", pop(None))],
         ),
     ),
 }

@@ -69,7 +69,7 @@ def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[typ
     return twin
 
 
-TOKEN = r"and token = (cast\(:token as uuid\)|:token)"
+TOKEN = r"and token = (cast\(:(token|held) as uuid\)|:token)"
 
 
 def counted_at_failure(engine: type[Engine]) -> type[Engine]:
@@ -156,6 +156,20 @@ def half_a_batch(engine: type[Engine]) -> type[Engine]:
     return HalfABatch
 
 
+def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
+    """Claims the next messages whether or not those before were completed."""
+
+    class ClaimsAllTheSame(engine):  # type: ignore[misc, valid-type]
+        alone = engine.alone - {"complete_and_claim"}
+
+        def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
+            completed = self.complete(cursor, table, params | {"token": params["held"]})
+            rows = self.claim(cursor, table, params)
+            return (None if len(completed) == params["number"] else completed), rows
+
+    return ClaimsAllTheSame
+
+
 Check = Callable[[Database, Kind], None]
 
 
@@ -201,6 +215,7 @@ CLAIMS = of_two(lambda _, one, other: checks.check_one_claim_one_consumer([one, 
 FENCE = of_two(lambda _, slow, fast: checks.check_fence_after_reclaim(slow, fast), "fence")
 TAKE = of_two(_take, "take")
 RETENTION = of_two(lambda _, one, other: checks.check_retention(one, other), "retention", history=60)
+AT_ONCE = on(checks.check_nothing_is_claimed_after_a_lost_lease, "at once")
 POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
@@ -217,6 +232,11 @@ KEY = r"(cast\(:key as text\)|:key)"
 TWINS: dict[str, tuple[Twin, Check]] = {
     "a claim that selects, then updates": (naive_claim, CLAIMS),
     "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), FENCE),
+    "a complete without the token, with a claim": (
+        rewritten(TOKEN, "", "complete_keep", "complete_and_claim_keep"),
+        AT_ONCE,
+    ),
+    "a claim after a lost lease": (claims_all_the_same, AT_ONCE),
     "a fail without the token": (rewritten(TOKEN, "", "fail"), FENCE),
     "a release without the token": (rewritten(TOKEN, "", "release"), FENCE),
     "an extend without the token": (rewritten(TOKEN, "", "extend"), FENCE),

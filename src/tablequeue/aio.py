@@ -192,7 +192,8 @@ class AsyncQueue:
     never commits it.
 
     A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect; what
-    a pop claims is given back, and `complete`, `fail`, `release` are done even if they had to wait for a thread.
+    a pop claims is given back, and `complete`, `fail`, `release` are done even if they had to wait for a thread, as is
+    what a pop completes.
     """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
@@ -218,18 +219,38 @@ class AsyncQueue:
     # -- consuming -------------------------------------------------------------------------------------------------
 
     async def pop(
-        self, *, lease: float | None = None, connection: Any = None, now: datetime | None = None
+        self,
+        *,
+        lease: float | None = None,
+        completing: AsyncClaim | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> AsyncClaim | None:
-        """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready."""
-        claims = await self.pop_many(1, lease=lease, connection=connection, now=now)
+        """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready.
+
+        `completing` is the message before it, which is done; see `Queue.pop`.
+        """
+        done = () if completing is None else (completing,)
+        claims = await self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
         return claims[0] if claims else None
 
     async def pop_many(
-        self, n: int, *, lease: float | None = None, connection: Any = None, now: datetime | None = None
+        self,
+        n: int,
+        *,
+        lease: float | None = None,
+        completing: Iterable[AsyncClaim] = (),
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> list[AsyncClaim]:
-        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready."""
-        run = partial(self._threads.run_or_undo, undo=self._put_back)
-        claims = await self._call(run, self._queue.pop_many, n, lease=lease, connection=connection, now=now)
+        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
+
+        `completing` is the batch before it, which is done; see `Queue.pop_many`.
+        """
+        done = [message.claim for message in completing]
+        run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
+        options = {"lease": lease, "completing": done, "connection": connection, "now": now}
+        claims = await self._call(run, self._queue.pop_many, n, **options)
         return [AsyncClaim(self, claim) for claim in claims]
 
     async def take(self, connection: Any, *, now: datetime | None = None) -> AsyncClaim | None:

@@ -13,6 +13,7 @@ from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, Empty
 from tablequeue.message import Claim, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats
+from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.desk import Desk, seconds
 from tablequeue.operations.maintain import Which
 from tablequeue.operations.push import Delay, Options
@@ -158,19 +159,43 @@ class Queue:
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
-    def pop(self, *, lease: float | None = None, connection: Any = None, now: datetime | None = None) -> Claim | None:
+    def pop(
+        self,
+        *,
+        lease: float | None = None,
+        completing: Claim | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> Claim | None:
         """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready.
 
         Nobody else gets the message while the lease holds. If this process dies, it comes back when the lease ends.
         In a queue that delivers at most once it is nobody's again, and `lost` finds it.
+
+        completing   the message before it, which is done: `complete` in the same transaction, for half the time. If
+                     its claim is not held, `LeaseLost`, and nothing is claimed.
         """
-        token, rows = claim.claim(self._desk, 1, lease, now, connection)
-        return self._claims(token, rows)[0] if rows else None
+        done = () if completing is None else (completing,)
+        messages = self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
+        return messages[0] if messages else None
 
     def pop_many(
-        self, n: int, *, lease: float | None = None, connection: Any = None, now: datetime | None = None
+        self,
+        n: int,
+        *,
+        lease: float | None = None,
+        completing: Iterable[Claim] = (),
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> list[Claim]:
-        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready."""
+        """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
+
+        completing   the batch before it, as in `complete_many`: after `LeaseLost` the others are done, and nothing is
+                     claimed.
+        """
+        done = tuple(completing)
+        if done:
+            return self._claims(*complete_and_claim(self._desk, done, n, lease, now, connection))
         return self._claims(*claim.claim(self._desk, n, lease, now, connection))
 
     def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:

@@ -43,17 +43,20 @@ class Threads:
                 self._pool.submit(call)
             raise
 
-    async def run_or_undo(self, call: Callable[[], T], undo: Callable[[Future[T]], None]) -> T:
-        """After a cancellation `undo` gets what became of it, in a thread."""
+    async def run_or_undo(self, call: Callable[[], T], undo: Callable[[Future[T]], None], to_end: bool) -> T:
+        """After a cancellation `undo` gets what became of it, in a thread; `to_end`: also if it had not begun."""
         future = self._pool.submit(call)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            if not future.cancel():
-                if future.done():  # this thread would run the callback, and is the event loop's
-                    self._pool.submit(undo, future)
-                else:
-                    future.add_done_callback(undo)
+            if future.cancel():
+                if not to_end:
+                    raise
+                future = self._pool.submit(call)
+            if future.done():  # this thread would run the callback, and is the event loop's
+                self._pool.submit(undo, future)
+            else:
+                future.add_done_callback(undo)
             raise
 
     def close(self) -> None:

@@ -474,6 +474,35 @@ async def test_finishing_that_is_cancelled_before_it_has_a_thread_takes_effect(
     assert counts(queue) == after
 
 
+@in_loop
+async def test_what_a_pop_completes_is_done_though_it_is_cancelled(queue: Queue, behind: Gated, gate: Gate) -> None:
+    queue.push_many("xy")
+    work = behind("find", threads=1)
+    claim = await claimed(work)
+    other = asyncio.create_task(work.find(1))
+    await gate.is_reached()
+    popping = asyncio.create_task(work.pop(completing=claim))
+    await asyncio.sleep(0)
+    await cancelled(popping)
+    gate.opened.set()
+    await other
+    await asyncio.to_thread(work._threads.close)
+    assert counts(queue) == {"finished": 1, "ready": 1}, "and what it claims is given back"
+
+
+@in_loop
+async def test_a_chain(queue: Queue, work: AsyncQueue) -> None:
+    ids = queue.push_many("abc")
+    got = []
+    message = await work.pop()
+    while message is not None:
+        got.append(message.id)
+        message = await work.pop(completing=message)
+    assert got == ids
+    assert await work.pop_many(2, completing=[]) == []
+    assert counts(queue) == {"finished": 3}
+
+
 def test_what_was_prefetched_is_released_when_the_program_is_cancelled(queue: Queue, work: AsyncQueue) -> None:
     """Nobody closes the iteration: the task ends, and the event loop with it."""
     first = queue.push_many("abcd")[0]

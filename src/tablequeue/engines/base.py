@@ -308,7 +308,7 @@ class Engine(Scheduling, ABC):
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Remove up to `n` messages to the history: finished, or under a `token` to be finished. Rows of CLAIMED."""
-        return self._claimed(cursor, table, _by_history("take", table), params)
+        return self._claimed(cursor, table, by_history("take", table), params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Up to `n` each of the messages that are due, or whose lease expired, become ready (or dead)."""
@@ -321,8 +321,20 @@ class Engine(Scheduling, ABC):
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Finish those of `ids` that `token` holds; which they were."""
         once = table.definition.delivery == "at_most_once"
-        operation = "complete_once" if once else _by_history("complete", table)
+        operation = "complete_once" if once else by_history("complete", table)
         return [row[0] for row in self._rows(cursor, table, operation, params)]
+
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        """Complete those of the `number` `ids` that `held` holds; if that was all of them, claim up to `n` messages.
+
+        Of a queue without groups, whose messages have leases. Which were completed (None: all), and the claimed rows.
+        """
+        completed = self.complete(cursor, table, params | {"token": params["held"]})
+        if len(completed) < params["number"]:
+            return completed, []
+        return None, self.claim(cursor, table, params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         """Schedule the message `id` again, or bury it; its new state, or None if `token` does not hold it."""
@@ -370,5 +382,5 @@ class Engine(Scheduling, ABC):
         return rows
 
 
-def _by_history(operation: str, table: Table) -> str:
+def by_history(operation: str, table: Table) -> str:
     return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"

@@ -70,7 +70,7 @@ class LowWater(Engine):
     ) -> list[Row]:
         if not keeps_low_water(table.definition):
             return claim(cursor, table, params)
-        mark = _marked(table).mark if params["now"] is None else Mark()
+        mark = marked(table).mark if params["now"] is None else Mark()
         rows = claim(cursor, table, params | {"low_water": mark.id})
         if not rows and mark.id:
             rows = claim(cursor, table, params | {"low_water": 0})
@@ -80,13 +80,13 @@ class LowWater(Engine):
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         moved = super().sweep(cursor, table, params)
-        _marked(table).look_after(0)
+        marked(table).look_after(0)
         return moved
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         state = super().fail(cursor, table, params)
         if state == "ready":
-            _marked(table).look_after(params["id"] - 1)
+            marked(table).look_after(params["id"] - 1)
         return state
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -99,12 +99,12 @@ class LowWater(Engine):
         return _ready_again(table, super().redrive_ids(cursor, table, params))
 
 
-def _marked(table: Table) -> MarkedTable:
+def marked(table: Table) -> MarkedTable:
     assert isinstance(table, MarkedTable)
     return table
 
 
 def _ready_again(table: Table, ids: list[int]) -> list[int]:
     if ids:
-        _marked(table).look_after(min(ids) - 1)
+        marked(table).look_after(min(ids) - 1)
     return ids

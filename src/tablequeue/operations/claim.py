@@ -25,15 +25,20 @@ PURGE_EVERY = 60.0
 
 def claim(desk: Desk, n: int, lease: float | None, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
     """A new token, and the rows claimed under it, as CLAIMED."""
+    params = leased(desk, n, lease, now)
+    once = desk.table.definition.delivery == "at_most_once"
+    return params["token"], _swept(desk, desk.engine.take if once else desk.engine.claim, params, now, connection)
+
+
+def leased(desk: Desk, n: int, lease: float | None, now: datetime | None) -> Params:
+    """What a claim asks for, under a new token."""
     definition = desk.table.definition
-    token = secrets.token_hex(16)
-    params = _params(desk, n, token, now)
-    if definition.delivery == "at_most_once":
-        if lease is not None:
-            raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
-        return token, _swept(desk, desk.engine.take, params, n, now, connection)
-    params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
-    return token, _swept(desk, desk.engine.claim, params, n, now, connection)
+    params = _params(desk, n, secrets.token_hex(16), now)
+    if definition.delivery == "at_least_once":
+        params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
+    elif lease is not None:
+        raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
+    return params
 
 
 def take(desk: Desk, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
@@ -43,7 +48,7 @@ def take(desk: Desk, n: int, now: datetime | None, connection: Any) -> Sequence[
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(desk, desk.engine.take, _params(desk, n, None, now), n, now, connection)
+    return _swept(desk, desk.engine.take, _params(desk, n, None, now), now, connection)
 
 
 def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
@@ -94,7 +99,7 @@ def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Para
     }
 
 
-def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
+def _swept(desk: Desk, remove: Any, params: Params, now: datetime | None, connection: Any) -> Sequence[Row]:
     """Claim; sweep before when it is time for it, or after when too little was ready."""
     table, run = desk.table, desk.runner.run
     started = monotonic()
@@ -112,10 +117,19 @@ def _swept(desk: Desk, remove: Any, params: Params, n: int, now: datetime | None
     if due:
         finished = monotonic()
         table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
-    elif len(rows) < n and sweep(desk, now, connection):
-        params["n"] = n - len(rows)
-        rows = sorted([*rows, *run(remove, table, params, connection)], key=table.rank)
-    return rows
+        return rows
+    return topped_up(desk, remove, rows, params, now, connection)
+
+
+def topped_up(
+    desk: Desk, remove: Any, rows: Sequence[Row], params: Params, now: datetime | None, connection: Any
+) -> Sequence[Row]:
+    """With what a sweep brings, if too little was ready."""
+    missing = params["n"] - len(rows)
+    if not missing or not sweep(desk, now, connection):
+        return rows
+    more = desk.runner.run(remove, desk.table, params | {"n": missing}, connection)
+    return sorted([*rows, *more], key=desk.table.rank)
 
 
 def _purge_history(desk: Desk, now: datetime | None) -> None:

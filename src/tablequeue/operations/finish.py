@@ -53,7 +53,7 @@ def fail(
     }
     state = desk.runner.run(desk.engine.fail, desk.table, params, connection)
     if state is None:
-        raise _lost([claim.id], 1, "failed")
+        raise not_held([claim.id], 1, "failed")
     if state == "dead":
         arrange_after(desk, now, connection)
     return state
@@ -65,7 +65,7 @@ def extend(desk: Desk, claim: Claim, lease: float | None, now: datetime | None, 
     params = {**_held(claim), "lease": lease, "now": desk.time(now)}
     until = desk.runner.run(desk.engine.extend, desk.table, params, connection)
     if until is None:
-        raise _lost([claim.id], 1, "extended")
+        raise not_held([claim.id], 1, "extended")
     return desk.engine.load_time(until)
 
 
@@ -84,14 +84,14 @@ def _finish(
     lost: list[int] = []
     total = 0
     for token, ids in by_token.items():
-        params["token"] = _token(token)
+        params["token"] = checked_token(token)
         params["ids"] = desk.engine.dump_ids(ids)
         finished = desk.runner.run(operation, desk.table, params, connection)
         total += len(ids)
         if len(finished) < len(ids):
             lost.extend(set(ids).difference(finished))
     if lost:
-        raise _lost(sorted(lost), total, done)
+        raise not_held(sorted(lost), total, done)
 
 
 def _need_lease(desk: Desk, done: str) -> None:
@@ -103,10 +103,10 @@ def _need_lease(desk: Desk, done: str) -> None:
 
 
 def _held(claim: Claim) -> Params:
-    return {"id": whole_ids([claim.id])[0], "token": _token(claim.token)}
+    return {"id": whole_ids([claim.id])[0], "token": checked_token(claim.token)}
 
 
-def _token(token: str) -> str:
+def checked_token(token: str) -> str:
     # A claim may have been made up of a token from elsewhere, such as a command line.
     if _is_token(token):
         return token
@@ -129,7 +129,7 @@ def _words(error: str | BaseException) -> str:
     return words.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _lost(ids: list[int], total: int, done: str) -> LeaseLost:
+def not_held(ids: list[int], total: int, done: str) -> LeaseLost:
     if total == 1:
         cause = f"The lease on message {ids[0]} is lost, so it was not {done}."
     else:

@@ -16,8 +16,8 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
-from tablequeue.engines.low_water import LowWater, MarkedTable
+from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
+from tablequeue.engines.low_water import LowWater, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
@@ -89,9 +89,10 @@ class PostgreSQL(LowWater, StreamingEngine):
     _pooled = False
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
-        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history "
-        "redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats live "
-        "live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count staged_taken".split()
+        "push push_many claim take sweep arrange complete complete_and_claim fail release extend purge purge_ids "
+        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost "
+        "stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count "
+        "staged_taken".split()
     )
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
@@ -229,8 +230,7 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.
-        assert isinstance(table, MarkedTable)
-        mark = table.mark
+        mark = marked(table).mark
         ((arranged, last),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
         mark.id = max(0, (last or 0) - LATE_NOTES)
         return arranged
@@ -240,6 +240,18 @@ class PostgreSQL(LowWater, StreamingEngine):
         pushed = cursor.rowcount
         self._run(cursor, table, "ring", {})
         return pushed
+
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        mark = marked(table).mark
+        rows = self._claimed(cursor, table, by_history("complete_and_claim", table), params | {"low_water": mark.id})
+        if not rows:  # what is below the mark
+            return None, self.claim(cursor, table, params)
+        if rows[0][0] is None:
+            return rows[0][-1] or (), []
+        mark.id = rows[-1][0]
+        return None, rows
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]

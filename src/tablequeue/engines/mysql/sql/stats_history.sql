@@ -1,9 +1,10 @@
 -- How many finished messages are in the history: counted below 100,000, and from there on as the statistics of the
 -- table estimate it. Index: {table}_finished, for 100,000 entries. Locks: none.
-select case when counted < 100000 then counted else greatest(counted, coalesce((
+-- As a whole number: greatest() makes a decimal of the unsigned estimate.
+select cast(case when counted < 100000 then counted else greatest(counted, coalesce((
     select table_rows from information_schema.tables
     where table_schema = {database} and table_name = '{table}_history'
-), 0)) end
+), 0)) end as signed)
 from (
     select count(*) as counted from (
         select 1 from {history} force index ({table}_finished) where finished_at is not null limit 100000

@@ -1,0 +1,31 @@
+-- Finish those of :ids that are held under :held: they are deleted, for this queue keeps no history. If that is all :number
+-- of them, claim up to :n ready messages under a new lease, as claim does. One round trip and one flush for both.
+-- A row for each message that was claimed; else one with the ids that were finished, if they are fewer.
+-- Indexes: the primary key, {table}_ready. Locks: the rows. A crash does all of it or nothing.
+with finished as (
+    delete from {queue}
+    where id = any(cast(:ids as bigint[])) and token = cast(:held as uuid)
+    returning id
+), claimed as (
+    update {queue}
+    set state = 'in_progress',
+        attempts = attempts + 1,
+        token = cast(:token as uuid),
+        consumer = cast(:consumer as text),
+        popped_at = {now},
+        first_popped_at = coalesce(first_popped_at, {now}),
+        lease_until = {now} + cast(:lease as float8) * interval '1 second'
+    where id = any(array(
+        select id from {queue}
+        where {claimable}
+        order by {order_by}
+        limit case when (select count(*) from finished) = :number then :n else 0 end
+        for update skip locked
+    ))
+    returning
+        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+)
+select *, null as finished from claimed
+union all
+select null, null, null, null, null, null, null, null, null, null, null, array_agg(id) from finished
+having count(*) < :number;
