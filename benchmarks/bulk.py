@@ -46,8 +46,8 @@ AIMS = {
 }
 CONDITIONS = (
     f"{MESSAGES:,} payloads of 100 bytes, one process, every commit flushed unless the line says otherwise. tablequeue "
-    "pops and completes 1,000 at a time; the lines below it are other sizes. `bare COPY` pushes and claims everything "
-    "at once."
+    "pops 1,000 at a time, by which it completes those before; the lines below it are other sizes. `bare COPY` pushes "
+    "and claims everything at once."
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from benchmarks.contenders import Contender, check, closing, payloads
 from benchmarks.contenders.bare import BY_ENGINE, BareCopy, bare
-from benchmarks.contenders.ours import Tablequeue
+from benchmarks.contenders.ours import Apart, Tablequeue
 from benchmarks.contest import Step, contest
 
 from tests.servers import KINDS, Kind, Place
@@ -27,7 +27,7 @@ def test_they_deliver_everything_once(kind: Kind, place: Place) -> None:
     if place.schema:
         place.execute(f"create schema {place.schema}")
         url = str(sa.make_url(url).update_query_dict({"options": f"-csearch_path={place.schema}"}))
-    made: list[Contender] = [Tablequeue(url), Tablequeue(url, 7), bare(url), bare(url, 7)]
+    made: list[Contender] = [Tablequeue(url), Tablequeue(url, 7), Apart(url), bare(url), bare(url, 7)]
     if kind.name == "postgresql":
         made.append(BareCopy(url, 25))
     with closing(made) as contenders:

@@ -96,6 +96,7 @@ def test_the_number_of_very_many_finished_ones_is_an_estimate(place: Place, kind
     queue = place.open_with(few).create_queue("work", payload="text")
     finish(queue, 99)
     assert queue.stats().finished == 99, "counted"
+    assert isinstance(queue.stats().finished, int)
     finish(queue, 301)
     place.execute(f"{kind.analyze}{place.table('work')}_history")
     assert queue.stats().finished == pytest.approx(400, rel=0.2)

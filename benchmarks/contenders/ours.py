@@ -16,7 +16,7 @@ class Tablequeue(Contender):
     def __init__(self, url: str, batch: int = BATCH) -> None:
         self.name = OURS if batch == BATCH else f"{OURS} by {batch:,}"
         self._database = tablequeue.connect(url)
-        self._queue = self._database.create_queue(f"ours_{batch}", payload="text")
+        self._queue = self._database.create_queue(f"ours_{type(self).__name__.lower()}_{batch}", payload="text")
         self._batch = batch
 
     def push(self, payloads: Sequence[str]) -> None:
@@ -27,21 +27,37 @@ class Tablequeue(Contender):
         self._queue.push_many(payloads)
 
     def drain_singly(self, number: int) -> list[str]:
-        delivered = []
-        for _ in range(number):
-            message = self._queue.pop()
-            if message is None:
-                break
-            message.complete()
-            delivered.append(message.payload)
-        return delivered
+        return self._drain(number, 1)
 
     def drain(self, number: int) -> list[str]:
-        delivered: list[str] = []
-        while len(delivered) < number and (batch := self._queue.pop_many(self._batch)):
-            self._queue.complete_many(batch)
-            delivered += [message.payload for message in batch]
-        return delivered
+        return self._drain(number, self._batch)
 
     def close(self) -> None:
         self._database.close()
+
+    def _drain(self, number: int, size: int) -> list[str]:
+        """Each pop completes the messages before."""
+        delivered: list[str] = []
+        batch = self._queue.pop_many(size)
+        while batch:
+            delivered += [message.payload for message in batch]
+            if len(delivered) >= number:
+                self._queue.complete_many(batch)
+                break
+            batch = self._queue.pop_many(size, completing=batch)
+        return delivered
+
+
+class Apart(Tablequeue):
+    """A call for the pop and one for the completion, as a program makes them that does not know what comes next."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.name = f"{OURS}, two calls"
+
+    def drain_singly(self, number: int) -> list[str]:
+        delivered: list[str] = []
+        while len(delivered) < number and (message := self._queue.pop()):
+            message.complete()
+            delivered.append(message.payload)
+        return delivered

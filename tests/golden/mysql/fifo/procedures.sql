@@ -827,10 +827,10 @@ begin
                 from tq_emails force index (tq_emails_state) where state = 'ready' and sweep_at is null order by id limit 1
             )
     ), ended (finished) as (
-        select case when counted < 100000 then counted else greatest(counted, coalesce((
+        select cast(case when counted < 100000 then counted else greatest(counted, coalesce((
             select table_rows from information_schema.tables
             where table_schema = database() and table_name = 'tq_emails_history'
-        ), 0)) end
+        ), 0)) end as signed)
         from (
             select count(*) as counted from (
                 select 1 from tq_emails_history force index (tq_emails_finished) where finished_at is not null limit 100000

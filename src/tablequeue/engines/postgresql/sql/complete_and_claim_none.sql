@@ -1,5 +1,5 @@
--- Finish those of :ids that are held under :held: they are deleted, for this queue keeps no history. If that is all :number
--- of them, claim up to :n ready messages under a new lease, as claim does. One round trip and one flush for both.
+-- Finish those of :ids that are held under :held: they are deleted, for this queue keeps no history. If that is all
+-- :number of them, claim up to :n ready messages under a new lease, as claim does. One round trip and flush for both.
 -- A row for each message that was claimed; else one with the ids that were finished, if they are fewer.
 -- Indexes: the primary key, {table}_ready. Locks: the rows. A crash does all of it or nothing.
 with finished as (
