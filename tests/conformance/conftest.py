@@ -24,7 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unfit: list[pytest.Item] = []
     for item in items:
         needed = [name for marker in item.iter_markers("needs") for name in marker.args]
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        called = isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        params: dict[str, Any] = item.callspec.params if called else {}  # type: ignore[attr-defined]
         fits = params.get("design") in (None, *designs_with(needed))
         if params.get("design") == "heap" and item.path.stem != "test_order":
             fits = fits and not _heap_is_fifo(params["kind"])
