@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tablequeue.arrow import ROWS, TIME, connection_of, refusals
-from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey, TablequeueError
+from tablequeue.arrow import ROWS, TIME
+from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Params
 from tablequeue.operations.push import LONGEST_KEY
@@ -26,15 +26,10 @@ class Staged(NamedTuple):
     keyed: bool
 
 
-# The columns of a message to be pushed, and what is stored of each.
-WRITTEN = {
-    "payload": "payload",
-    "headers": "headers",
-    "priority": "priority",
-    "group": "group_key",
-    "key": "dedup_key",
-    "due": "due_at",
-}
+# The columns of a message to be pushed.
+WRITTEN = ("payload", "headers", "priority", "group", "key", "due")
+# Bytes of messages that are staged as columns at once, and ROWS at the most: PostgreSQL takes 1 GB.
+STAGED_BYTES = 16 << 20
 
 
 def written(queue: Queue) -> dict[str, pa.DataType]:
@@ -67,7 +62,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     """Put messages where `publish` of the same write finds them, and nobody else.
 
     `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
-    what was staged for a day. `BadInput` or `BadPayload` for what the queue cannot hold; nothing is staged then.
+    what was staged for a day, and so do `BadInput` and `BadPayload`, for what the queue cannot hold.
     """
     desk = queue._desk
     engine = desk.engine
@@ -76,16 +71,11 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     if first is None:
         return Staged(attempt, 0, False)
     batches = chain([first], checked)
-    arrow = connection_of(desk)
-    if arrow is None:
-        shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
-        total = 0
-        rows = _rows(queue, batches)
-        while chunk := list(islice(rows, ROWS)):
-            desk.runner.run(engine.stage, desk.table, shared | {"rows": chunk})
-            total += len(chunk)
-    else:
-        total = _copy(queue, arrow, _placed(batches, write, attempt, part))
+    shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
+    total = 0
+    for messages, values in _columns(batches) if engine.stages_columns else _rows(queue, batches):
+        desk.runner.run(engine.stage, desk.table, shared | values)
+        total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
 
@@ -151,58 +141,37 @@ def unstage(queue: Queue, write: str) -> None:
     desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
 
 
-def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[Params]:
-    """A row of each message, as the engine stages it."""
-    absent = dict.fromkeys(WRITTEN)
-    for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
-        _check_json(queue, row)
-        due = row.get("due")
-        yield {**absent, **row, "place": place, "due": None if due is None else queue._desk.time(due, "due")}
-
-
-def _placed(batches: Iterable[pa.RecordBatch], write: str, attempt: str, part: int) -> Iterator[pa.RecordBatch]:
-    """The batches with all columns of the table where they are staged."""
-    total = 0
+def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
+    """Columns of messages, and of how many, as the engine stages them."""
+    place = 0
     for batch in batches:
-        size = batch.num_rows
-        columns = {
-            "write_id": pa.repeat(write, size),
-            "attempt": pa.repeat(attempt, size),
-            "part": pa.repeat(pa.scalar(part, pa.int32()), size),
-            "place": pa.array(range(total, total + size), pa.int64()),
-            **{WRITTEN[name]: batch[name] for name in batch.schema.names},
-        }
-        total += size
-        yield pa.RecordBatch.from_pydict(columns)
+        for piece in _pieces(batch):
+            yield piece.num_rows, {**dict.fromkeys(WRITTEN), **piece.to_pydict(), "place": place}
+            place += piece.num_rows
 
 
-def _copy(queue: Queue, arrow: Any, batches: Iterator[pa.RecordBatch]) -> int:
-    """Stage batches by a connection that takes Arrow; how many rows."""
-    total = 0
-    refused: list[TablequeueError] = []
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    size = batch.num_rows
+    if size == 1 or (size <= ROWS and batch.nbytes <= STAGED_BYTES):
+        yield batch
+    else:
+        yield from _pieces(batch.slice(0, size // 2))
+        yield from _pieces(batch.slice(size // 2))
 
-    def noted() -> Iterator[pa.RecordBatch]:
-        nonlocal total
-        try:
-            for batch in chain([first], batches):
-                total += batch.num_rows
-                yield batch
-        except TablequeueError as error:
-            refused.append(error)
-            raise
 
-    first = next(batches)
-    try:
-        with refusals(queue._desk.engine):
-            arrow.write(f"tq_{queue.name}_staged", first.schema, noted())
-    except TablequeueError:
-        # The driver has made an error of its own out of ours.
-        if refused:
-            raise refused[0] from None
-        raise
-    finally:
-        arrow.close()
-    return total
+def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
+    """Rows of messages, and how many, as the engine stages them."""
+
+    def rows() -> Iterator[Params]:
+        for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+            _check_json(queue, row)
+            due = row.get("due")
+            yield {**absent, **row, "place": place, "due": None if due is None else queue._desk.time(due, "due")}
+
+    absent = dict.fromkeys(WRITTEN)
+    all_rows = rows()
+    while chunk := list(islice(all_rows, ROWS)):
+        yield len(chunk), {"rows": chunk}
 
 
 def _check_staged(there: int, expected: int) -> None:

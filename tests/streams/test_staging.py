@@ -36,6 +36,11 @@ def queue_of(db: Database, **options: Any) -> Queue:
     return queue
 
 
+def rows_of(place: Place, table: str) -> int:
+    ((rows,),) = place.execute(f"select count(*) from {table}")  # noqa: S608
+    return int(rows)
+
+
 def check_all_at_once(queue: Queue, other: Queue, write: str) -> None:
     """Nothing is seen before the end; then all is, in the order of the parts, but for attempts that are not named."""
     second = staged(queue, write, 1, payload=["c", "d"])
@@ -185,10 +190,22 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    rows = place.execute(f"select count(*) from {place.table('work')}_staged")  # noqa: S608
-    assert [tuple(row) for row in rows] == [(1,)], "that of another write stays"
+    table = queue._desk.engine.words("work", queue.definition, "ready")["staged"]
+    assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
-    assert [tuple(row) for row in place.execute(f"select count(*) from {place.table('work')}_staged")] == [(0,)]  # noqa: S608
+    assert rows_of(place, table) == 0
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 1 << 24), (10_000, 1)])
+def test_what_is_too_much_at_once_is_staged_in_pieces(
+    db: Database, write: str, monkeypatch: pytest.MonkeyPatch, rows: int, size: int
+) -> None:
+    monkeypatch.setattr(staging, "ROWS", rows)
+    monkeypatch.setattr(staging, "STAGED_BYTES", size)
+    queue = queue_of(db)
+    names = [f"m{n}" for n in range(10)]
+    assert staging.publish(queue, write, [staged(queue, write, payload=names, key=names)]) == 10
+    assert [(claim.payload, claim.key) for claim in queue.pop_many(10)] == [(name, name) for name in names]
 
 
 def test_an_empty_write(db: Database, write: str) -> None:

@@ -26,7 +26,9 @@ class StreamingEngine(Engine):
     """An engine whose queues Spark can stream from and write to."""
 
     staged_types: ClassVar[Mapping[str, str]]
-    """The column type of each payload type where it is staged: as it came, and not checked yet."""
+    """The column type of each payload type where it is staged."""
+    stages_columns: ClassVar[bool] = False
+    """Whether `stage` takes messages by columns, and checks JSON by itself."""
 
     def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
         words = super().words(name, definition, state)
@@ -64,7 +66,7 @@ class StreamingEngine(Engine):
         raise NotImplementedError
 
     def arrow(self, url: sa.URL) -> Any:
-        """A connection that reads and writes Arrow batches by itself; None if there is no driver for it."""
+        """A connection that reads Arrow batches by itself; None if there is no driver for it."""
         return None
 
     # -- streams ---------------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ class StreamingEngine(Engine):
         self._run(cursor, table, "create_staged", params)
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Stage each of `params["rows"]`, parameters of their own."""
+        """Stage each of `params["rows"]`, parameters of their own; or lists of values, each named as one of a row."""
         shared = {name: value for name, value in params.items() if name != "rows"}
         cursor.executemany(table.statement("stage"), [shared | row for row in params["rows"]])
 

@@ -27,9 +27,10 @@ drop function if exists tq_emails_turn();
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
 
--- What streams and bulk writes made beside a queue, if they did.
+-- What streams and bulk writes made beside a queue, if they did. tq_emails_staged: of an older bulk write.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists tq_emails_streams;
+drop table if exists tq_emails_parts;
 drop table if exists tq_emails_staged;
 drop table if exists tq_emails_writers;
 

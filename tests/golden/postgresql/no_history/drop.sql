@@ -18,9 +18,10 @@ drop function if exists tq_emails_check;
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 
--- What streams and bulk writes made beside a queue, if they did.
+-- What streams and bulk writes made beside a queue, if they did. tq_emails_staged: of an older bulk write.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists tq_emails_streams;
+drop table if exists tq_emails_parts;
 drop table if exists tq_emails_staged;
 drop table if exists tq_emails_writers;
 

@@ -6,10 +6,17 @@ insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
 )
 select
-    cast(payload as {payload_type}), cast(headers as json), cast(:producer as text), coalesce(priority, 0),
+    payload, headers, cast(:producer as text), coalesce(priority, 0),
     coalesce(group_key, cast(:group as text)), dedup_key, {now}, coalesce(due_at, {default_due}),
     case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end
-from {staged}
-where write_id = :write and attempt = any(:attempts)
-order by part, place
+from (
+    select
+        unnest(payloads) as payload, unnest(headers) as headers, unnest(priorities) as priority,
+        unnest(groups) as group_key, unnest(keys) as dedup_key, unnest(dues) as due_at
+    from (
+        select * from {staged}
+        where write_id = :write and attempt = any(:attempts)
+        order by part, place
+    ) as parts
+) as message
 on conflict (dedup_key) where dedup_key is not null do nothing;

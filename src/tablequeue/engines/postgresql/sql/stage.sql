@@ -1,6 +1,7 @@
--- Stage one message of the write :write; the engine repeats it. Locks: none that anybody else waits for.
--- A crash leaves what was staged, which nobody sees, for a day.
-insert into {staged} (
-    write_id, attempt, part, place, payload, headers, priority, group_key, dedup_key, due_at
-)
-values (:write, :attempt, :part, :place, :payload, :headers, :priority, :group, :key, :due);
+-- Stage up to 10,000 messages of the write :write, which come as arrays. JSON is checked here, in the task.
+-- Locks: none that anybody else waits for. A crash leaves what was staged, which nobody sees, for a day.
+insert into {staged} (write_id, attempt, part, place, payloads, headers, priorities, groups, keys, dues)
+values (
+    :write, :attempt, :part, :place, cast(:payload as {staged_type}[]), cast(:headers as json[]),
+    cast(:priority as integer[]), cast(:group as text[]), cast(:key as text[]), cast(:due as timestamptz[])
+);

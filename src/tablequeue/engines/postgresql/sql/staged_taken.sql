@@ -1,14 +1,16 @@
 -- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
 -- Index: {table}_key; it reads all of {staged}.
-select dedup_key from (
-    select dedup_key
-    from {staged} as staged
+with staged as materialized (
+    select unnest(keys) as dedup_key
+    from {staged}
     where write_id = :write and attempt = any(:attempts)
-        and exists (select 1 from {queue} as there where there.dedup_key = staged.dedup_key)
+)
+select dedup_key from (
+    select dedup_key from staged
+    where exists (select 1 from {queue} as there where there.dedup_key = staged.dedup_key)
     union
-    select dedup_key from {staged}
-    where write_id = :write and attempt = any(:attempts) and dedup_key is not null
+    select dedup_key from staged where dedup_key is not null
     group by dedup_key having count(*) > 1
 ) as taken
 order by dedup_key
