@@ -13,7 +13,7 @@ from tablequeue.engines.base import Engine
 from tablequeue.engines.streams import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
 from tablequeue.stream import Stream
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, at, design_group, refuses
 
 MANY = [design for design in DESIGNS if design not in ("strict", "groups")]
@@ -222,6 +222,21 @@ def test_drop_takes_the_streams_along(db: Database) -> None:
     again = filled(db)
     assert stream.streams(again) == []
     assert Stream(again, "lake").found.batch == 0
+
+
+@only("postgresql")
+def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) -> None:
+    queue = filled(db, 20_000)
+    run = Stream(queue, "s")
+    run.advance(0, 5000)
+    token, ids = run.batch(1)
+    table = queue._desk.table
+    with db.engine.begin() as connection:
+        connection.exec_driver_sql(f"{kind.analyze} {table.engine.words('work', queue.definition, 'ready')['queue']}")
+        for operation in ("stream_ids", "stream_rows"):
+            statement = f"{kind.explain}{table.statement(operation)}"
+            plan = str(list(connection.exec_driver_sql(statement, {"token": token, "ids": ids})))
+            assert "tq_work_in_progress" in plan
 
 
 # -- broken twins ------------------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
         statement = table.statement(params["operation"])
-        return psycopg.ClientCursor(cursor.connection).mogrify(statement, params)
+        client = psycopg.ClientCursor(cursor.connection)
+        client.adapters.register_dumper(Ids, IdsDumper)
+        return client.mogrify(statement, params)
 
     def arrow(self, url: sa.URL) -> Any:
         try:
