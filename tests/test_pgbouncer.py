@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -125,3 +126,16 @@ def test_another_isolation_is_refused(pooled: Place) -> None:
         for each in (first, second):  # both of the sessions, which keep it
             each.exec_driver_sql("set default_transaction_isolation = 'serializable'")
     assert "through a pooler" in refuses(BadUrl, pooled.open).cause
+
+
+@pytest.mark.parametrize(("options", "prepared"), [({}, True), ({"prepare_threshold": None}, False)])
+def test_without_it_a_statement_is_prepared_at_its_first_run(
+    place: Place, options: dict[str, Any], prepared: bool
+) -> None:
+    engine = sa.create_engine(place.url, connect_args=options)
+    with tablequeue.connect(engine, schema=place.schema) as database:
+        database.create_queue("work", payload="text").push("x")
+        looks = "select count(*) from pg_prepared_statements where statement like 'with pushed as%'"
+        found = database._runner._idle[-1].cursor.execute(looks).fetchone()
+        assert found == (int(prepared),), "unless the caller wants none"
+    engine.dispose()

