@@ -42,8 +42,8 @@ def of_one(statements: list[str], id: int) -> list[str]:
     """The statements of a claim, but of a message that was chosen before."""
     update, *select = statements
     if not select:
-        head, _, rest = update.partition("where id ")
-        return [f"{head} where id = {id} {rest[rest.rindex('returning') :]}"]
+        head, _, rest = update.partition("\nwhere ")
+        return [f"{head}\nwhere id = {id} {rest[rest.rindex('returning') :]}"]
     chosen = re.sub(r"\(\s*select .* skip locked\s*\)", f"(select last_insert_id({id}) as claimed)", update, flags=re.S)
     return [chosen, *(re.sub(r"and token = .*", "", statement) for statement in select)]
 

@@ -18,7 +18,7 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
-from tablequeue.engines.low_water import LowWater, marked
+from tablequeue.engines.low_water import LowWater, keeps_low_water, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
@@ -113,6 +113,11 @@ class PostgreSQL(LowWater, StreamingEngine):
             # Not _staged, which was a row a message.
             "staged": f"{words['queue']}_parts",
             "bell_lock": lock,
+            # By where the locked rows are, instead of a search for each id: 0.92 of the server's time for a claim of
+            # 1,000. A row that was changed and is ready again since the statement began is locked, but not seen there:
+            # a claim above a mark that finds nothing so begins again at once. In a lifo queue, where it does not, one
+            # pop in 800 of 8 threads that pop and release the same message got nothing.
+            "row": "ctid" if keeps_low_water(definition) else "id",
             # Wakes those who wait, at the commit, and is true; see bell.py.
             "rung": (
                 f"(select case when pg_try_advisory_lock({lock}) then pg_advisory_unlock({lock})\n"

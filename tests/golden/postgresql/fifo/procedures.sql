@@ -52,8 +52,8 @@ create or replace function public.tq_emails_claim(
                     popped_at = coalesce(cast(p_now as timestamptz), statement_timestamp()),
                     first_popped_at = coalesce(first_popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp())),
                     lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
-                where id = any(array(
-                    select id from public.tq_emails
+                where ctid = any(array(
+                    select ctid from public.tq_emails
                     where state = 'ready' and id > 0
                     order by id
                     limit p_n

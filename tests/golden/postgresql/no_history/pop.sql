@@ -2,7 +2,7 @@
 -- over those that another one is claiming.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: tq_emails_ready; in order of ids from :low_water on: dead entries before it are not walked again (low_water.py).
--- id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
+-- ctid = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update tq_emails
 set state = 'in_progress',
@@ -12,8 +12,8 @@ set state = 'in_progress',
     popped_at = coalesce(cast(:now as timestamptz), statement_timestamp()),
     first_popped_at = coalesce(first_popped_at, coalesce(cast(:now as timestamptz), statement_timestamp())),
     lease_until = coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:lease as float8) * interval '1 second'
-where id = any(array(
-    select id from tq_emails
+where ctid = any(array(
+    select ctid from tq_emails
     where state = 'ready' and id > :low_water
     order by id
     limit :n

@@ -2,7 +2,7 @@
 -- over those that another one is claiming.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: {table}_ready; in order of ids from :low_water on: dead entries before it are not walked again (low_water.py).
--- id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
+-- {row} = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update {queue}
 set state = 'in_progress',
@@ -12,8 +12,8 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease as float8) * interval '1 second'
-where id = any(array(
-    select id from {queue}
+where {row} = any(array(
+    select {row} from {queue}
     where {claimable}
     order by {order_by}
     limit :n
