@@ -25,7 +25,8 @@ from benchmarks.rounds import interleaved
 
 SIZES, FULL_SIZES = (10, 50, 200), (10, 50, 100, 200)
 PROCESSES = 10
-MESSAGES, FULL, QUICK = 2_000, 10_000, 200
+# Enough that most of the time all are at work: of 2,000 each of 200 has 10, and the start and the end are most of it.
+MESSAGES, FULL, QUICK = 6_000, 20_000, 200
 AIM = 0.8
 CONDITIONS = (
     f"{MESSAGES:,} messages of a few bytes ({FULL:,} in a full run), pushed, popped and completed one by one, every "

@@ -65,6 +65,7 @@ def test_every_file_is_used(name: str) -> None:
     used |= {check.operation for check in engine_class(name).checks}
     if wire := engine_class(name).wire:
         source += inspect.getsource(wire)
+    used |= {f"{operation}_{of}" for operation in re.findall(r'by_history\("(\w+)"', source) for of in HISTORIES}
     strange = [file for file in operations_of(name) if file not in used and f'"{file}"' not in source]
     assert strange == []
 

@@ -15,8 +15,8 @@ with finished as (
         popped_at = {now},
         first_popped_at = coalesce(first_popped_at, {now}),
         lease_until = {now} + cast(:lease as float8) * interval '1 second'
-    where id = any(array(
-        select id from {queue}
+    where {row} = any(array(
+        select {row} from {queue}
         where {claimable}
         order by {order_by}
         limit case when (select count(*) from finished) = :number then :n else 0 end
