@@ -192,6 +192,10 @@ def _checked(queue: Queue, given: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         arrays = {name: batch[name].cast(types[name]) for name in batch.schema.names}
         if arrays["payload"].null_count:
             raise BadPayload("A payload is null.", "Leave such rows out; nothing was pushed.")
+        if queue.definition.payload == "text" and _has(arrays["payload"], "\0"):
+            raise BadPayload("A payload has a NUL, which a text column cannot hold.", "Use a bytes queue.")
+        if "headers" in arrays and not pc.all(_objects(arrays["headers"]), min_count=0).as_py():
+            raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
         if queue.definition.groups and ("group" not in arrays or arrays["group"].null_count):
             raise BadInput(f"The queue {queue.name!r} has groups, and a row has none.", "Give each row its group.")
         for name in ("group", "key"):
@@ -204,16 +208,25 @@ def _check_texts(texts: pa.Array, name: str) -> None:
     lengths = pc.utf8_length(texts)
     if texts.null_count < len(texts) and not 0 < pc.min(lengths).as_py() <= pc.max(lengths).as_py() <= LONGEST_KEY:
         raise BadInput(f"A {name} is empty or too long.", f"Give strings of 1 to {LONGEST_KEY} characters.")
-    if pc.any(pc.match_substring(texts, "\0")).as_py():
+    if _has(texts, "\0"):
         raise BadInput(f"A {name} has a NUL, which no database text can hold.", "Leave NULs out.")
+
+
+def _objects(texts: pa.Array) -> pa.Array:
+    """Which begin as JSON objects do."""
+    return pc.match_substring_regex(texts, r"^\s*\{")
+
+
+def _has(texts: pa.Array, part: str) -> bool:
+    return bool(pc.any(pc.match_substring(texts, part)).as_py())
 
 
 def _check_json(queue: Queue, row: Params) -> None:
     try:
         if queue.definition.payload == "json":
             json.loads(row["payload"])
-        if row.get("headers") is not None and not isinstance(json.loads(row["headers"]), dict):
-            raise ValueError("headers are not an object")
+        if row.get("headers") is not None:
+            json.loads(row["headers"])
     except ValueError as error:
         raise BadPayload(
             f"A payload or headers are not JSON: {error}.", "Make them by to_json(struct(...)); nothing was pushed."

@@ -152,6 +152,8 @@ def test_strict_and_due(db: Database, write: str) -> None:
     ("options", "columns", "refusal"),
     [
         ({}, {"payload": ["a", None]}, BadPayload),
+        ({}, {"payload": ["a", "b\0c"]}, BadPayload),
+        ({}, {"payload": ["a", "b"], "headers": ['{"a": 1}', "[1]"]}, BadPayload),
         ({}, {"payload": ["a"], "key": [""]}, BadInput),
         ({}, {"payload": ["a"], "key": ["k" * 256]}, BadInput),
         ({}, {"payload": ["a"], "key": ["k\0"]}, BadInput),
