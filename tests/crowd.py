@@ -134,10 +134,11 @@ class Crowd:
 def read_and_write(place: Place, crowd: Crowd, number: int, barrier: Any, done: Any, pipe: Connection) -> None:
     """The threads of one process, each a reader or a writer. `done` counts the messages that were completed."""
     members = range(number * crowd.threads, (number + 1) * crowd.threads)
-    queues = {member: place.open(f"member {member}").queue("crowd") for member in members}
+    names = {member: f"{'writer' if member % 2 else 'reader'} {member}" for member in members}
+    queues = {member: place.open(name).queue("crowd") for member, name in names.items()}
 
     def read(member: int) -> Reader:
-        reader = Reader(f"reader {member}")
+        reader = Reader(names[member])
         for claim in queues[member].consume():
             had = monotonic_ns()
             if claim.payload != STOP:
@@ -149,7 +150,7 @@ def read_and_write(place: Place, crowd: Crowd, number: int, barrier: Any, done: 
         return reader
 
     def write(member: int) -> Writer:
-        writer = Writer(f"writer {member}")
+        writer = Writer(names[member])
         for n in range(crowd.messages):
             payload = f"{member}/{n}"
             writer.pushed[queues[member].push(payload, **crowd.group(member // 2))] = payload
