@@ -40,9 +40,15 @@ def needed(name: str) -> set[str]:
     """The files that the bases of the engine run."""
     everywhere = {operation for folder in FOLDERS for operation in operations_of(folder)}
     bases = [base for base in engine_class(name).__mro__ if re.fullmatch(r"tablequeue\.engines\.\w+", base.__module__)]
-    named = set(re.findall(r'"(\w+)"', "".join(map(inspect.getsource, bases)))) & everywhere
-    named |= {f"{operation}_{history}" for operation in ("complete", "take") for history in HISTORIES}
+    source = "".join(map(inspect.getsource, bases))
+    named = (set(re.findall(r'"(\w+)"', source)) & everywhere) | by_history(source)
     return named if engine_class(name).arranges else named - {"arrange", "drop_groups"}
+
+
+def by_history(source: str) -> set[str]:
+    """The files that it chooses by what becomes of the history."""
+    operations = re.findall(r'by_history\("(\w+)"', source)
+    return {f"{operation}_{history}" for operation in operations for history in HISTORIES}
 
 
 def test_every_engine_is_tested() -> None:
@@ -65,7 +71,7 @@ def test_every_file_is_used(name: str) -> None:
     used |= {check.operation for check in engine_class(name).checks}
     if wire := engine_class(name).wire:
         source += inspect.getsource(wire)
-    used |= {f"{operation}_{of}" for operation in re.findall(r'by_history\("(\w+)"', source) for of in HISTORIES}
+    used |= by_history(source)
     strange = [file for file in operations_of(name) if file not in used and f'"{file}"' not in source]
     assert strange == []
 

@@ -249,8 +249,9 @@ class AsyncQueue:
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
-        options = {"lease": lease, "completing": done, "connection": connection, "now": now}
-        claims = await self._call(run, self._queue.pop_many, n, **options)
+        claims = await self._call(
+            run, self._queue.pop_many, n, lease=lease, completing=done, connection=connection, now=now
+        )
         return [AsyncClaim(self, claim) for claim in claims]
 
     async def take(self, connection: Any, *, now: datetime | None = None) -> AsyncClaim | None:

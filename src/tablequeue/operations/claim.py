@@ -25,7 +25,11 @@ PURGE_EVERY = 60.0
 
 def claim(desk: Desk, n: int, lease: float | None, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
     """A new token, and the rows claimed under it, as CLAIMED."""
-    params = leased(desk, n, lease, now)
+    return claimed(desk, leased(desk, n, lease, now), now, connection)
+
+
+def claimed(desk: Desk, params: Params, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
+    """The token of what `leased` has made, and the rows claimed under it."""
     once = desk.table.definition.delivery == "at_most_once"
     return params["token"], _swept(desk, desk.engine.take if once else desk.engine.claim, params, now, connection)
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from time import monotonic
 from typing import Any
 
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim
-from tablequeue.operations.claim import claim, leased, topped_up
+from tablequeue.operations.claim import claimed, leased, topped_up
 from tablequeue.operations.desk import Desk, Params
 from tablequeue.operations.finish import checked_token, complete, not_held
 
 
 def complete_and_claim(
-    desk: Desk, claims: Iterable[Claim], n: int, lease: float | None, now: datetime | None, connection: Any
+    desk: Desk, claims: Sequence[Claim], n: int, lease: float | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
 
     In two transactions where something is to be done in between: a sweep that is due, or the next message of a group
     that becomes ready by the end of one. Nor is anything gained within a transaction of the caller's.
     """
-    claims = tuple(claims)
     params = leased(desk, n, lease, now)
     table, engine = desk.table, desk.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
     if not simple or now is not None or connection is not None or monotonic() >= table.next_sweep:
         complete(desk, claims, now, connection)
-        return claim(desk, n, lease, now, connection)
+        return claimed(desk, params, now, connection)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = desk.runner.run(engine.complete_and_claim, table, params | held)

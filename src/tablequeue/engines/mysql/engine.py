@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Cursor, Held, Params, Table
+from tablequeue.engines.base import Cursor, Held, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -274,8 +274,7 @@ class Operations(MySQLStreams):
 
     @at_once(CLAIMS)
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        operation = "take_keep" if table.definition.keeps_history else "take_none"
-        return self._removed(cursor, table, operation, params)
+        return self._removed(cursor, table, by_history("take", table), params)
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then do the rest of the operation to them."""
@@ -339,10 +338,8 @@ class Operations(MySQLStreams):
     # -- finishing -------------------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        if table.definition.delivery == "at_most_once":
-            return self._finished(cursor, table, "complete_once", params)
-        operation = "complete_keep" if table.definition.keeps_history else "complete_none"
-        return self._finished(cursor, table, operation, params)
+        once = table.definition.delivery == "at_most_once"
+        return self._finished(cursor, table, "complete_once" if once else by_history("complete", table), params)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._finished(cursor, table, "release", params)
