@@ -180,7 +180,7 @@ def main() -> None:
         os.environ["PYSPARK_SUBMIT_ARGS"] = (
             f"--driver-class-path {arguments.jdbc} --jars {arguments.jdbc} pyspark-shell"
         )
-        spark = local_session("benchmark", Path(folder))
+        spark = local_session("benchmark", Path(folder), lasting=True)
         work = Work(spark, url, arguments.messages)
         figures = work.batches(7 if arguments.full else 3) + micro_batches(work, Path(folder))
         spark.stop()

@@ -11,7 +11,7 @@ from tablequeue.queue import Queue
 
 
 class Stream:
-    """A run of the stream `name`, which fences every run before it: they get `StreamRefused`.
+    """A run of the stream `name`, which fences every run before it: they get `StreamRefused` when they go on.
 
     A batch is claimed without a lease. Its messages stay the stream's, whoever dies, until the stream advances past
     it, or `release` gives them back.
@@ -37,7 +37,7 @@ class Stream:
 
     def batch(self, number: int) -> tuple[str, list[int]]:
         """The token and the ids of the open batch, to read it by; the same until the stream advances."""
-        return stream.ids_of(self.queue._desk, self.name, self.epoch, number)
+        return stream.ids_of(self.queue._desk, self.name, number)
 
 
 def streams(queue: Queue) -> list[StreamState]:

@@ -47,14 +47,16 @@ def check_replay(queue: Queue) -> None:
 
 
 def check_fence(queue: Queue) -> None:
-    """An older run can do nothing any more."""
+    """An older run claims and completes nothing any more. What it has begun it may read."""
     older = Stream(queue, "lake")
     older.advance(0, 4, now=at(1))
     newer = Stream(queue, "lake")
     for act in (lambda: older.advance(0, 4), lambda: older.advance(1, 4), lambda: older.complete(1)):
         refuses(StreamRefused, act)
-    refuses(StreamRefused, older.batch, 1)
     assert len(read(newer, 1)) == 4
+    assert read(older, 1) == read(newer, 1)
+    newer.complete(1, now=at(2))
+    assert queue.stats(now=at(2)).in_progress == 0, "so a pipeline stops: nothing that was begun stays"
 
 
 def check_completed_once(queue: Queue) -> None:

@@ -64,7 +64,11 @@ def run(
         from tablequeue.spark.pipeline.file import load
     chosen = load(file)
     stop = Event()
-    with _session(chosen.name, master) as spark, stopping(stop.set, _show_cursor), _watch(stop) as watch:
+    with (
+        _session(chosen.name, master, not available_now) as spark,
+        stopping(stop.set, _show_cursor),
+        _watch(stop) as watch,
+    ):
         done = pipelines.run(
             chosen,
             spark,
@@ -82,13 +86,13 @@ def run(
 
 
 @contextmanager
-def _session(name: str, master: str) -> Iterator[Any]:
+def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
     from tablequeue.spark.pipeline.refusals import words_of
     from tablequeue.spark.session import session
 
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
         try:
-            spark = session(name, master, Path(scratch))
+            spark = session(name, master, Path(scratch), lasting)
         except Exception as error:
             raise BadInput(f"Spark does not start on {master}: {words_of(error)[0]}", "Correct --master.") from error
         try:

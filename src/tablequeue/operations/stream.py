@@ -125,12 +125,16 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
     return is_open
 
 
-def ids_of(desk: Desk, stream: str, epoch: int, batch: int) -> tuple[str, list[int]]:
-    """The token and the ids of the open batch; `StreamRefused` if that is not `batch`."""
+def ids_of(desk: Desk, stream: str, batch: int) -> tuple[str, list[int]]:
+    """The token and the ids of the open batch; `StreamRefused` if that is not `batch`.
+
+    Also for a run that was superseded since it claimed the batch: a pipeline that is to stop fences its queries, and
+    they are to end what they have begun. Who reads changes nothing, and those who read by the token ask no more.
+    """
     engine = desk.engine
 
     def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
-        row = _locked(engine, cursor, table, params, epoch)
+        row = _locked(engine, cursor, table, params, None)
         if row.token is None or row.batch != batch:
             raise StreamRefused(
                 f"Batch {batch} of the stream {stream!r} is to be read again, and was completed or released already.",
