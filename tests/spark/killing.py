@@ -111,10 +111,10 @@ class DyingSource(TableQueueSource):
 
 def started(sink: Any) -> Any:
     """The query, when its source is there. Spark gives the Python process of one ten seconds to start: on a busy
-    machine not always enough, so it is started again."""
+    machine not always enough, so it is started again. Who says that it is terminated is active for a moment more."""
     while True:
         query = sink.start()
-        while query.isActive and query.status["message"].startswith("Initializing "):
+        while query.isActive and query.status["message"].startswith(("Initializing ", "Terminated ")):
             sleep(0.02)
         if query.isActive or "connect back" not in str(query.exception()):
             return query
