@@ -8,15 +8,24 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from benchmarks import page
 
 
-def main() -> None:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("workloads", nargs="*", choices=page.WORKLOADS, default=page.WORKLOADS)
+    parser.add_argument("workloads", nargs="*", metavar="workload", help=f"of {', '.join(page.WORKLOADS)}; all if none")
     parser.add_argument("--full", action="store_true", help="the largest sizes too; takes hours")
-    arguments = parser.parse_args()
+    chosen = parser.parse_args(arguments)
+    if unknown := {*chosen.workloads} - {*page.WORKLOADS}:
+        parser.error(f"there is no workload {', '.join(sorted(unknown))}; name some of {', '.join(page.WORKLOADS)}")
+    chosen.workloads = chosen.workloads or page.WORKLOADS
+    return chosen
+
+
+def main() -> None:
+    arguments = parsed()
     options = ["--full"] if arguments.full else []
     failed = []
     for workload in arguments.workloads:

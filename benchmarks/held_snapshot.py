@@ -1,6 +1,6 @@
 """A transaction stays open while a queue is drained: does the claim get slower, with and without the low-water mark?
 
-    python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 5] [--quick | --full]
+    python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 9] [--quick | --full]
 
 Neither PostgreSQL nor MariaDB can clean up what a repeatable-read transaction may yet look at, so the index of the
 ready messages keeps an entry for each that was ever ready. The figure is the rate of the last fifth of the messages
@@ -25,6 +25,8 @@ from tablequeue.engines.runner import Runner
 
 FIFTHS = 5
 MESSAGES = 50_000
+# A fifth takes some seconds, of which a checkpoint of the server is half: single figures by 10 were 0.5 to 1.6.
+REPEATS = 9
 # Popped and completed at a time: few, whose claims have the most to walk over, and as many as in the bulk workload.
 BATCHES = (10, 1_000)
 HELD = "a held snapshot"
@@ -71,7 +73,7 @@ def drain(url: str, engine_class: type[Engine], held: bool, messages: int, batch
 
 
 def main() -> None:
-    arguments = parser(__doc__, ["postgresql"]).parse_args()
+    arguments = parser(__doc__, ["postgresql"], REPEATS).parse_args()
     messages = MESSAGES // 10 if arguments.quick else MESSAGES
     figures: list[Figure] = []
     for engine in arguments.engines:

@@ -29,7 +29,7 @@ above 1, tablequeue is faster (or, of times, shorter). Every delivery is checked
 what it has by default: leases, fencing, retries, a history; every commit is flushed. The others speak through their
 public API at their best documented settings, which are written in [benchmarks/contenders](../benchmarks/contenders).
 
-`make bench` measures again (some minutes) and `make bench-full` everything; both write this page.
+`make bench` measures again (most of an hour) and `make bench-full` everything; both write this page.
 """
 
 MACHINES = "Measured on: {}."

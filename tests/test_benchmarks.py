@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks import page
+from benchmarks.__main__ import parsed
 from benchmarks.results import Figure, Results
 
 OURS = Figure("SQLite", "push", "tablequeue", "messages/s", [90, 110, 100])
@@ -15,6 +16,13 @@ def results(*figures: Figure) -> Results:
 
 def test_the_page_shows_the_figures_that_are_kept() -> None:
     assert page.text(page.measured()) == page.PAGE.read_text(), "run: python -m benchmarks.page"
+
+
+def test_all_workloads_are_run_if_none_is_named() -> None:
+    assert parsed([]).workloads == page.WORKLOADS
+    assert parsed(["crowd", "--full"]).workloads == ["crowd"]
+    with pytest.raises(SystemExit):
+        parsed(["crowds"])
 
 
 def test_every_plot_is_there() -> None:
