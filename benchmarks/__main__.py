@@ -15,6 +15,7 @@ from benchmarks import page
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    # Not by choices=, which in Python 3.11 would have to hold no workload, too.
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"of {', '.join(page.WORKLOADS)}; all if none")
     parser.add_argument("--full", action="store_true", help="the largest sizes too; takes hours")
     chosen = parser.parse_args(arguments)

@@ -25,8 +25,8 @@ from benchmarks.rounds import interleaved
 
 SIZES, FULL_SIZES = (10, 50, 200), (10, 50, 100, 200)
 PROCESSES = 10
-# Enough that most of the time all are at work. The first and the last tenth of 6,000 take 200 of each twice as long as
-# those between them, which are as fast as with 10.
+# Enough that most of the time all are at work. The first and the last tenth of 6,000 take 200 of each one and a half to
+# two times as long as 10 of each; those between take as long.
 MESSAGES, QUICK = 20_000, 200
 AIM = 0.8
 CONDITIONS = (

@@ -321,8 +321,7 @@ class Engine(Scheduling, ABC):
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Finish those of `ids` that `token` holds; which they were."""
         once = table.definition.delivery == "at_most_once"
-        operation = "complete_once" if once else by_history("complete", table)
-        return [row[0] for row in self._rows(cursor, table, operation, params)]
+        return self._finished(cursor, table, "complete_once" if once else by_history("complete", table), params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -344,7 +343,7 @@ class Engine(Scheduling, ABC):
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Give back those of `ids` that `token` holds; which they were."""
-        return [row[0] for row in self._rows(cursor, table, "release", params)]
+        return self._finished(cursor, table, "release", params)
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """The new end of the lease, or None if `token` does not hold the message."""
@@ -380,6 +379,10 @@ class Engine(Scheduling, ABC):
         if len(rows) > 1:
             rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
+
+    def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
+        """Which of `ids` the operation has found held by `token`, and changed."""
+        return [row[0] for row in self._rows(cursor, table, operation, params)]
 
 
 def by_history(operation: str, table: Table) -> str:

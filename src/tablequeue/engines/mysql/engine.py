@@ -337,13 +337,6 @@ class Operations(MySQLStreams):
 
     # -- finishing -------------------------------------------------------------------------------------------------
 
-    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        once = table.definition.delivery == "at_most_once"
-        return self._finished(cursor, table, "complete_once" if once else by_history("complete", table), params)
-
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._finished(cursor, table, "release", params)
-
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         once = table.definition.delivery == "at_most_once"
         if not cursor.execute(table.statement("fail_once" if once else "fail"), params):
@@ -354,7 +347,6 @@ class Operations(MySQLStreams):
         return state
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
-        """Finish those of `ids` that `token` holds; which they were."""
         lock, *changes = table.statements(operation)
         ids: list[int] = json.loads(params["ids"])
         if len(ids) == 1 and len(changes) == 1:
