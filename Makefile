@@ -15,7 +15,7 @@ help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "make lint    style, types and the walls between the rooms"
-	@echo "make bench   beside the bare driver and other queues, most of an hour; bench-full: everything, hours"
+	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
 	@echo "make setup   .venv with everything; the others call it"
 
 setup: .venv/.done
@@ -50,7 +50,7 @@ format: setup
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
-# Both write docs/performance.md.
+# bench-full writes docs/performance.md.
 bench bench-full: setup servers
 	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS) --group bench
 	$(RUN)/python -m benchmarks $(if $(filter bench-full,$@),--full)

@@ -1,4 +1,4 @@
-"""All workloads, one after the other, and the page that is made of their figures.
+"""All workloads, one after the other: in some minutes, or in full, with the page that is made of the figures.
 
 python -m benchmarks [--full] [workload ...]
 """
@@ -17,7 +17,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     # Not by choices=, which in Python 3.11 would have to hold no workload, too.
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"of {', '.join(page.WORKLOADS)}; all if none")
-    parser.add_argument("--full", action="store_true", help="the largest sizes too; takes hours")
+    parser.add_argument("--full", action="store_true", help="as much as the page is about; takes an hour and more")
     chosen = parser.parse_args(arguments)
     if unknown := {*chosen.workloads} - {*page.WORKLOADS}:
         parser.error(f"there is no workload {', '.join(sorted(unknown))}; name some of {', '.join(page.WORKLOADS)}")
@@ -34,9 +34,10 @@ def main() -> None:
         # A process each: none finds the caches, the threads or the signals of the one before.
         if subprocess.run([sys.executable, "-m", f"benchmarks.{workload}", *options], check=False).returncode:
             failed.append(workload)
-    page.main()
+    if arguments.full:
+        page.main()
     if failed:
-        raise SystemExit(f"Failed, and their figures are the old ones: {', '.join(failed)}.")
+        raise SystemExit(f"Failed: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a claim costs with 100,000 and 1,000,000 messages waiting, for each order and engine, over its cost with 1,000.
+"""What a claim costs with 100,000 messages waiting, and in a full run with 1,000,000, over its cost with 1,000.
 
-    python -m benchmarks.backlog [--engines ...] [--designs ...] [--largest 1000000] [--repeats 5] [--quick | --full]
+    python -m benchmarks.backlog [--engines ...] [--designs ...] [--repeats 5] [--full]
 
 The queues of all sizes stand side by side and are measured in turn, round after round; after each round the messages
 are replaced, outside the clock. Popped and completed one by one; the figure is a backlog's rate over the smallest's: 1
-is flat. Groups: 10,000 of them, in turn. Every commit is flushed. Only the order `fifo` if no other design is named; a
-full run is of all, and of 10,000,000 messages of a `fifo` on PostgreSQL. Beside it on SQLite, up to 100,000: litequeue.
+is flat. Groups: 10,000 of them, in turn. Every commit is flushed. Only the order `fifo` if no other design is named, in
+a full run on PostgreSQL with 10,000,000 messages too. Beside it on SQLite, up to 100,000: litequeue.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from typing import Any
 import tablequeue
 from benchmarks.contenders import closing
 from benchmarks.contenders.litequeue_ import Litequeue
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
 from tablequeue import NewMessage, Queue
 
-SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
-QUICK = (1_000, 10_000)
+SIZES = (1_000, 100_000)
+FULL_SIZES = (*SIZES, 1_000_000, 10_000_000)
 # Of the rate with the smallest backlog.
 AIMS = {1_000_000: 0.9, 10_000_000: 0.8}
 GROUPS = 10_000
 CYCLES = 200
 CHUNK = 10_000
-# Of litequeue, whose pop sorts all that waits: at 1,000,000 it would be minutes for each round.
-PEERS_LARGEST = 100_000
+# litequeue's pop sorts all that waits: at 1,000,000 it would be minutes for each round, and 200 cycles too long.
 PEERS_CYCLES = 20
 CONDITIONS = f"Popped and completed one by one, {CYCLES} in a round, every commit flushed."
 
@@ -115,21 +114,18 @@ def over_the_smallest(
 
 def main() -> None:
     options = parser(__doc__, list(PLACES))
-    options.add_argument("--designs", type=lambda text: text.split(","), help=",".join(DESIGNS))
-    options.add_argument("--largest", type=int, default=1_000_000)
-    arguments = options.parse_args()
+    options.add_argument("--designs", type=lambda text: text.split(","), default=["fifo"], help=",".join(DESIGNS))
+    arguments = chosen(options)
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, tablequeue.connect(url) as database:
-            for design in arguments.designs or (DESIGNS if arguments.full else ["fifo"]):
-                most = arguments.full and (engine, design) == ("postgresql", "fifo")
-                largest = SIZES[-1] if most else arguments.largest
-                sizes = QUICK if arguments.quick else [size for size in SIZES if size <= largest]
+            for design in arguments.designs:
+                most = FULL_SIZES if (engine, design) == ("postgresql", "fifo") else FULL_SIZES[:-1]
+                sizes = most if arguments.full else SIZES
                 figures += compare(database, LABELS[engine], design, sizes, arguments.repeats)
             if engine == "sqlite":
-                sizes = [size for size in sizes if size <= PEERS_LARGEST]
-                figures += compare_litequeue(LABELS[engine], url, sizes, arguments.repeats)
-    save("backlog", "Backlogs", CONDITIONS, figures, keep=not arguments.quick)
+                figures += compare_litequeue(LABELS[engine], url, SIZES, arguments.repeats)
+    save("backlog", "Backlogs", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""In bulk: 20,000 messages are pushed at once and drained by one process, every commit flushed.
+"""In bulk: messages are pushed at once and drained by one process, every commit flushed.
 
-    python -m benchmarks.bulk [--engines sqlite,postgresql] [--repeats 5] [--quick | --full]
+    python -m benchmarks.bulk [--engines sqlite,postgresql] [--repeats 5] [--full]
 
 tablequeue with all that it has on, by batches of several sizes, beside the same statements by the bare driver, row by
-row to the history, and the other queues, each at its best. Slow ones get fewer messages in a round unless `--full` is
-given; a shorter queue slows nobody down.
+row to the history, and the other queues, each at its best. Slow ones get fewer messages in a round; a shorter queue
+slows nobody down.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.contenders.litequeue_ import LitequeueUnflushed
 from benchmarks.contenders.ours import Tablequeue
 from benchmarks.contenders.peers import PEERS
 from benchmarks.contest import Step, contest
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import PLACES
 from benchmarks.results import OURS, Figure, save
 
-MESSAGES = 20_000
+MESSAGES, FULL = 5_000, 20_000
 SIDES: Sequence[Callable[[str], Contender]] = (
     Tablequeue,
     *(partial(Tablequeue, batch=batch) for batch in (100, 5_000)),
@@ -30,7 +30,7 @@ SIDES: Sequence[Callable[[str], Contender]] = (
 )
 CONTENDERS: Mapping[str, Sequence[Callable[[str], Contender]]] = {
     "sqlite": (*SIDES, *PEERS["sqlite"]),
-    "postgresql": (*SIDES, partial(BareCopy, batch=MESSAGES), *PEERS["postgresql"]),
+    "postgresql": (*SIDES, partial(BareCopy, batch=FULL), *PEERS["postgresql"]),
 }
 STEPS: Mapping[str, Step] = {
     "push": lambda contender, messages: contender.push_bulk(messages),
@@ -45,7 +45,7 @@ AIMS = {
     ("sqlite", "drain", "bare driver by 1,000"): 0.8,
 }
 CONDITIONS = (
-    f"{MESSAGES:,} payloads of 100 bytes, one process, every commit flushed unless the line says otherwise. tablequeue "
+    f"{FULL:,} payloads of 100 bytes, one process, every commit flushed unless the line says otherwise. tablequeue "
     "pops 1,000 at a time, by which it completes those before; the lines below it are other sizes. `bare COPY` pushes "
     "and claims everything at once."
 )
@@ -58,13 +58,13 @@ def aim(engine: str, what: str, contender: str) -> float | None:
 
 
 def main() -> None:
-    arguments = parser(__doc__, list(CONTENDERS)).parse_args()
-    messages = payloads(MESSAGES // 10 if arguments.quick else MESSAGES)
+    arguments = chosen(parser(__doc__, list(CONTENDERS)))
+    messages = payloads(FULL if arguments.full else MESSAGES)
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
-            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, arguments.full)
-    save("bulk", "In bulk", CONDITIONS, figures, keep=not arguments.quick)
+            figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, alike=False)
+    save("bulk", "In bulk", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

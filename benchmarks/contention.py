@@ -1,6 +1,6 @@
 """Contention: 8 and 64 processes; each pushes a message, pops one and completes it, again and again for some seconds.
 
-    python -m benchmarks.contention [--engines sqlite,postgresql] [--repeats 5] [--seconds 4] [--quick | --full]
+    python -m benchmarks.contention [--engines sqlite,postgresql] [--repeats 5] [--full]
 
 tablequeue beside the same statements by the bare driver, which on SQLite wait by busy_timeout, and with 8 processes the
 other queues on SQLite. What was pushed and what was delivered is compared over all processes.
@@ -24,7 +24,7 @@ from benchmarks.contenders.huey_ import Huey
 from benchmarks.contenders.litequeue_ import Litequeue
 from benchmarks.contenders.ours import Tablequeue
 from benchmarks.contenders.persistqueue_ import PersistQueue
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
@@ -39,6 +39,8 @@ PEERS: Mapping[str, Mapping[str, Make]] = {
     "sqlite": {Litequeue.name: Litequeue, Huey.name: Huey, PersistQueue.name: PersistQueue},
     "postgresql": {},
 }
+# That a crowd is at work.
+SECONDS, FULL = 1, 4
 # Seconds after which a process that does not answer has failed.
 PATIENCE = 120
 # Who may hand out a message twice: that is counted, and of all others an error.
@@ -128,10 +130,8 @@ def figures(engine: str, processes: int, found: Mapping[str, Sequence[Crowd]]) -
 
 
 def main() -> None:
-    options = parser(__doc__, list(PEERS))
-    options.add_argument("--seconds", type=float, default=4, help="that a crowd is at work")
-    arguments = options.parse_args()
-    seconds = 0.5 if arguments.quick else arguments.seconds
+    arguments = chosen(parser(__doc__, list(PEERS)))
+    seconds = FULL if arguments.full else SECONDS
     all_figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as place:
@@ -142,7 +142,7 @@ def main() -> None:
                     works = {name: partial(crowd, make, url, processes, seconds) for name, make in sides.items()}
                 found = interleaved(works, arguments.repeats, f"{LABELS[engine]}, {processes} processes")
                 all_figures += figures(engine, processes, found)
-    save("contention", "Contention", CONDITIONS, all_figures, keep=not arguments.quick)
+    save("contention", "Contention", CONDITIONS, all_figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ def contest(
     payloads: Sequence[str],
     repeats: int,
     aim: Aim = lambda engine, what, contender: None,
-    full: bool = True,
+    alike: bool = True,
 ) -> Iterator[Figure]:
     """Messages a second of each contender at each step, in rounds in which all do all steps, one after the other.
 
-    Those that ask for fewer messages get all of them if it is `full`.
+    Those that ask for fewer messages get all of them if all are treated `alike`.
     """
-    shares = [payloads if full else payloads[: len(payloads) // each.fewer] for each in contenders]
+    shares = [payloads if alike else payloads[: len(payloads) // each.fewer] for each in contenders]
     works = {each.name: partial(_rates, each, steps, share) for each, share in zip(contenders, shares, strict=True)}
     found = interleaved(works, repeats, f"{LABELS[engine]}, {', '.join(steps)}")
     for what in steps:

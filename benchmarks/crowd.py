@@ -1,6 +1,6 @@
 """Readers and writers, 10 to 200 of each at the same time, each with connections of its own: how much they get done.
 
-    python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--quick | --full]
+    python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--full]
 
 On PostgreSQL if no engine is named. Each writer pushes its share of the messages one by one while the readers wait for
 them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock starts; it
@@ -18,19 +18,19 @@ from tests.crowd import Crowd, Reader, Writer, answer, read_and_write, started
 from tests.servers import Place
 
 import tablequeue
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
 
-SIZES, FULL_SIZES = (10, 50, 200), (10, 50, 100, 200)
+SIZES = (10, 50, 200)
 PROCESSES = 10
-# Enough that most of the time all are at work. The first and the last tenth of 6,000 take 200 of each one and a half to
-# two times as long as 10 of each; those between take as long.
-MESSAGES, QUICK = 20_000, 200
+# In a full run enough that most of the time all are at work. The first and the last tenth of 6,000 take 200 of each one
+# and a half to two times as long as 10 of each; those between take as long.
+MESSAGES, FULL = 2_000, 20_000
 AIM = 0.8
 CONDITIONS = (
-    f"{MESSAGES:,} messages of a few bytes, pushed, popped and completed one by one, every commit flushed; "
+    f"{FULL:,} messages of a few bytes, pushed, popped and completed one by one, every commit flushed; "
     f"{PROCESSES} processes."
 )
 
@@ -84,19 +84,18 @@ def check(members: list[Reader | Writer | Exception], crowd: Crowd) -> None:
 
 
 def main() -> None:
-    arguments = parser(__doc__, ["postgresql"]).parse_args()
-    messages = QUICK if arguments.quick else MESSAGES
+    arguments = chosen(parser(__doc__, ["postgresql"]))
+    messages = FULL if arguments.full else MESSAGES
     figures = []
     for engine in arguments.engines:
         with PLACES[engine]() as url:
-            sizes = FULL_SIZES if arguments.full else SIZES
-            works = {f"{size} of each": partial(rate, url, size, messages) for size in sizes}
+            works = {f"{size} of each": partial(rate, url, size, messages) for size in SIZES}
             found = interleaved(works, arguments.repeats, LABELS[engine])
         figures += [Figure(LABELS[engine], what, OURS, "messages/s", rates) for what, rates in found.items()]
         *smaller, largest = found.values()
         ratios = [one / max(others) for one, *others in zip(largest, *smaller, strict=True)]
         figures.append(Figure(LABELS[engine], "the largest crowd / the best smaller one", OURS, "ratio", ratios, AIM))
-    save("crowd", "Crowds", CONDITIONS, figures, keep=not arguments.quick)
+    save("crowd", "Crowds", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

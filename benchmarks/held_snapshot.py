@@ -1,6 +1,6 @@
 """A transaction stays open while a queue is drained: does the claim get slower, with and without the low-water mark?
 
-    python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 9] [--quick | --full]
+    python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 5] [--full]
 
 Neither PostgreSQL nor MariaDB can clean up what a repeatable-read transaction may yet look at, so the index of the
 ready messages keeps an entry for each that was ever ready. The figure is the rate of the last fifth of the messages
@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 import tablequeue
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
@@ -24,14 +24,14 @@ from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
 
 FIFTHS = 5
-MESSAGES = 50_000
+MESSAGES, FULL = 10_000, 50_000
 # A fifth takes some seconds, of which a checkpoint of the server is half: single figures by 10 were 0.5 to 1.6.
-REPEATS = 9
+FULL_REPEATS = 9
 # Popped and completed at a time: few, whose claims have the most to walk over, and as many as in the bulk workload.
 BATCHES = (10, 1_000)
 HELD = "a held snapshot"
 AIM = 0.9
-CONDITIONS = f"{MESSAGES:,} messages, popped and completed in batches, every commit flushed."
+CONDITIONS = f"{FULL:,} messages, popped and completed in batches, every commit flushed."
 
 ENGINES: dict[str, type[LowWater]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
@@ -73,8 +73,8 @@ def drain(url: str, engine_class: type[Engine], held: bool, messages: int, batch
 
 
 def main() -> None:
-    arguments = parser(__doc__, ["postgresql"], REPEATS).parse_args()
-    messages = MESSAGES // 10 if arguments.quick else MESSAGES
+    arguments = chosen(parser(__doc__, ["postgresql"]), FULL_REPEATS)
+    messages = FULL if arguments.full else MESSAGES
     figures: list[Figure] = []
     for engine in arguments.engines:
         marked = ENGINES[engine]
@@ -88,7 +88,7 @@ def main() -> None:
                     what = f"{way}, by {batch:,}: last fifth / first"
                     aim = AIM if way == HELD else None
                     figures.append(Figure(LABELS[engine], what, OURS, "ratio", ratios, aim))
-    save("held_snapshot", "A held snapshot", CONDITIONS, figures, keep=not arguments.quick)
+    save("held_snapshot", "A held snapshot", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """What waiting costs: statements of an idle worker, the time from a push to its handler, and pushes beside who waits.
 
-    python -m benchmarks.idle [--parts statements,latency,pushes] [--engines ...] [--repeats 5] [--quick | --full]
+    python -m benchmarks.idle [--parts statements,latency,pushes] [--engines ...] [--repeats 5] [--full]
 
 The statements are counted by the database itself (on SQLite by its trace), after the pauses have grown to their
 longest. The latency is from before the push in another process to the first line of the handler, a message every 20 to
 100 ms, so that the worker waits for each. For the pushes, four processes push one by one to PostgreSQL while readers
 wait that get nothing, so that every push finds somebody: the worst case, beside texts that never and always notify.
-Figures are kept of a run of all parts on all engines.
+Figures are kept of a full run of all parts on all engines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import sqlalchemy as sa
 
 import tablequeue
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
@@ -39,12 +39,13 @@ PRODUCERS = 4
 WAITING = (0, 1, 50)
 # Seconds until an idle worker looks as seldom as it ever does, and in which its statements are counted.
 SETTLE, COUNTED = 26, 60
-# Messages of a round.
-MESSAGES = 200
+# Messages of a round, and seconds of one of pushes.
+MESSAGES, FULL = 40, 200
+SECONDS, FULL_SECONDS = 0.5, 2
 # What an idle worker may ask in a minute, and the milliseconds to the handler of half of the messages, and of 99 %.
 # MariaDB tells nobody of a push: there is no aim.
 AIMS = {"sqlite": (12, 5, 25), "postgresql": (12, 5, 25), "mariadb": (None, None, None)}
-CONDITIONS = f"A worker with one reader that waits; {MESSAGES} messages a round; every commit flushed."
+CONDITIONS = f"A worker with one reader that waits; {FULL} messages a round; every commit flushed."
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once
@@ -172,15 +173,15 @@ def push_rate(url: str, variant: str, waiting: int, seconds: float) -> float:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-def statements(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
-    counted = idle_statements(urls, *((2, 5) if quick else (SETTLE, COUNTED)))
+def statements(urls: dict[str, str], repeats: int, full: bool) -> Iterator[Figure]:
+    counted = idle_statements(urls, SETTLE, COUNTED)
     for kind, number in counted.items():
         yield Figure(LABELS[kind], "asked by an idle worker", OURS, "statements/min", [number], AIMS[kind][0])
 
 
-def latency(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
+def latency(urls: dict[str, str], repeats: int, full: bool) -> Iterator[Figure]:
     rounds = [
-        {kind: latencies(url, 20 if quick else MESSAGES) for kind, url in urls.items()} for _ in range(repeats + 1)
+        {kind: latencies(url, FULL if full else MESSAGES) for kind, url in urls.items()} for _ in range(repeats + 1)
     ][1:]  # the first one finds everything cold
     for kind in urls:
         for share, aim in zip((50, 99), AIMS[kind][1:], strict=True):
@@ -188,14 +189,15 @@ def latency(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]
             yield Figure(LABELS[kind], f"push to handler, {share} %", OURS, "ms", found, aim)
 
 
-def pushes(urls: dict[str, str], repeats: int, quick: bool) -> Iterator[Figure]:
+def pushes(urls: dict[str, str], repeats: int, full: bool) -> Iterator[Figure]:
     kind = "postgresql"
     if kind not in urls:
         return
     with tablequeue.connect(urls[kind]) as database:
         database.create_queue("pushed", payload="text")
+    seconds = FULL_SECONDS if full else SECONDS
     for number in WAITING:
-        works = {each: partial(push_rate, urls[kind], each, number, 0.5 if quick else 2) for each in PUSHES}
+        works = {each: partial(push_rate, urls[kind], each, number, seconds) for each in PUSHES}
         for variant, rates in interleaved(works, repeats, f"{number} waiting").items():
             yield Figure(LABELS[kind], f"push, {number} waiting in vain", variant, "messages/s", rates)
 
@@ -206,7 +208,7 @@ PARTS = {part.__name__: part for part in (statements, latency, pushes)}
 def main() -> None:
     options = parser(__doc__, list(PLACES))
     options.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS), help=",".join(PARTS))
-    arguments = options.parse_args()
+    arguments = chosen(options)
     figures: list[Figure] = []
     with ExitStack() as stack:
         urls = {kind: stack.enter_context(PLACES[kind]()) for kind in arguments.engines}
@@ -214,9 +216,9 @@ def main() -> None:
             with tablequeue.connect(url) as database:
                 database.create_queue("work")
         for part in arguments.parts:
-            figures += PARTS[part](urls, arguments.repeats, arguments.quick)
+            figures += PARTS[part](urls, arguments.repeats, arguments.full)
     whole = set(arguments.parts) == set(PARTS) and set(urls) == set(PLACES)
-    save("idle", "Waiting", CONDITIONS, figures, keep=whole and not arguments.quick)
+    save("idle", "Waiting", CONDITIONS, figures, keep=whole and arguments.full)
 
 
 if __name__ == "__main__":

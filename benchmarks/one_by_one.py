@@ -1,6 +1,6 @@
 """One message after the other: push, then pop and complete, in one process and one thread, each commit flushed.
 
-    python -m benchmarks.one_by_one [--engines sqlite,postgresql] [--repeats 15] [--quick | --full]
+    python -m benchmarks.one_by_one [--engines sqlite,postgresql] [--repeats 5] [--full]
 
 tablequeue beside the same statements by the bare driver (and, on PostgreSQL, by pgbench) and the other queues. Those
 that have workers only work through them one message at a time; what they need for that is said in their modules.
@@ -17,14 +17,14 @@ from benchmarks.contenders.ours import Apart, Tablequeue
 from benchmarks.contenders.peers import PEERS
 from benchmarks.contenders.pgbench import Pgbench
 from benchmarks.contest import Step, contest
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import PLACES
 from benchmarks.results import OURS, Figure, save
 
-MESSAGES = 1_000
+MESSAGES, FULL = 300, 1_000
 # Most of a message is a flush of the disk, which takes twice as long in one round as in another: of five rounds the
 # median of a ratio was 0.67 in one run and 0.93 in the next.
-REPEATS = 15
+FULL_REPEATS = 15
 CONTENDERS: Mapping[str, Sequence[Callable[[str], Contender]]] = {
     "sqlite": (Tablequeue, Apart, bare, *PEERS["sqlite"]),
     "postgresql": (Tablequeue, Apart, bare, Pgbench, *PEERS["postgresql"]),
@@ -49,15 +49,15 @@ def aim(engine: str, what: str, contender: str) -> float | None:
 
 
 def main() -> None:
-    arguments = parser(__doc__, list(CONTENDERS), REPEATS).parse_args()
-    messages = payloads(100 if arguments.quick else 5 * MESSAGES if arguments.full else MESSAGES)
+    arguments = chosen(parser(__doc__, list(CONTENDERS)), FULL_REPEATS)
+    messages = payloads(FULL if arguments.full else MESSAGES)
     figures: list[Figure] = []
     for engine in arguments.engines:
         # One commit of SQLite in some hundred pays for a checkpoint: who makes fewer might make none.
-        alike = arguments.full or engine == "sqlite"
+        alike = engine == "sqlite"
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
             figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, alike)
-    save("one_by_one", "One by one", CONDITIONS, figures, keep=not arguments.quick)
+    save("one_by_one", "One by one", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

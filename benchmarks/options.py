@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+REPEATS = 5
 
-def parser(doc: str | None, engines: Sequence[str], repeats: int = 5) -> argparse.ArgumentParser:
+
+def parser(doc: str | None, engines: Sequence[str]) -> argparse.ArgumentParser:
     """`engines` are those that the workload is for; it may add options of its own."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     made.add_argument("--engines", type=lambda text: text.split(","), default=list(engines), help=",".join(engines))
-    made.add_argument("--repeats", type=int, default=repeats, help=f"rounds that count; {repeats} if not given")
-    size = made.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="a few messages, to see it work; no figure is kept")
-    size.add_argument("--full", action="store_true", help="as many messages as the figures are about, for everybody")
+    made.add_argument("--repeats", type=int, help=f"rounds that count; {REPEATS} if not given, in some full runs more")
+    made.add_argument("--full", action="store_true", help="as much as the page is about, whose figures it replaces")
     return made
+
+
+def chosen(options: argparse.ArgumentParser, full_repeats: int = REPEATS) -> argparse.Namespace:
+    """What is given, and the rounds of a full run, or of one in some minutes, if none are."""
+    arguments = options.parse_args()
+    arguments.repeats = arguments.repeats or (full_repeats if arguments.full else REPEATS)
+    return arguments

@@ -29,7 +29,8 @@ above 1, tablequeue is faster (or, of times, shorter). Every delivery is checked
 what it has by default: leases, fencing, retries, a history; every commit is flushed. The others speak through their
 public API at their best documented settings, which are written in [benchmarks/contenders](../benchmarks/contenders).
 
-`make bench` measures again (most of an hour) and `make bench-full` everything; both write this page.
+`make bench` shows in some minutes what fewer messages and rounds say; `make bench-full` takes an hour and more, and
+writes this page.
 """
 
 MACHINES = "Measured on: {}."
@@ -49,7 +50,7 @@ def text(all_results: Sequence[Results]) -> str:
     for results in all_results:
         parts += [
             f"## {results.title}",
-            f"`python -m benchmarks.{results.workload}`. {results.conditions}",
+            f"`python -m benchmarks.{results.workload} --full`. {results.conditions}",
             f"![{results.title}](performance/{results.workload}.svg)",
             "\n".join(markdown(results)),
         ]

@@ -1,6 +1,6 @@
 """Payloads of 1 kB, 64 kB and 1 MB, one by one and in bulk, beside the bare driver; every commit flushed.
 
-    python -m benchmarks.sizes [--engines sqlite,postgresql] [--repeats 5] [--quick | --full]
+    python -m benchmarks.sizes [--engines sqlite,postgresql] [--repeats 5] [--full]
 
 They are random, so that no engine makes them smaller. What is in bulk is pushed in one call and drained by batches of
 up to 1,000.
@@ -17,7 +17,7 @@ from benchmarks.contenders import closing
 from benchmarks.contenders.bare import BARE, bare
 from benchmarks.contenders.ours import BATCH, Tablequeue
 from benchmarks.contest import Step, contest
-from benchmarks.options import parser
+from benchmarks.options import chosen, parser
 from benchmarks.places import PLACES
 from benchmarks.results import Figure, save
 
@@ -41,6 +41,8 @@ SINGLY: Mapping[str, Step] = {
     "push": lambda contender, messages: contender.push(messages),
     "pop + complete": lambda contender, messages: contender.drain_singly(len(messages)),
 }
+# Of as many in a run that is not full.
+SHARE = 5
 BULK: Mapping[str, Step] = {
     "push in bulk": lambda contender, messages: contender.push_bulk(messages),
     "drain": lambda contender, messages: contender.drain(len(messages)),
@@ -49,18 +51,17 @@ CONDITIONS = f"Random payloads, one process, in bulk by {BATCH:,}, every commit 
 
 
 def main() -> None:
-    arguments = parser(__doc__, ["sqlite", "postgresql"]).parse_args()
-    times = 4 if arguments.full else 1
+    arguments = chosen(parser(__doc__, ["sqlite", "postgresql"]))
     figures: list[Figure] = []
     for engine in arguments.engines:
         with PLACES[engine]() as url, closing([Tablequeue(url), bare(url, batch=BATCH)]) as contenders:
             contenders[1].name = BARE
             for size in SIZES:
                 for steps, number in ((SINGLY, size.singly), (BULK, size.bulk)):
-                    payloads = size.payloads(min(number, 10) if arguments.quick else number * times)
+                    payloads = size.payloads(number if arguments.full else number // SHARE)
                     named = {f"{size.name}: {what}": step for what, step in steps.items()}
                     figures += contest(engine, contenders, named, payloads, arguments.repeats)
-    save("sizes", "Sizes", CONDITIONS, figures, keep=not arguments.quick)
+    save("sizes", "Sizes", CONDITIONS, figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

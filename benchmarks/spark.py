@@ -1,6 +1,6 @@
-"""Spark beside Spark's own JDBC: reading and writing a million messages, and what a micro-batch costs.
+"""Spark beside Spark's own JDBC: reading and writing, a million messages in a full run, and what a micro-batch costs.
 
-    python -m benchmarks.spark [--full] [--messages 1000000] [--jdbc /usr/share/java/postgresql.jar]
+    python -m benchmarks.spark [--full] [--jdbc /usr/share/java/postgresql.jar]
 
 On PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is checked. What a micro-batch costs is
 what Spark's own reports say; the claim, with the completion of the batch before, is in them as `latestOffset`.
@@ -21,12 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 import tablequeue
+from benchmarks.options import REPEATS
 from benchmarks.places import postgresql_url
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
 from tablequeue.spark.session import local_session
 
 JAR = Path("/usr/share/java/postgresql.jar")
+MESSAGES, FULL = 200_000, 1_000_000
 BATCH = 10_000
 BATCHES = 20
 JDBC = "Spark's JDBC"
@@ -170,8 +172,7 @@ def show(took: dict[str, list[dict[str, float]]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="seven rounds instead of three")
-    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--full", action="store_true", help="as much as the page is about, whose figures it replaces")
     parser.add_argument("--jdbc", type=Path, default=JAR)
     arguments = parser.parse_args()
     if not arguments.jdbc.exists():
@@ -181,11 +182,11 @@ def main() -> None:
             f"--driver-class-path {arguments.jdbc} --jars {arguments.jdbc} pyspark-shell"
         )
         spark = local_session("benchmark", Path(folder), lasting=True)
-        work = Work(spark, url, arguments.messages)
-        figures = work.batches(7 if arguments.full else 3) + micro_batches(work, Path(folder))
+        work = Work(spark, url, FULL if arguments.full else MESSAGES)
+        figures = work.batches(REPEATS) + micro_batches(work, Path(folder))
         spark.stop()
         work.database.close()
-    save("spark", "Spark: batches and micro-batches", CONDITIONS.replace("\n", " "), figures)
+    save("spark", "Spark: batches and micro-batches", CONDITIONS.replace("\n", " "), figures, keep=arguments.full)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from tablequeue import Database
 from tests import mariadb, mssql
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
+
+# What is started in the background of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
