@@ -25,6 +25,8 @@ from tests.support import at
 # The consumer and producer that dies, under the same name in each run of a verb.
 NAME = "the dead"
 LEASE = 10
+# More messages than the least pack of PostgreSQL has.
+MANY = 220
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------
@@ -147,6 +149,10 @@ def push_four(queue: Queue) -> None:
     queue.push_many(["a", "b", "c", "d"], now=at(0))
 
 
+def push_many(queue: Queue) -> None:
+    queue.push_many(map(str, range(MANY + 10)), now=at(0))
+
+
 def push_to_groups(queue: Queue) -> None:
     queue.push_many([NewMessage(payload, group=payload[0]) for payload in ("a1", "a2", "b1", "b2")], now=at(0))
 
@@ -251,6 +257,14 @@ VERBS: dict[str, Verb] = {
     "release": Verb(lambda m: m.held[0].release(now=at(2)), before=push_four, hold=1),
     "release_many": Verb(lambda m: m.queue.release_many(m.held, delay=5, now=at(2)), before=push_four, hold=3),
     "extend": Verb(lambda m: m.held[0].extend(30, now=at(2)), before=push_four, hold=1),
+    "pop_many of many": Verb(lambda m: m.queue.pop_many(MANY, lease=LEASE, now=at(2)), before=push_many),
+    "sweep of many lost leases": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_many, hold=MANY, commits=2, time=20
+    ),
+    "complete_many of many": Verb(complete, before=push_many, hold=MANY),
+    "complete_and_claim of many": Verb(complete_and_claim, before=push_many, hold=MANY),
+    "complete of one of many": Verb(lambda m: m.held[5].complete(now=at(2)), before=push_many, hold=MANY),
+    "fail of one of many": Verb(lambda m: m.held[5].fail("why", retry_in=5, now=at(2)), before=push_many, hold=MANY),
     "redrive": Verb(lambda m: m.queue.redrive(now=at(2)), LAST, bury_three),
     "redrive by id": Verb(
         lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three

@@ -11,7 +11,6 @@ import tablequeue
 from tablequeue import Database, NewMessage
 from tablequeue.errors import QueueDiffers, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Claim
-from tablequeue.operations.maintain import SCHEMA_VERSION
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, ids_of, refuses
 
@@ -39,7 +38,7 @@ def test_an_old_queue_is_refused_until_it_is_upgraded(first: Place) -> None:
     assert "upgrade" in error.remedy
     refuses(SchemaTooOld, database.create_queue, "words", payload="text")
     assert database.upgrade() == {"plain": 1, "words": 1, "work": 1}
-    assert database.upgrade() == dict.fromkeys(database.queues(), SCHEMA_VERSION)
+    assert database.upgrade() == dict.fromkeys(database.queues(), database.schema_version)
 
 
 def test_nothing_is_lost(first: Place, kind: Kind) -> None:
@@ -90,16 +89,16 @@ def test_many_upgrade_at_once(first: Place) -> None:
         found = list(threads.map(Database.upgrade, databases))
     for name in databases[0].queues():
         versions = sorted(each[name] for each in found)
-        assert versions == [1] + [SCHEMA_VERSION] * 7, "one of them did it"
+        assert versions == [1] + [databases[0].schema_version] * 7, "one of them did it"
     assert counts(databases[0].queue("work"))["ready"] == 1
 
 
 def test_a_newer_schema_is_refused(db: Database, place: Place) -> None:
     db.create_queue("work").push("x")
-    place.execute(f"update {place.table('queues')} set schema_version = {SCHEMA_VERSION + 1}")  # noqa: S608
+    place.execute(f"update {place.table('queues')} set schema_version = {db.schema_version + 1}")  # noqa: S608
     for call in (db.queue, db.create_queue):
         error = refuses(SchemaTooNew, call, "work")
-        assert str(SCHEMA_VERSION + 1) in error.cause
+        assert str(db.schema_version + 1) in error.cause
         assert "newer tablequeue" in error.remedy
     refuses(SchemaTooNew, db.upgrade)
     with tablequeue.connect(place.url, schema=place.schema) as database:

@@ -106,6 +106,11 @@ class AsyncDatabase:
         """The names of all queues, sorted."""
         return await self._threads.run(self._database.queues)
 
+    @property
+    def schema_version(self) -> int:
+        """Of the tables of a queue on this kind of database; see `Database.schema_version`."""
+        return self._database.schema_version
+
     async def upgrade(self) -> dict[str, int]:
         """Bring the tables of all queues to the schema version of this tablequeue; see `Database.upgrade`."""
         return await self._threads.run(self._database.upgrade)

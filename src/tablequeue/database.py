@@ -84,6 +84,11 @@ class Database:
         """The names of all queues, sorted."""
         return maintain.names(self._runner, self._runner.engine)
 
+    @property
+    def schema_version(self) -> int:
+        """Of the tables of a queue that this tablequeue makes, and works with, on this kind of database."""
+        return self._runner.engine.schema_version
+
     def upgrade(self) -> dict[str, int]:
         """Bring the tables of all queues to the schema version of this tablequeue.
 

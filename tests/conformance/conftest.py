@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Database, Queue
+from tests import packs
 from tests.callers import CALLERS, Caller
+from tests.packs import PACKING, PackingKind
 from tests.procedures import FILES, PROCEDURAL, ProceduralKind
 from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS, designs_with
@@ -36,6 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # Of the orders one or two elsewhere: the procedures of the others differ in the text of the claim alone.
             few = item.path.stem == "test_order" or params.get("design") in (None, "fifo", "groups")
             fits = fits and few and item.path.stem in FILES
+        if isinstance(params.get("kind"), PackingKind):
+            # The claim is by the order; what is packed is the same for all, and groups have no packs.
+            fits = fits and params.get("design") in (None, "fifo", "priority") and item.path.stem in packs.FILES
         (fit if fits else unfit).append(item)
     items[:] = fit
     config.hook.pytest_deselected(items=unfit)
@@ -48,11 +53,13 @@ def _heap_is_fifo(kind: Kind) -> bool:
 
 
 @pytest.fixture(
-    params=[*KINDS, *PROCEDURAL],
-    ids=[*(kind.name for kind in KINDS), *(f"{kind.name}-procedures" for kind in PROCEDURAL)],
+    params=[*KINDS, *PROCEDURAL, *PACKING],
+    ids=[kind.name for kind in KINDS]
+    + [f"{kind.name}-procedures" for kind in PROCEDURAL]
+    + [f"{kind.name}-packs" for kind in PACKING],
 )
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """An engine, with its own verbs or with those that call the stored procedures."""
+    """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
     one: Kind = request.param
     return one
 

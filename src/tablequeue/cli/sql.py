@@ -16,7 +16,6 @@ from tablequeue.engines.base import Engine
 from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
-from tablequeue.operations.maintain import SCHEMA_VERSION
 
 # Operations of several files or of another name: the files in the order they run, and what of the queue must hold for
 # each to be part of it. One that the engine does not have, it does not need. Every other operation is the file of its
@@ -31,20 +30,15 @@ FILES = {
         "create_priority": "priority",
         "create_groups": "grouped",
         "create_history": "keep",
+        "create_packs": "",
         "register": "",
     },
     "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-    "upgrade": {
-        **{
-            f"upgrade_{version}{part}": when
-            for version in range(2, SCHEMA_VERSION + 1)
-            for part, when in {"": "", "_history": "keep"}.items()
-        },
-        "set_version": "",
-    },
+    "upgrade": {"upgrade_2": "", "upgrade_2_history": "keep", "create_packs": "", "set_version": ""},
     "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
     "take": {"take_keep": "keep", "take_none": "none"},
     "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
+    "peek": {"peek": "", "peek_in_progress": ""},
     "fail": {"fail": "at_least_once", "fail_once": "at_most_once"},
     "stats": {
         "stats": "",
@@ -138,7 +132,7 @@ def script(
         values = {
             "name": f"'{queue}'",
             "definition": f"'{definition.to_json()}'",
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": engine.schema_version,
             "now": "null, for the database's clock",
         }
         lines = [f"--   {f':{name}':16} {values[name]}" for name in _PARAMETERS[operation]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.common import Command, Settings, print_json
-from tablequeue.operations.maintain import SCHEMA_VERSION
 
 
 @click.command(cls=Command)
@@ -18,10 +17,10 @@ def upgrade(settings: Settings) -> None:
     tablequeue cannot read it afterwards.
     """
     with settings.database() as database:
-        before = database.upgrade()
+        before, now = database.upgrade(), database.schema_version
     for queue, version in before.items():
         if settings.json:
-            print_json({"queue": queue, "before": version, "now": SCHEMA_VERSION})
+            print_json({"queue": queue, "before": version, "now": now})
         else:
-            done = "already" if version == SCHEMA_VERSION else f"from {version}"
-            click.echo(f"{queue}: schema version {SCHEMA_VERSION}, {done}")
+            done = "already" if version == now else f"from {version}"
+            click.echo(f"{queue}: schema version {now}, {done}")

@@ -125,6 +125,8 @@ class Engine(Scheduling, ABC):
 
     Each with those options of its URLs that `drivers[0]` calls otherwise; "" for what it does not have.
     """
+    schema_version: ClassVar[int] = 2
+    """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
     arranges: ClassVar[bool] = True
     """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""

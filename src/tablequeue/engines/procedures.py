@@ -34,6 +34,7 @@ NEEDS = {
     "move_on": "grouped",
     "outdated": "retention",
     "give_back": "at_least_once",
+    "unpack": "at_least_once",
     "release": "at_least_once",
     "extend": "at_least_once",
     "history": "keep",

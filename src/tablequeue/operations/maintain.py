@@ -19,8 +19,6 @@ from tablequeue.operations.inspect import need_history, peek
 Which = Sequence[int] | Callable[[Message], bool] | None
 """Dead letters: by their ids, by a predicate, or all."""
 
-SCHEMA_VERSION = 2
-
 # Rows deleted or changed in one transaction: bounded, so that consumers get their turn in between.
 BATCH = 1000
 
@@ -31,7 +29,7 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
     params: Params = {
         "name": name,
         "definition": definition.to_json(),
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": engine.schema_version,
         "now": None,
     }
 
@@ -45,7 +43,7 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
 
     row = runner.run(create, table, params)
     if row is not None:
-        there = _definition(name, *row)
+        there = _definition(engine, name, *row)
         if there != definition:
             raise QueueDiffers(
                 f"The queue {name!r} is there with another definition ({'; '.join(there.differences(definition))}).",
@@ -62,7 +60,7 @@ def find(runner: Runner, engine: Engine, name: str) -> Table:
         near = difflib.get_close_matches(name, names(runner, engine), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return engine.table(name, _definition(name, row[0], row[1]))
+    return engine.table(name, _definition(engine, name, row[0], row[1]))
 
 
 def names(runner: Runner, engine: Engine) -> list[str]:
@@ -90,7 +88,7 @@ def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
 
 
 def upgrade(runner: Runner, engine: Engine, name: str) -> int:
-    """Bring the tables of a queue to SCHEMA_VERSION; return the version that they had."""
+    """Bring the tables of a queue to the schema version of the engine; return the version that they had."""
 
     def upgrade(cursor: object, table: Table, params: Params) -> int:
         # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
@@ -98,8 +96,8 @@ def upgrade(runner: Runner, engine: Engine, name: str) -> int:
         row = engine.lookup(cursor, table, params)
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        found = _definition(name, row[0], row[1], oldest=1)
-        for version in range(row[1] + 1, SCHEMA_VERSION + 1):
+        found = _definition(engine, name, row[0], row[1], oldest=1)
+        for version in range(row[1] + 1, engine.schema_version + 1):
             engine.upgrade(cursor, engine.table(name, found), {**params, "schema_version": version})
         return row[1]
 
@@ -176,15 +174,16 @@ def _installed(runner: Runner, engine: Engine) -> bool:
     return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
 
 
-def _definition(name: str, text: str, version: int, oldest: int = SCHEMA_VERSION) -> Definition:
-    if version > SCHEMA_VERSION:
+def _definition(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Definition:
+    present = engine.schema_version
+    if version > present:
         raise SchemaTooNew(
-            f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {SCHEMA_VERSION}.",
+            f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {present}.",
             "Install a newer tablequeue: pip install --upgrade tablequeue.",
         )
-    if version < oldest:
+    if version < (oldest or present):
         raise SchemaTooOld(
-            f"The queue {name!r} has schema version {version}; this tablequeue works with version {SCHEMA_VERSION}.",
+            f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
     return Definition.from_json(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -18,10 +19,11 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
-from tablequeue.engines.low_water import LowWater, keeps_low_water, marked
+from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
+from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
@@ -67,7 +69,7 @@ class Column(list[Any]):
     """A list as one parameter, sent in binary: for psycopg to escape the texts was a third of a bulk write."""
 
 
-class PostgreSQL(LowWater, StreamingEngine):
+class PostgreSQL(Packs, StreamingEngine):
     name = "postgresql"
     checks = CHECKS
     drivers = ("psycopg",)
@@ -91,6 +93,7 @@ class PostgreSQL(LowWater, StreamingEngine):
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    schema_version = 3
     wire = PostgresWire
     _pooled = False
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
@@ -269,12 +272,18 @@ class PostgreSQL(LowWater, StreamingEngine):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
+        if max(params["number"], params["n"]) >= self.least_packed:
+            # Two statements, of which either may be of a pack.
+            with transaction(cursor) if self.commits(cursor) else nullcontext():
+                return super().complete_and_claim(cursor, table, params)
         mark = marked(table).mark
         rows = self._claimed(cursor, table, by_history("complete_and_claim", table), params | {"low_water": mark.id})
         if not rows:  # what is below the mark
             return None, self.claim(cursor, table, params)
-        if rows[0][0] is None:
-            return rows[0][-1] or (), []
+        if rows[0][0] is None:  # some are in a pack, or lost
+            rest = self.complete(cursor, table, params | {"token": params["held"]})
+            completed = [*(rows[0][-1] or ()), *rest]
+            return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
         mark.id = rows[-1][0]
         return None, rows
 
@@ -286,6 +295,19 @@ class PostgreSQL(LowWater, StreamingEngine):
 
     def commits(self, cursor: Cursor) -> bool:
         return bool(cursor.connection.autocommit)
+
+
+@contextmanager
+def transaction(cursor: Cursor) -> Iterator[None]:
+    """Around several statements on a held connection, whose statements are a transaction each."""
+    cursor.execute("begin")
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):  # the connection may be gone
+            cursor.execute("rollback")
+        raise
+    cursor.execute("commit")
 
 
 def _copy_text(value: Any) -> str:

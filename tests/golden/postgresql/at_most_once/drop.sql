@@ -15,7 +15,10 @@ drop function if exists tq_emails_remove;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+-- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
+-- or nothing.
+drop view if exists tq_emails_packed;
+drop table if exists tq_emails_packs;
 drop table if exists tq_emails;
 
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.

@@ -11,13 +11,17 @@ drop function if exists tq_emails_pop;
 drop function if exists tq_emails_push_each;
 drop function if exists tq_emails_push_many;
 drop function if exists tq_emails_push;
+drop function if exists tq_emails_unpack;
 drop function if exists tq_emails_sweep;
 drop function if exists tq_emails_remove;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 drop function if exists tq_emails_arrange;
 
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+-- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
+-- or nothing.
+drop view if exists tq_emails_packed;
+drop table if exists tq_emails_packs;
 drop table if exists tq_emails;
 
 -- What a grouped queue has besides its table: the notes of its triggers, and their function.

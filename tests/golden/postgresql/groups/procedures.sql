@@ -181,19 +181,45 @@ create or replace function public.tq_emails_sweep(p_every float8, p_now timestam
                 order by lease_until
                 limit 1000
                 for update skip locked
+            ), moved as (
+                update public.tq_emails
+                set state = case when state = 'in_progress' and attempts >= 5 then 'dead' else 'ready' end,
+                    errors = case
+                        when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                            'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
+                        ))
+                        else errors
+                    end,
+                    token = null,
+                    lease_until = null
+                where id = any(array(select id from due union all select id from expired))
+                returning id
+            ), pack as (
+                delete from public.tq_emails_packs
+                where token = any(array(
+                    select token from public.tq_emails_packs where lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp()) order by lease_until limit 10 for update skip locked
+                ))
+                returning *
+            ), unpacked as (
+                insert into public.tq_emails (
+                    id, state, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, producer, consumer, headers,
+                    errors, payload
+                )
+                select
+                    message.id, case when 5 <= 1 then 'dead' else 'ready' end, 1, message.priority, message.pushed_at,
+                    message.due_at, pack.popped_at, pack.popped_at, message.producer, pack.consumer, message.headers,
+                    jsonb_build_array(jsonb_build_object(
+                        'attempt', 1, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', pack.consumer, 'error', 'lease expired'
+                    )),
+                    message.payload
+                from pack, unnest(
+                    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+                ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+                returning id
             )
-            update public.tq_emails
-            set state = case when state = 'in_progress' and attempts >= 5 then 'dead' else 'ready' end,
-                errors = case
-                    when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
-                    ))
-                    else errors
-                end,
-                token = null,
-                lease_until = null
-            where id = any(array(select id from due union all select id from expired))
-            returning id
+            select id from moved
+            union all
+            select id from unpacked
         loop
             moved := moved + 1;
         end loop;
@@ -202,6 +228,28 @@ create or replace function public.tq_emails_sweep(p_every float8, p_now timestam
     end;
     $$;
 revoke all on function public.tq_emails_sweep from public;
+
+-- public.tq_emails_unpack: the messages of the pack that is held under p_token, if there is one, are rows of the queue again: a
+-- consumer of the Python library claimed them, and some are to be finished by themselves. For complete, fail, release
+-- and extend. Locks: the pack, until the transaction ends.
+create or replace function public.tq_emails_unpack(p_token uuid) returns integer language sql as $$
+    with pack as (
+        delete from public.tq_emails_packs where token = cast(p_token as uuid) returning *
+    ), unpacked as (
+        insert into public.tq_emails (
+            id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
+            consumer, headers, payload
+        )
+        select
+            message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
+            pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
+        from pack, unnest(
+            pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+        ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+    )
+    select size from pack
+    $$;
+revoke all on function public.tq_emails_unpack from public;
 
 -- public.tq_emails_push: push one message, for producers; its id. If a message has its key already: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
@@ -480,6 +528,7 @@ create or replace function public.tq_emails_complete(
     p_now timestamptz default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     begin
+        perform public.tq_emails_unpack(p_token);
         return query
             with finished as (
                 delete from public.tq_emails
@@ -526,6 +575,7 @@ create or replace function public.tq_emails_fail(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         p_error := coalesce(p_error, '');
+        perform public.tq_emails_unpack(p_token);
         if p_delay is null then
             select least(
                 cast(3600.0 as float8),
@@ -580,6 +630,7 @@ create or replace function public.tq_emails_release(
                 message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        perform public.tq_emails_unpack(p_token);
         return query
             with released as (
                 update public.tq_emails
@@ -622,6 +673,7 @@ create or replace function public.tq_emails_extend(
             raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        perform public.tq_emails_unpack(p_token);
         update public.tq_emails
         set lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
         where id = p_id and token = cast(p_token as uuid)
@@ -650,7 +702,7 @@ create or replace function public.tq_emails_stats(
             select
                 (select count(*) from public.tq_emails where state = 'ready'),
                 (select count(*) from public.tq_emails where state = 'scheduled'),
-                (select count(*) from public.tq_emails where state = 'in_progress'),
+                (select count(*) from public.tq_emails where state = 'in_progress') + (select coalesce(sum(size), 0) from public.tq_emails_packs),
                 (select count(*) from public.tq_emails where state = 'dead'),
                 (select count(*) from public.tq_emails where state = 'blocked'),
                 (
@@ -706,11 +758,21 @@ create or replace function public.tq_emails_peek(
                     limit p_n;
             when 'in_progress' then
                 return query
-                    select
-                        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-                        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
-                    from public.tq_emails
-                    where state = 'in_progress' and id > p_after
+                    select *
+                    from (
+                        select
+                            id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                            first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                        from public.tq_emails
+                        where state = 'in_progress'
+                        union all
+                        select
+                            id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+                            first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+                        from public.tq_emails_packed
+                        where last_id > p_after
+                    ) as message
+                    where id > p_after
                     order by id
                     limit p_n;
             when 'dead' then

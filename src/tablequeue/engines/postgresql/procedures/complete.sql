@@ -10,6 +10,9 @@ create or replace function {queue}_complete(
     p_now timestamptz default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     begin
+        -- [at_least_once]
+        perform {queue}_unpack(p_token);
+        -- [end]
         return query
             -- [at_most_once]
             {sql complete_once};

@@ -14,6 +14,7 @@ create or replace function {queue}_extend(
             raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        perform {queue}_unpack(p_token);
         {sql extend}
         into lease_end;
         if lease_end is null then

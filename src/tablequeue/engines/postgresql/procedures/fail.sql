@@ -25,6 +25,7 @@ create or replace function {queue}_fail(
         end if;
         p_error := coalesce(p_error, '');
         -- [at_least_once]
+        perform {queue}_unpack(p_token);
         if p_delay is null then
             select least(
                 cast({cap} as float8),

@@ -13,6 +13,7 @@ create or replace function {queue}_release(
                 message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        perform {queue}_unpack(p_token);
         return query
             {sql release};
         if not found and cardinality(p_ids) > 0 then

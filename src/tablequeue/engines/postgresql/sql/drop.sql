@@ -1,2 +1,5 @@
--- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+-- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
+-- or nothing.
+drop view if exists {packed};
+drop table if exists {packs};
 drop table if exists {queue};

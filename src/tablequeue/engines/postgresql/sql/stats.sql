@@ -3,7 +3,7 @@
 select
     (select count(*) from {queue} where state = 'ready'),
     (select count(*) from {queue} where state = 'scheduled'),
-    (select count(*) from {queue} where state = 'in_progress'),
+    (select count(*) from {queue} where state = 'in_progress') + (select coalesce(sum(size), 0) from {packs}),
     (select count(*) from {queue} where state = 'dead'),
     (select count(*) from {queue} where state = 'blocked'),
     (

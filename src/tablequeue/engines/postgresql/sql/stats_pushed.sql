@@ -8,6 +8,8 @@ from (
     from (
         (select id, producer, pushed_at from {queue} order by id desc limit :n)
         union all
+        (select id, producer, pushed_at from {packed} order by id desc limit :n)
+        union all
         (select id, producer, pushed_at from {history} order by id desc limit :n)
     ) as pushed
     order by id desc

@@ -1,7 +1,8 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
--- Indexes: {table}_scheduled, {table}_in_progress. Locks: the rows; those locked already are passed over.
--- A crash leaves all or nothing.
+-- Those of up to ten packs, too, whose lease has expired: they are rows of the queue again.
+-- Indexes: {table}_scheduled, {table}_in_progress, {table}_packs_lease. Locks: the rows; those locked already are
+-- passed over. A crash leaves all or nothing.
 with due as (
     select id from {queue}
     where state = 'scheduled' and due_at <= {now}
@@ -14,16 +15,42 @@ with due as (
     order by lease_until
     limit :n
     for update skip locked
+), moved as (
+    update {queue}
+    set state = case when state = 'in_progress' and attempts >= :max_attempts then 'dead' else 'ready' end,
+        errors = case
+            when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
+            ))
+            else errors
+        end,
+        token = null,
+        lease_until = null
+    where id = any(array(select id from due union all select id from expired))
+    returning id
+), pack as (
+    delete from {packs}
+    where token = any(array(
+        select token from {packs} where lease_until <= {now} order by lease_until limit 10 for update skip locked
+    ))
+    returning *
+), unpacked as (
+    insert into {queue} (
+        id, state, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, producer, consumer, headers,
+        errors, payload
+    )
+    select
+        message.id, case when :max_attempts <= 1 then 'dead' else 'ready' end, 1, message.priority, message.pushed_at,
+        message.due_at, pack.popped_at, pack.popped_at, message.producer, pack.consumer, message.headers,
+        jsonb_build_array(jsonb_build_object(
+            'attempt', 1, 'at', {now}, 'consumer', pack.consumer, 'error', 'lease expired'
+        )),
+        message.payload
+    from pack, unnest(
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+    returning id
 )
-update {queue}
-set state = case when state = 'in_progress' and attempts >= :max_attempts then 'dead' else 'ready' end,
-    errors = case
-        when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-            'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
-        ))
-        else errors
-    end,
-    token = null,
-    lease_until = null
-where id = any(array(select id from due union all select id from expired))
-returning id;
+select id from moved
+union all
+select id from unpacked;

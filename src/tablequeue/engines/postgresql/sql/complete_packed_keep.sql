@@ -1,0 +1,20 @@
+-- Finish the pack that is held under :token, if :ids are all of its messages: they move to the history in this one
+-- statement. A row if there was one.
+-- Index: the primary key. Locks: the row. A crash finishes all or none.
+with pack as (
+    delete from {packs}
+    where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
+    returning *
+), kept as (
+    insert into {history} (
+        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, producer, consumer, headers,
+        payload
+    )
+    select
+        message.id, 1, message.priority, message.pushed_at, message.due_at, pack.popped_at, pack.popped_at, {now},
+        message.producer, pack.consumer, message.headers, message.payload
+    from pack, unnest(
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+)
+select size from pack;
