@@ -9,6 +9,7 @@ import pytest
 from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue
 from tablequeue.engines.base import Engine
 from tablequeue.engines.postgresql.packs import Packs
+from tablequeue.errors import SchemaTooOld
 from tests.packs import packing
 from tests.servers import Kind, Place, only
 from tests.sessions import call
@@ -219,6 +220,21 @@ def test_a_dropped_queue_leaves_none(place: Place, queue: Queue) -> None:
     assert {("tq_work_packs",), ("tq_work_packed",)} <= set(place.execute(names))
     queue.drop()
     assert [name for (name,) in place.execute(names) if "work" in name] == []
+
+
+def test_a_queue_of_version_2_gets_them(place: Place, db: Database, queue: Queue) -> None:
+    table = place.table("work")
+    ids = queue.push_many(["x"] * MANY)
+    held = claimed(queue)
+    for statement in (f"drop view {table}_packed", f"drop table {table}_packs"):
+        place.execute(statement)
+    place.execute(f"update {place.table('queues')} set schema_version = 2")  # noqa: S608
+    refuses(SchemaTooOld, db.queue, "work")
+    assert db.upgrade() == {"work": 2}
+    assert ids_of(db.queue("work").pop_many(MANY)) == ids[1:]
+    held.complete()
+    assert counts(queue) == {"in_progress": MANY - 1, "finished": 1}
+    assert packed(place, queue) == [], "there were fewer than a pack has"
 
 
 def test_grouped_queues_and_those_that_deliver_at_most_once_have_none(place: Place, db: Database) -> None:
