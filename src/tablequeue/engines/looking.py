@@ -30,6 +30,8 @@ class Looking:
 
     name: ClassVar[str]
     checks: ClassVar[tuple[Check, ...]] = ()
+    made_by: ClassVar[tuple[str, ...]] = ("create",)
+    """The files that make what every queue has."""
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
@@ -91,7 +93,7 @@ class Looking:
         """Those that the queue was created with and that are not there, or not to be used."""
         there = {row[0] for row in self._rows(cursor, table, "indexes", {})}
         definition = table.definition
-        files = ["create", f"create_{definition.order}", "create_packs"]
+        files = [*self.made_by, f"create_{definition.order}"]
         files += ["create_groups"] * definition.grouped + ["create_history"] * definition.keeps_history
         texts = [text for file in files if file in operations_of(self.name) for text in table.statements(file)]
         wanted = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))

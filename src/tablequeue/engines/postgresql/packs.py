@@ -24,6 +24,7 @@ class PackedTable(MarkedTable):
 class Packs(LowWater):
     """What an engine with packs does about them, around operations of its own."""
 
+    made_by: ClassVar = ("create", "create_packs")
     least_packed: ClassVar[int] = 200
     """Messages from which a claim is packed. Rate over row by row: 1.0 by 100, 1.15 by 200, 1.45 by 1,000."""
     most_packed: ClassVar[int] = 10_000
