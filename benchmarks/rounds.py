@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from time import perf_counter
 from typing import TypeVar
 
@@ -14,13 +15,13 @@ T = TypeVar("T")
 def interleaved(works: Mapping[str, Callable[[], T]], repeats: int, label: str) -> dict[str, list[T]]:
     """What each work answers, in `repeats` rounds; a round before them finds everything cold and does not count.
 
-    Another one begins in each round: none always has the warmer cache.
+    In another order in each round, the same in every run: none always has the warmer cache, nor always comes after the
+    one that leaves the disk the most to do.
     """
     names = list(works)
     found: dict[str, list[T]] = {name: [] for name in names}
     for number in track(range(repeats + 1), description=label, transient=True):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        for name in Random(number).sample(names, len(names)):
             answer = works[name]()
             if number:
                 found[name].append(answer)

@@ -33,6 +33,11 @@ class Popped(Protocol):
     def attempts(self) -> int: ...
 
 
+def recording() -> bool:
+    """Whether the program has an SDK. Spans of the API alone would record nothing, and cost a push 45 µs of its 60."""
+    return INSTALLED and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def pushing(operation: F) -> F:
     """A push in a span of its own; the desk, with the queue, is its first argument."""
     if not INSTALLED:
@@ -40,7 +45,7 @@ def pushing(operation: F) -> F:
 
     @wraps(operation)
     def traced(desk: Any, *args: Any) -> Any:
-        if not _recording():
+        if not recording():
             return operation(desk, *args)
         queue = desk.table.name
         with tracer.start_as_current_span(
@@ -58,7 +63,7 @@ def pushing(operation: F) -> F:
 
 def carried(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """The headers of a message, and in them the context of the span it is pushed in; its own ones stay as they are."""
-    if not _recording():
+    if not recording():
         return headers
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
@@ -69,15 +74,10 @@ def carried(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 def processing(queue: str, messages: Sequence[Popped]) -> AbstractContextManager[None]:
     """What is done with messages, in a span: for one, a child of the push; for several, linked to each."""
-    return _processing(queue, messages) if _recording() else nullcontext()
+    return _processing(queue, messages) if recording() else nullcontext()
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
-
-
-def _recording() -> bool:
-    """Whether the program has an SDK. Spans of the API alone would record nothing, and cost a push 45 µs of its 60."""
-    return INSTALLED and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 @contextmanager

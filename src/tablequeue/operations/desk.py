@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,8 @@ class Desk:
     """The name under which this process pushes and pops."""
     codec: Codec
     engine: StreamingEngine
+    plain: Params = field(default_factory=dict)
+    """What a push without options says, once there was one; see push.py."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Desk:
