@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import ClassVar
 
-from tablequeue import Database
 from tablequeue.engines.base import Engine
-from tests.servers import KINDS, Kind, Place
+from tests.servers import KINDS, VariantKind
 
 # The files of the conformance suite that run over packs too: those about messages that are in progress.
 FILES = frozenset(
     "test_complete_and_claim test_consume test_finish test_history test_keys test_leases test_transactions".split()
 )
-
-
-@dataclass(frozen=True)
-class PackingKind(Kind):
-    @property
-    def engine_class(self) -> type[Engine]:
-        return packing(super().engine_class)
-
-    def place(self, url: str, schema: str | None) -> Place:
-        return PackingPlace(url, schema, kind=self)
-
-
-@dataclass
-class PackingPlace(Place):
-    kind: Kind | None = None
-
-    def open(self, name: str | None = None) -> Database:
-        assert self.kind is not None
-        return self.open_with(self.kind.engine_class, name)
+# The claim is by the order; what is packed is the same for all, and groups have no packs.
+DESIGNS = frozenset({"fifo", "priority"})
 
 
 @cache
@@ -46,8 +27,4 @@ def packing(engine: type[Engine]) -> type[Engine]:
     return Packing
 
 
-PACKING = tuple(
-    PackingKind(**{each.name: getattr(kind, each.name) for each in fields(Kind)})
-    for kind in KINDS
-    if kind.name == "postgresql"
-)
+PACKING = [VariantKind.of(kind, "packs", packing, FILES, DESIGNS) for kind in KINDS if kind.name == "postgresql"]

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from tablequeue import Database, errors
+from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Cursor, Engine, Params, Table
 from tablequeue.engines.texts import Row
-from tests.servers import KINDS, Kind, Place
+from tests.servers import KINDS, VariantKind
 
 # The files of the conformance suite that run through the procedures too: those about the verbs that have one.
 FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
+# Of the orders one or two elsewhere: the procedures of the others differ in the text of the claim alone.
+DESIGNS = frozenset({"fifo", "groups"})
 # A procedure draws its own token, the verbs draw theirs: whose is whose.
 TOKENS: dict[str, str] = {}
 
@@ -59,27 +60,6 @@ REQUIRED = {
 
 # By the names of tests/servers.py.
 CALLS: dict[str, Call] = {"postgresql": on_postgresql, "mariadb": on_mariadb}
-
-
-@dataclass(frozen=True)
-class ProceduralKind(Kind):
-    """An engine whose verbs call the procedures."""
-
-    @property
-    def engine_class(self) -> type[Engine]:
-        return procedural(super().engine_class, self.name)
-
-    def place(self, url: str, schema: str | None) -> Place:
-        return ProceduralPlace(url, schema, kind=self)
-
-
-@dataclass
-class ProceduralPlace(Place):
-    kind: Kind | None = None
-
-    def open(self, name: str | None = None) -> Database:
-        assert self.kind is not None
-        return self.open_with(self.kind.engine_class, name)
 
 
 @cache
@@ -200,4 +180,4 @@ def _json(definition: Definition, payload: str | bytes) -> str:
 
 # The engines that have procedures here: with their own verbs, and with those that call the procedures.
 PLAIN = [kind for kind in KINDS if kind.name in CALLS]
-PROCEDURAL = [ProceduralKind(**{field.name: getattr(kind, field.name) for field in fields(kind)}) for kind in PLAIN]
+PROCEDURAL = [VariantKind.of(kind, "procedures", partial(procedural, kind=kind.name), FILES, DESIGNS) for kind in PLAIN]

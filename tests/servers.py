@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +218,50 @@ class Place:
             database.engine.dispose()
         for engine in self.engines:
             engine.dispose()
+
+
+@dataclass(frozen=True)
+class VariantKind(Kind):
+    """An engine that is changed for the tests, so that some files of the conformance suite run over it too."""
+
+    variant: str = ""
+    """What it is called beside the engine's name."""
+    change: Callable[[type[Engine]], type[Engine]] = lambda engine: engine
+    files: frozenset[str] = frozenset()
+    """The files of the conformance suite, without `.py`."""
+    designs: frozenset[str] = frozenset()
+    """The designs of tests/support.py; all of them in the file about the order."""
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        variant: str,
+        change: Callable[[type[Engine]], type[Engine]],
+        files: frozenset[str],
+        designs: frozenset[str],
+    ) -> Kind:
+        known = {each.name: getattr(kind, each.name) for each in fields(kind)}
+        return cls(**known, variant=variant, change=change, files=files, designs=designs)
+
+    @property
+    def engine_class(self) -> type[Engine]:
+        return self.change(super().engine_class)
+
+    def place(self, url: str, schema: str | None) -> Place:
+        return VariantPlace(url, schema, kind=self)
+
+    def fits(self, file: str, design: str | None) -> bool:
+        return file in self.files and (file == "test_order" or design is None or design in self.designs)
+
+
+@dataclass
+class VariantPlace(Place):
+    kind: Kind | None = None
+
+    def open(self, name: str | None = None) -> Database:
+        assert self.kind is not None
+        return self.open_with(self.kind.engine_class, name)
 
 
 def postgresql_bin() -> Path | None:

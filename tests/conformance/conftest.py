@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Database, Queue
-from tests import packs
 from tests.callers import CALLERS, Caller
-from tests.packs import PACKING, PackingKind
-from tests.procedures import FILES, PROCEDURAL, ProceduralKind
-from tests.servers import KINDS, Kind, Place
+from tests.packs import PACKING
+from tests.procedures import PROCEDURAL
+from tests.servers import KINDS, Kind, Place, VariantKind
 from tests.support import DESIGNS, designs_with
 
 HERE = Path(__file__).parent
@@ -34,13 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fits = params.get("design") in (None, *designs_with(needed))
         if params.get("design") == "heap" and item.path.parent == HERE and item.path.stem != "test_order":
             fits = fits and not _heap_is_fifo(params["kind"])
-        if isinstance(params.get("kind"), ProceduralKind):
-            # Of the orders one or two elsewhere: the procedures of the others differ in the text of the claim alone.
-            few = item.path.stem == "test_order" or params.get("design") in (None, "fifo", "groups")
-            fits = fits and few and item.path.stem in FILES
-        if isinstance(params.get("kind"), PackingKind):
-            # The claim is by the order; what is packed is the same for all, and groups have no packs.
-            fits = fits and params.get("design") in (None, "fifo", "priority") and item.path.stem in packs.FILES
+        if isinstance(kind := params.get("kind"), VariantKind):
+            fits = fits and kind.fits(item.path.stem, params.get("design"))
         (fit if fits else unfit).append(item)
     items[:] = fit
     config.hook.pytest_deselected(items=unfit)
@@ -52,12 +46,11 @@ def _heap_is_fifo(kind: Kind) -> bool:
     return kind.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
 
 
-@pytest.fixture(
-    params=[*KINDS, *PROCEDURAL, *PACKING],
-    ids=[kind.name for kind in KINDS]
-    + [f"{kind.name}-procedures" for kind in PROCEDURAL]
-    + [f"{kind.name}-packs" for kind in PACKING],
-)
+def _named(kind: Kind) -> str:
+    return f"{kind.name}-{kind.variant}" if isinstance(kind, VariantKind) else kind.name
+
+
+@pytest.fixture(params=[*KINDS, *PROCEDURAL, *PACKING], ids=_named)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
     one: Kind = request.param

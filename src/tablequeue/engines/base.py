@@ -254,7 +254,8 @@ class Engine(Scheduling, ABC):
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make the tables of a queue and enter it in the catalogue."""
-        self._run(cursor, table, "create", params)
+        for operation in self.made_by:
+            self._run(cursor, table, operation, params)
         if table.definition.grouped:
             self._run(cursor, table, "create_groups", params)
         if table.definition.keeps_history:

@@ -31,7 +31,7 @@ class Looking:
     name: ClassVar[str]
     checks: ClassVar[tuple[Check, ...]] = ()
     made_by: ClassVar[tuple[str, ...]] = ("create",)
-    """The files that make what every queue has."""
+    """The files that make what every queue has, in their order."""
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""

@@ -7,12 +7,20 @@ others has it unpacked first, which costs as much as is saved: so after that the
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater, MarkedTable
 from tablequeue.engines.texts import Row
+
+T = TypeVar("T")
+
+# The messages of `pack`, one by one.
+PACK_MESSAGES = """unnest(
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload)"""
 
 
 class PackedTable(MarkedTable):
@@ -41,6 +49,7 @@ class Packs(LowWater):
             **words,
             "packs": f"{words['queue']}_packs",
             "packed": f"{words['queue']}_packed",
+            "pack_messages": PACK_MESSAGES,
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "least_packed": str(self.least_packed),
             "most_packed": str(self.most_packed),
@@ -49,10 +58,6 @@ class Packs(LowWater):
 
     def table(self, name: str, definition: Definition) -> PackedTable:
         return PackedTable(self, name, definition)
-
-    def create(self, cursor: Cursor, table: Table, params: Params) -> None:
-        super().create(cursor, table, params)
-        self._run(cursor, table, "create_packs", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
         if params["schema_version"] < 3:
@@ -76,28 +81,16 @@ class Packs(LowWater):
             packed = params | {"ids": self.dump_ids(sorted(ids))}
             if self._rows(cursor, table, by_history("complete_packed", table), packed):
                 return list(ids)
-        done = super().complete(cursor, table, params)
-        if len(done) < len(ids) and self._unpack(cursor, table, params["token"]):
-            done += super().complete(cursor, table, params)
-        return done
+        return self._several(super().complete, cursor, table, params)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        done = super().release(cursor, table, params)
-        if len(done) < len(params["ids"]) and self._unpack(cursor, table, params["token"]):
-            done += super().release(cursor, table, params)
-        return done
+        return self._several(super().release, cursor, table, params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        state = super().fail(cursor, table, params)
-        if state is None and self._unpack(cursor, table, params["token"]):
-            state = super().fail(cursor, table, params)
-        return state
+        return self._one(super().fail, cursor, table, params)
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        end = super().extend(cursor, table, params)
-        if end is None and self._unpack(cursor, table, params["token"]):
-            end = super().extend(cursor, table, params)
-        return end
+        return self._one(super().extend, cursor, table, params)
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         # A text of its own: with the packs in it, the index of the state would no longer serve the order of the ids.
@@ -110,14 +103,31 @@ class Packs(LowWater):
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)
 
-    def _unpack(self, cursor: Cursor, table: Table, token: str) -> bool:
-        """Whether to look at the rows again: also if there is no pack, for another thread may have unpacked it."""
-        if not packs(table.definition):
-            return False
+    def _several(
+        self, finish: Callable[[Cursor, Table, Params], list[int]], cursor: Cursor, table: Table, params: Params
+    ) -> list[int]:
+        """Finish `ids`; those that were not found may be in a pack."""
+        done = finish(cursor, table, params)
+        if len(done) < len(params["ids"]) and packs(table.definition):
+            self._unpack(cursor, table, params)
+            done += finish(cursor, table, params)
+        return done
+
+    def _one(
+        self, finish: Callable[[Cursor, Table, Params], T | None], cursor: Cursor, table: Table, params: Params
+    ) -> T | None:
+        """The same of one message."""
+        result = finish(cursor, table, params)
+        if result is None and packs(table.definition):
+            self._unpack(cursor, table, params)
+            result = finish(cursor, table, params)
+        return result
+
+    def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """If there is no such pack, another thread may have unpacked it: then its rows are there now, too."""
         assert isinstance(table, PackedTable)
-        if self._rows(cursor, table, "unpack", {"token": token}):
+        if self._rows(cursor, table, "unpack", params):
             table.by_row = self.unpacked
-        return True
 
 
 def packs(definition: Definition) -> bool:

@@ -52,29 +52,6 @@ create index tq_emails_dead on tq_emails (id) where state = 'dead';
 create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
 
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
--- The index is for retention, for lost messages, and for statistics over a time.
-create table tq_emails_history (
-    id bigint primary key,
-    attempts integer not null,
-    priority integer not null default 0,
-    token uuid,
-    pushed_at timestamptz not null,
-    due_at timestamptz,
-    first_popped_at timestamptz,
-    popped_at timestamptz,
-    finished_at timestamptz,
-    group_key text,
-    dedup_key text,
-    producer text,
-    consumer text,
-    headers json,
-    errors jsonb,
-    payload json not null
-);
-create index tq_emails_finished on tq_emails_history (finished_at);
-
 -- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
 -- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
 -- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
@@ -120,8 +97,31 @@ select
     cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
     message.payload, pack.first_id, pack.last_id
 from tq_emails_packs as pack, unnest(
-    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+
+-- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
+-- its token is the fence of the acknowledgement.
+-- The index is for retention, for lost messages, and for statistics over a time.
+create table tq_emails_history (
+    id bigint primary key,
+    attempts integer not null,
+    priority integer not null default 0,
+    token uuid,
+    pushed_at timestamptz not null,
+    due_at timestamptz,
+    first_popped_at timestamptz,
+    popped_at timestamptz,
+    finished_at timestamptz,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers json,
+    errors jsonb,
+    payload json not null
+);
+create index tq_emails_finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)

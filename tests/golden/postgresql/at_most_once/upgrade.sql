@@ -66,8 +66,8 @@ select
     cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
     message.payload, pack.first_id, pack.last_id
 from tq_emails_packs as pack, unnest(
-    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update tq_queues set schema_version = :schema_version where name = :name;

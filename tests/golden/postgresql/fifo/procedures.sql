@@ -194,22 +194,30 @@ revoke all on function public.tq_emails_sweep from public;
 -- public.tq_emails_unpack: the messages of the pack that is held under p_token, if there is one, are rows of the queue again: a
 -- consumer of the Python library claimed them, and some are to be finished by themselves. For complete, fail, release
 -- and extend. Locks: the pack, until the transaction ends.
-create or replace function public.tq_emails_unpack(p_token uuid) returns integer language sql as $$
-    with pack as (
-        delete from public.tq_emails_packs where token = cast(p_token as uuid) returning *
-    ), unpacked as (
-        insert into public.tq_emails (
-            id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
-            consumer, headers, payload
-        )
-        select
-            message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
-            pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
-        from pack, unnest(
-            pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-        ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
-    )
-    select size from pack
+create or replace function public.tq_emails_unpack(p_token uuid) returns void language plpgsql as $$
+    declare
+        unpacked integer;
+    begin
+        -- Mostly there is none: 5 µs for every call that finishes something. The statement in a function of SQL was 110.
+        if exists (select from public.tq_emails_packs where token = p_token) then
+            with pack as (
+                delete from public.tq_emails_packs where token = cast(p_token as uuid) returning *
+            ), unpacked as (
+                insert into public.tq_emails (
+                    id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
+                    consumer, headers, payload
+                )
+                select
+                    message.id, 'in_progress', 1, message.priority, pack.token, message.pushed_at, message.due_at, pack.popped_at,
+                    pack.popped_at, pack.lease_until, message.producer, pack.consumer, message.headers, message.payload
+                from pack, unnest(
+                    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+                ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+            )
+            select size from pack
+            into unpacked;
+        end if;
+    end;
     $$;
 revoke all on function public.tq_emails_unpack from public;
 

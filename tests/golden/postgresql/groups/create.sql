@@ -52,6 +52,54 @@ create index tq_emails_dead on tq_emails (id) where state = 'dead';
 create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
 
+-- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
+-- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
+-- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
+-- The view has them one by one, as they would be in the table.
+-- Not compressed, and few dead rows: each may have a megabyte elsewhere.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_emails_packs (
+    token uuid primary key,
+    consumer text,
+    popped_at timestamptz not null,
+    lease_until timestamptz not null,
+    size integer not null,
+    first_id bigint not null,
+    last_id bigint not null,
+    ids bigint[] not null,
+    priorities integer[] not null,
+    pushed_ats timestamptz[] not null,
+    due_ats timestamptz[] not null,
+    producers text[] not null,
+    headers json[] not null,
+    payloads json[] not null
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 100,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 10000,
+    toast.autovacuum_vacuum_cost_delay = 0
+);
+alter table tq_emails_packs
+    alter ids set storage external,
+    alter priorities set storage external,
+    alter pushed_ats set storage external,
+    alter due_ats set storage external,
+    alter producers set storage external,
+    alter headers set storage external,
+    alter payloads set storage external;
+create index tq_emails_packs_lease on tq_emails_packs (lease_until);
+create view tq_emails_packed as
+select
+    message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
+    pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
+    cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
+    message.payload, pack.first_id, pack.last_id
+from tq_emails_packs as pack, unnest(
+        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
+    ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+
 -- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the front, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
 -- The triggers only note, in the transaction of the change, which groups to look at: those that got a message, and
@@ -104,54 +152,6 @@ create table tq_emails_history (
     payload json not null
 );
 create index tq_emails_finished on tq_emails_history (finished_at);
-
--- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
--- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
--- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
--- The view has them one by one, as they would be in the table.
--- Not compressed, and few dead rows: each may have a megabyte elsewhere.
--- Runs in one transaction: a crash leaves nothing.
-create table tq_emails_packs (
-    token uuid primary key,
-    consumer text,
-    popped_at timestamptz not null,
-    lease_until timestamptz not null,
-    size integer not null,
-    first_id bigint not null,
-    last_id bigint not null,
-    ids bigint[] not null,
-    priorities integer[] not null,
-    pushed_ats timestamptz[] not null,
-    due_ats timestamptz[] not null,
-    producers text[] not null,
-    headers json[] not null,
-    payloads json[] not null
-) with (
-    autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 100,
-    autovacuum_vacuum_cost_delay = 0,
-    toast.autovacuum_vacuum_scale_factor = 0,
-    toast.autovacuum_vacuum_threshold = 10000,
-    toast.autovacuum_vacuum_cost_delay = 0
-);
-alter table tq_emails_packs
-    alter ids set storage external,
-    alter priorities set storage external,
-    alter pushed_ats set storage external,
-    alter due_ats set storage external,
-    alter producers set storage external,
-    alter headers set storage external,
-    alter payloads set storage external;
-create index tq_emails_packs_lease on tq_emails_packs (lease_until);
-create view tq_emails_packed as
-select
-    message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
-    pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
-    cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
-    message.payload, pack.first_id, pack.last_id
-from tq_emails_packs as pack, unnest(
-    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)

@@ -13,8 +13,6 @@ with pack as (
     select
         message.id, 1, message.priority, message.pushed_at, message.due_at, pack.popped_at, pack.popped_at, {now},
         message.producer, pack.consumer, message.headers, message.payload
-    from pack, unnest(
-        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-    ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+    from pack, {pack_messages}
 )
 select size from pack;

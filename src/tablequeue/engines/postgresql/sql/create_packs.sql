@@ -42,6 +42,4 @@ select
     pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
     cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
     message.payload, pack.first_id, pack.last_id
-from {packs} as pack, unnest(
-    pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+from {packs} as pack, {pack_messages};

@@ -46,9 +46,7 @@ with due as (
             'attempt', 1, 'at', {now}, 'consumer', pack.consumer, 'error', 'lease expired'
         )),
         message.payload
-    from pack, unnest(
-        pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
-    ) as message (id, priority, pushed_at, due_at, producer, headers, payload)
+    from pack, {pack_messages}
     returning id
 )
 select id from moved
