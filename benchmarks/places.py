@@ -30,7 +30,7 @@ def postgresql_url() -> Iterator[str]:
     programs = postgresql_bin()
     if programs is None:
         raise SystemExit("PostgreSQL is not installed. Run `make servers`.")
-    with private_postgresql(programs, CONNECTIONS) as url:
+    with private_postgresql(programs, CONNECTIONS, flushes=True) as url:
         yield url
 
 
@@ -39,7 +39,7 @@ def mariadb_url() -> Iterator[str]:
     programs = mariadb.programs()
     if programs is None:
         raise SystemExit("MariaDB is not installed. Run `make servers`.")
-    with mariadb_server(*programs) as server:
+    with mariadb_server(*programs, flushes=True) as server:
         yield server.url
 
 

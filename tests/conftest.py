@@ -16,6 +16,9 @@ from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postg
 # What is started in the background of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# PyMySQL reads the machine's certificates for every connection, 37 ms, also where the server knows no TLS.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:

@@ -67,7 +67,7 @@ def programs() -> tuple[str, str] | None:
 
 
 @contextmanager
-def server(install: str, serve: str, connections: int = 100) -> Iterator[tuple[str, Callable[[], None], Any]]:
+def server(install: str, serve: str, connections: int, flushes: bool) -> Iterator[tuple[str, Callable[[], None], Any]]:
     """A server of our own in a temporary folder: its URL, and how to start it again and to kill it."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -84,6 +84,8 @@ def server(install: str, serve: str, connections: int = 100) -> Iterator[tuple[s
     options += [f"--log-error={folder / 'log'}", f"--pid-file={folder / 'pid'}", f"--max-connections={connections}"]
     # A failed test may leave a transaction open, for which the drop of its schema would wait a day.
     options += ["--lock-wait-timeout=20"]
+    if not flushes:
+        options += ["--debug-no-sync", "--innodb-flush-log-at-trx-commit=2"]
     running: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:

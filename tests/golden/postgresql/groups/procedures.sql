@@ -236,7 +236,7 @@ create or replace function public.tq_emails_unpack(p_token uuid) returns void la
     declare
         unpacked integer;
     begin
-        -- Mostly there is none: 5 µs for every call that finishes something. The statement in a function of SQL was 110.
+        -- Mostly there is none: 5 µs for every call that finishes something; in a function of SQL it was 110.
         if exists (select from public.tq_emails_packs where token = p_token) then
             with pack as (
                 delete from public.tq_emails_packs where token = cast(p_token as uuid) returning *

@@ -5,7 +5,7 @@ create or replace function {queue}_unpack(p_token uuid) returns void language pl
     declare
         unpacked integer;
     begin
-        -- Mostly there is none, 5 µs for every call that finishes something; the statement in a function of SQL was 110.
+        -- Mostly there is none: 5 µs for every call that finishes something; in a function of SQL it was 110.
         if exists (select from {packs} where token = p_token) then
             {sql unpack}
             into unpacked;
