@@ -183,22 +183,43 @@ def check_window(queue: Queue) -> None:
     assert (window.queue.pushed, window.queue.finished, window.queue.run_time) == (0, 0, None)
 
 
-def check_plan(database: Database, kind: Kind, queue: Queue, operation: str, state: str) -> None:
+# The operations that look for messages, each in one state.
+PLANS = (("claim", "ready"), ("take_keep", "ready"), ("peek", "dead"), ("sweep", "scheduled"), ("sweep", "in_progress"))
+
+
+def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tuple[str, str]] = PLANS) -> None:
     """The index with the columns of the order serves the claim, without a sort; those of the states the others."""
-    if kind.explain is None:
-        pytest.skip("A plan is not asked for by a word before the statement.")
     for delay in (None, 3600):
         batch = [NewMessage(number, **design_group(queue, f"group {number % 100}")) for number in range(5000)]
         queue.push_many(batch, delay=delay)
+    for operation, state in plans:
+        for statement, plan in _plans(database, kind, queue, operation, state, 1, analyzed=True):
+            assert kind.index_of(queue, state) in plan, f"the index of the state: {statement}"
+            assert operation == "sweep" or not re.search(kind.sorts, plan), f"the index has the order: {statement}"
+
+
+def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> None:
+    """A claim of many sorts nothing, though the database has not looked yet at what was pushed."""
+    queue.push_many(range(20_000))
+    ((_, plan),) = _plans(database, kind, queue, "claim", "ready", 1000, analyzed=False)
+    assert kind.index_of(queue, "ready") in plan
+    assert not re.search(kind.sorts, plan)
+
+
+def _plans(
+    database: Database, kind: Kind, queue: Queue, operation: str, state: str, n: int, analyzed: bool
+) -> list[tuple[str, str]]:
+    """The statements that look for messages, and their plans in lower case."""
+    if kind.explain is None:
+        pytest.skip("A plan is not asked for by a word before the statement.")
     table = queue._desk.table
-    params = {"n": 1, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
+    params = {"n": n, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
     params |= {"consumer": None, "now": None}
     with database.engine.begin() as connection:
-        connection.exec_driver_sql(kind.analyze + table.engine.words(queue.name, queue.definition, state)["queue"])
-        for statement in table.statements(operation, state)[: kind.looks]:
-            plan = str(list(connection.exec_driver_sql(kind.explain + statement, params))).lower()
-            assert kind.index_of(queue, state) in plan, "the index of the state"
-            assert operation == "sweep" or not re.search(kind.sorts, plan), "the index has the order"
+        if analyzed:
+            connection.exec_driver_sql(kind.analyze + table.engine.words(queue.name, queue.definition, state)["queue"])
+        looks = table.statements(operation, state)[: kind.looks]
+        return [(each, str(list(connection.exec_driver_sql(kind.explain + each, params))).lower()) for each in looks]
 
 
 def check_redrive(queue: Queue) -> None:

@@ -15,9 +15,10 @@ from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
-from tests.checks import check_plan
-from tests.servers import ELSEWHERE, KINDS, Kind
-from tests.support import DESIGNS
+from tests.checks import check_plan_of_a_new_queue, check_plans
+from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
+from tests.support import DESIGNS, designs_with
+from tests.test_twins import rewritten
 
 DEFINITIONS = [
     Definition(payload=payload, history=history, **design)
@@ -122,19 +123,21 @@ def test_every_finishing_statement_asks_for_the_token(name: str, operation: str)
         assert re.search(r"\btoken = (cast\(:token as \w+\)|[:@]token)", statement)
 
 
-PLANS = [
-    ("claim", "ready"),
-    ("take_keep", "ready"),
-    ("peek", "dead"),
-    ("sweep", "scheduled"),
-    ("sweep", "in_progress"),
-]
-
-
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize(("operation", "state"), PLANS)
-def test_the_plan_uses_the_index(db: Database, kind: Kind, design: str, operation: str, state: str) -> None:
-    check_plan(db, kind, db.create_queue("work", **DESIGNS[design]), operation, state)
+def test_the_plan_uses_the_index(db: Database, kind: Kind, design: str) -> None:
+    check_plans(db, kind, db.create_queue("work", **DESIGNS[design]))
+
+
+@pytest.mark.parametrize("design", designs_with(["plain_push"]))
+def test_a_new_queue_claims_by_the_index(db: Database, kind: Kind, design: str) -> None:
+    check_plan_of_a_new_queue(db, kind, db.create_queue("work", **DESIGNS[design]))
+
+
+@only("postgresql")
+def test_a_new_queue_without_statistics_is_noticed(place: Place, kind: Kind) -> None:
+    database = place.open_with(rewritten("analyze .*;", "", "create")(kind.engine_class))
+    with pytest.raises(AssertionError):
+        check_plan_of_a_new_queue(database, kind, database.create_queue("work"))
 
 
 def test_identifiers_fit_into_63_characters(kind: Kind) -> None:

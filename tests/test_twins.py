@@ -200,7 +200,7 @@ def order(design: str) -> Check:
 
 def plan(design: str) -> Check:
     def run(database: Database, kind: Kind) -> None:
-        checks.check_plan(database, kind, database.create_queue("work", **DESIGNS[design]), "claim", "ready")
+        checks.check_plans(database, kind, database.create_queue("work", **DESIGNS[design]), [("claim", "ready")])
 
     run.__name__ = f"plan of {design}"
     return run
