@@ -133,10 +133,7 @@ EXPECTED = {
             count(distinct consumer) as consumers, min(pushed_at) as first_at
         from m group by queue order by queue
     """,
-    **{
-        name: of_times(by, "count(*) as messages, avg(seconds) as mean, max(seconds) as max")
-        for name, by in TIMES.items()
-    },
+    **{name: of_times(by, COUNTED) for name, by in TIMES.items()},
     "throughput": THROUGHPUT,
     "backlog": f"""
         select queue, "at", {RUNNING.format("pushed - finished - dead - lost")} as backlog,
@@ -185,7 +182,7 @@ EXPECTED = {
 
 
 def test_every_report(spark: Any, lake: Path, duck: duckdb.DuckDBPyConnection) -> None:
-    # One test: the parts of a file may run at the same time in several workers, and each would compute a minute long.
+    # One test: the parts of a file may run at the same time in several workers, each computing for a minute.
     with open_lake(lake, "here") as opened:
         found = job.compute(spark, opened, QUEUES, Window(), TARGET, lambda name: None)
     assert set(EXPECTED) <= set(found)
