@@ -277,7 +277,7 @@ def postgresql_bin() -> Path | None:
 class Server:
     """A database server of our own in a temporary folder.
 
-    It flushes the disk only if it is to: on MariaDB, the tests would take twice as long.
+    It flushes the disk only with `flushes`: with it the tests on MariaDB take twice as long.
     """
 
     url: str

@@ -17,8 +17,7 @@ from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
-from tests.support import DESIGNS, designs_with
-from tests.test_twins import rewritten
+from tests.support import DESIGNS, designs_with, rewritten
 
 DEFINITIONS = [
     Definition(payload=payload, history=history, **design)
@@ -135,9 +134,11 @@ def test_a_new_queue_claims_by_the_index(db: Database, kind: Kind, design: str) 
 
 @only("postgresql")
 def test_a_new_queue_without_statistics_is_noticed(place: Place, kind: Kind) -> None:
-    database = place.open_with(rewritten("analyze .*;", "", "create")(kind.engine_class))
+    twin = rewritten(kind.engine_class, create=lambda text: re.sub("analyze .*;", "", text))
+    database = place.open_with(twin)
+    queue = database.create_queue("work")
     with pytest.raises(AssertionError):
-        check_plan_of_a_new_queue(database, kind, database.create_queue("work"))
+        check_plan_of_a_new_queue(database, kind, queue)
 
 
 def test_identifiers_fit_into_63_characters(kind: Kind) -> None:
