@@ -30,7 +30,7 @@ from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved
 from tablequeue import Claim, Database
-from tablequeue.definition import Definition
+from tablequeue.engines.base import Table
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
 from tablequeue.worker import Handler, Worker
@@ -52,13 +52,13 @@ _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once
 
 
 class Never(PostgreSQL):
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        return super().words(name, definition, state) | {"rung": "true"}
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        return super().words(table, state) | {"rung": "true"}
 
 
 class Always(PostgreSQL):
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        return super().words(name, definition, state) | {"rung": f"(select pg_notify('tq_{name}', '') is not null)"}
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        return super().words(table, state) | {"rung": f"(select pg_notify('{table.table_name}', '') is not null)"}
 
 
 PUSHES: dict[str, type[PostgreSQL]] = {OURS: PostgreSQL, "never notifies": Never, "always notifies": Always}

@@ -195,7 +195,7 @@ def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tu
         queue.push_many(batch, delay=delay)
     table = queue._desk.table
     with database.engine.begin() as connection:
-        connection.exec_driver_sql(kind.analyze + table.engine.words(queue.name, queue.definition, "ready")["queue"])
+        connection.exec_driver_sql(kind.analyze + table.engine.words(table)["queue"])
     for operation, state in plans:
         for statement in table.statements(operation, state)[: kind.looks]:
             plan = _plan(database, explain + statement, 1)

@@ -31,16 +31,16 @@ def refusal(number: int, words: str, state: str = "42000") -> Error:
 DEADLOCK = refusal(1205, "Transaction (Process ID 51) was chosen as the deadlock victim. Rerun it.", "40001")
 LOCK_TIMEOUT = refusal(1222, "Lock request time out period exceeded.", "HYT00")
 SAME_KEY = refusal(
-    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_key'.", "23000"
+    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work__key'.", "23000"
 )
 SAME_STREAM = refusal(
     2627,
-    "Violation of PRIMARY KEY constraint 'pk_tq_work_streams'. Cannot insert duplicate key in object "
-    "'dbo.tq_work_streams'. The duplicate key value is (0x6c0061006b006500).",
+    "Violation of PRIMARY KEY constraint 'pk_tq_work__streams'. Cannot insert duplicate key in object "
+    "'dbo.tq_work__streams'. The duplicate key value is (0x6c0061006b006500).",
     "23000",
 )
 SAME_FRONT = refusal(
-    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work_front'.", "23000"
+    2601, "Cannot insert duplicate key row in object 'dbo.tq_work' with unique index 'tq_work__front'.", "23000"
 )
 
 

@@ -147,7 +147,7 @@ FAIL = ("id", "error", "retry_in", "now")
 
 
 def _queue(table: Table) -> str:
-    return table.engine.words(table.name, table.definition, "ready")["queue"]
+    return table.engine.words(table)["queue"]
 
 
 def _options(definition: Definition, params: Params) -> Params:

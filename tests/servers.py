@@ -23,6 +23,7 @@ from tablequeue import Database, Queue
 from tablequeue.engines import engine_class
 from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.texts import statements_in
 from tests import mariadb, mssql
 
 # What the largest crowd of test_concurrency.py needs of a server, and some.
@@ -202,10 +203,13 @@ class Place:
             return list(result) if result.returns_rows else []
 
     def run_script(self, script: str) -> None:
-        """Run statements, each ending with a semicolon at the end of a line, in one transaction."""
+        """Run statements, in one transaction. The lines of a function's or a trigger's body are indented."""
         with self.sa_engine().begin() as connection:
-            for statement in script.split(";\n"):
-                if statement.strip() and statement not in ("BEGIN TRANSACTION", "COMMIT"):
+            if self.schema and connection.dialect.name == "mariadb":
+                connection.exec_driver_sql(f"create schema {self.schema}")
+                connection.exec_driver_sql(f"use {self.schema}")
+            for statement in statements_in(script):
+                if statement not in ("BEGIN TRANSACTION", "COMMIT"):
                     connection.exec_driver_sql(statement)
 
     def table(self, queue: str) -> str:
@@ -310,7 +314,7 @@ def postgresql_server(programs: Path, connections: int = 100, flushes: bool = Fa
     data, port = folder / "data", free_port()
     control = [str(programs / "pg_ctl"), "-w", "-D", str(data)]
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections={connections}"
-    options += "" if flushes else " -c fsync=off"
+    options += " -c max_prepared_transactions=20" + ("" if flushes else " -c fsync=off")
 
     def start() -> None:
         subprocess.run([*control, "-l", str(folder / "log"), "-o", options, "start"], **as_user)

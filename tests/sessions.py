@@ -32,7 +32,7 @@ class Session:
         self.connection = connection
         self.cursor = self.engine.join(connection.connection.dbapi_connection)
         self.table = self.engine.table(queue, database.queue(queue).definition)
-        self.queue = self.engine.words(queue, self.table.definition, "ready")["queue"]
+        self.queue = self.engine.words(self.table)["queue"]
 
     def call(self, verb: str, **params: Any) -> list[Any]:
         """The rows of a procedure."""

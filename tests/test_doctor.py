@@ -63,9 +63,9 @@ def test_a_missing_index(db: Database, place: Place, kind: Kind, queue: Queue, i
     name = "state" if mysql and index == "ready" else index
     table = place.table("work") + ("_history" if index == "finished" else "")
     prefix = f"{place.schema}." if place.schema and not mysql else ""
-    place.execute(f"drop index {prefix}tq_work_{name}" + (f" on {table}" if mysql else ""))
+    place.execute(f"drop index {prefix}tq_work__{name}" + (f" on {table}" if mysql else ""))
     found = words(db.doctor())
-    assert f"The index tq_work_{name} is missing" in found
+    assert f"The index tq_work__{name} is missing" in found
     schema = f" --schema {place.schema}" if place.schema else ""
     assert f"`tablequeue sql create work --dialect {kind.name}{schema}` has it" in found
 

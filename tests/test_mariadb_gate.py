@@ -56,7 +56,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
 
 def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
-    place.execute(f"drop table {place.table('work_turns')}")
+    place.execute(f"drop table {place.table('work__turns')}")
     for _ in range(ARRANGEMENTS + 1):
         refuses(errors.QueueNotFound, arrange, queue._desk, None)
 

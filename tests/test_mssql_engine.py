@@ -125,7 +125,7 @@ def test_rows_with_options_and_taken_keys(server: Server) -> None:
         ("x", "a", "k", 5),
         ("y", "b", "k", None),
     ]
-    assert "insert into tq_work_turns (group_key)\nselect group_key" in text
+    assert "insert into tq_work__turns (group_key)\nselect group_key" in text
 
 
 @pytest.mark.parametrize("history", ["keep", "none"])
@@ -140,7 +140,7 @@ def test_a_large_complete_is_made_of_steps(server: Server, design: dict[str, Any
     assert server.texts()[0] == "begin transaction"
     if design and history == "keep":
         text, params = server.sent[commit - 1]
-        assert text.startswith("insert into tq_work_turns")
+        assert text.startswith("insert into tq_work__turns")
         assert json.loads(params[0]) == ["g0", "g1"]
     assert commit == (4 if design and history == "keep" else 3)
 
@@ -212,7 +212,7 @@ def test_a_callers_transaction_is_never_ended(server: Server) -> None:
     sent = server.texts()
     assert not [text for text in sent if text.startswith(("begin", "commit"))]
     assert [text.splitlines()[-1] for text, _ in server.sent].count("save transaction tablequeue") == 2
-    assert [params for text, params in server.sent if "into tq_work_turns" in text] == [('["g"]',), ('["g"]',)]
+    assert [params for text, params in server.sent if "into tq_work__turns" in text] == [('["g"]',), ('["g"]',)]
 
 
 def test_what_fails_half_way_is_undone_and_no_more(server: Server) -> None:

@@ -39,7 +39,7 @@ COUNT = 2500
 def server() -> Server:
     server = new_server()
     server.answers |= {
-        "from tq_work_streams as streams": lambda params: [("lake", 1, 0, 0, None, None, 0)],
+        "from tq_work__streams as streams": lambda params: [("lake", 1, 0, 0, None, None, 0)],
         "select epoch": lambda params: [(1, 0, 0, None, "{}")],
     }
     return server
@@ -64,7 +64,7 @@ def test_a_batch_is_claimed_in_steps_in_one_transaction(server: Server) -> None:
     assert run.advance(0, COUNT) == 1
     claims = sent_with(server, "update next")
     assert [params[0] for params in claims] == [STEP, STEP, COUNT - 2 * STEP]
-    (noted,) = sent_with(server, "update tq_work_streams with (rowlock)\nset batch")
+    (noted,) = sent_with(server, "update tq_work__streams with (rowlock)\nset batch")
     assert noted[:4] == ("lake", 1, 0, claims[0][1]), "under the token of the claim, a uniqueidentifier"
     last = server.texts()[server.texts().index("with next as (") - 2 :]
     assert last[0] == "begin transaction"
@@ -105,7 +105,7 @@ def test_a_batch_is_completed_in_one_transaction_with_its_failures(server: Serve
     assert (failed[:2], done[:2]) == ((2, DASHED), ("[1, 3]", DASHED))
     ended = server.texts().index("commit transaction")
     assert server.texts()[0] == "begin transaction"
-    assert server.texts()[ended - 1] == "update tq_work_streams with (rowlock)"
+    assert server.texts()[ended - 1] == "update tq_work__streams with (rowlock)"
 
 
 def test_a_stream_that_two_begin_at_once_is_tried_again(server: Server) -> None:
@@ -125,8 +125,8 @@ def test_a_run_that_another_one_has_locked_is_refused_in_the_end(server: Server)
 
 def test_a_queue_without_streams_has_none(server: Server) -> None:
     queue = queue_on(server)
-    missing = refusal(208, "Invalid object name 'tq_work_streams'.", "42S02")
-    server.answers["from tq_work_streams as streams"] = lambda params: missing
+    missing = refusal(208, "Invalid object name 'tq_work__streams'.", "42S02")
+    server.answers["from tq_work__streams as streams"] = lambda params: missing
     assert stream.streams(queue) == []
 
 
@@ -142,13 +142,13 @@ def staged(queue: Queue, **columns: Any) -> Staged:
 def test_what_is_staged_goes_in_steps(server: Server) -> None:
     queue = queue_on(server, payload="bytes")
     assert staged(queue, payload=[b"\0\xff"] * COUNT, key=[f"k{n}" for n in range(COUNT)]).messages == COUNT
-    assert server.texts() == ["begin transaction", *["insert into tq_work_staged ("] * 3, "commit transaction"]
-    steps = [json.loads(params[0]) for params in sent_with(server, "into tq_work_staged")]
+    assert server.texts() == ["begin transaction", *["insert into tq_work__staged ("] * 3, "commit transaction"]
+    steps = [json.loads(params[0]) for params in sent_with(server, "into tq_work__staged")]
     assert [len(step) for step in steps] == [STEP, STEP, COUNT - 2 * STEP]
     rows = [row for step in steps for row in step]
     assert [row["place"] for row in rows] == [*range(COUNT)]
     assert (rows[0]["payload"], rows[-1]["key"], rows[0]["due"]) == ("00ff", f"k{COUNT - 1}", None)
-    assert {params[1:4] for params in sent_with(server, "into tq_work_staged")} == {(WRITE, TOKEN, 7)}
+    assert {params[1:4] for params in sent_with(server, "into tq_work__staged")} == {(WRITE, TOKEN, 7)}
 
 
 @pytest.mark.parametrize("design", [{}, {"strict": True}])
@@ -161,15 +161,15 @@ def test_all_is_published_in_one_transaction(server: Server, design: dict[str, A
     assert staging.publish(queue, WRITE, [one], writer="query", batch=5) == 2
     (published,) = sent_with(server, "rowcount_big")
     assert published[:3] == (WRITE, json.dumps([TOKEN]), "me")
-    (noted,) = sent_with(server, "into tq_work_turns") if design else [None]
+    (noted,) = sent_with(server, "into tq_work__turns") if design else [None]
     assert noted == ((WRITE, json.dumps([TOKEN]), "") if design else None)
     ended = server.texts().index("commit transaction")
     assert server.texts()[0] == "begin transaction"
     assert [text.split(" (")[0] for text in server.texts()[1:ended]] == [
-        "insert into tq_work_writers",
+        "insert into tq_work__writers",
         "insert into @given",
         *(["insert into @given"] if design else []),
-        "delete from tq_work_staged with",
+        "delete from tq_work__staged with",
     ]
 
 

@@ -50,7 +50,7 @@ def definitions(design: str) -> Iterator[Definition]:
 def layout_of(design: str) -> rules.Layout:
     definition = Definition(**DESIGNS[design])
     wanted = [operation for operation in CREATING if operation != "create_due" or definition.order == "due"]
-    return rules.Layout.of(ENGINE.render(operation, "work", definition) for operation in wanted)
+    return rules.Layout.of(ENGINE.render(operation, ENGINE.table("work", definition)) for operation in wanted)
 
 
 def batches(operation: str, design: str) -> list[str]:
@@ -59,7 +59,7 @@ def batches(operation: str, design: str) -> list[str]:
         batch
         for definition in definitions(design)
         for state in STATES
-        for batch in ENGINE.split(ENGINE.render(operation, "work", definition, state))
+        for batch in ENGINE.split(ENGINE.render(operation, ENGINE.table("work", definition), state))
     ]
     return list(dict.fromkeys(texts))
 
@@ -111,9 +111,9 @@ def test_the_parser_says_where() -> None:
 def test_every_text_parses(design: str, operation: str) -> None:
     for definition in definitions(design):
         for state in STATES:
-            text = ENGINE.render(operation, "work", definition, state)
+            text = ENGINE.render(operation, ENGINE.table("work", definition), state)
             assert parse_errors(with_variables(text)) == []
-            schemed = SQLServer(ENGINE.dialect, "mine").render(operation, "work", definition, state)
+            schemed = SQLServer(ENGINE.dialect, "mine").render(operation, ENGINE.table("work", definition), state)
             assert parse_errors(with_variables(schemed)) == []
 
 
@@ -167,13 +167,13 @@ def test_every_claim_carries_its_hints(design: str, operation: str) -> None:
 def test_a_stream_claims_like_a_consumer_and_never_waits(design: str) -> None:
     (batch,) = batches("stream_claim", design)
     assert rules.locks(batch, layout_of(design)) == []
-    assert "with (index (tq_work_ready), " in batch
+    assert "with (index (tq_work__ready), " in batch
     assert "lease_until = null" in batch
 
 
 def test_one_run_of_a_stream_acts_at_a_time() -> None:
     (batch,) = batches("stream_lock", "fifo")
-    assert "from tq_work_streams with (rowlock, updlock, readcommittedlock)" in batch
+    assert "from tq_work__streams with (rowlock, updlock, readcommittedlock)" in batch
 
 
 @pytest.mark.parametrize("operation", ["stream_ids", "stream_rows"])
@@ -218,10 +218,10 @@ def test_the_layout_is_that_of_the_order(design: str) -> None:
     assert f"primary key {LAYOUTS[design]}" in create
     assert "lock_escalation = disable" in create
     assert "lock_escalation = disable" in batches("create_staged", design)[0]
-    assert layout.indexes["tq_work_ready"][1] == ENGINE.ready_index[Definition(**DESIGNS[design]).order].split(", ")
+    assert layout.indexes["tq_work__ready"][1] == ENGINE.ready_index[Definition(**DESIGNS[design]).order].split(", ")
     if design == "due":
-        assert layout.indexes["tq_work_due"][1] == ["due_at", "id"]
-    assert layout.indexes["tq_work_front"][2] == "state in ('ready', 'scheduled', 'in_progress')"
+        assert layout.indexes["tq_work__due"][1] == ["due_at", "id"]
+    assert layout.indexes["tq_work__front"][2] == "state in ('ready', 'scheduled', 'in_progress')"
 
 
 def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
@@ -244,11 +244,11 @@ def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
 def test_grouped_queues_note_what_arrange_must_look_at(operation: str) -> None:
     for design in DESIGNS:
         for batch in batches(operation, design):
-            assert ("into tq_work_turns (group_key)" in batch) == (design in ("strict", "groups"))
+            assert ("into tq_work__turns (group_key)" in batch) == (design in ("strict", "groups"))
 
 
 def test_settings_of_filtered_indexes_are_set() -> None:
-    (session,) = ENGINE.split(ENGINE.render("session", "work", Definition()))
+    (session,) = ENGINE.split(ENGINE.render("session", ENGINE.table("work", Definition())))
     for option in "ansi_nulls ansi_padding ansi_warnings arithabort concat_null_yields_null quoted_identifier".split():
         assert re.search(rf"set [a-z_, ]*\b{option}\b[a-z_, ]* on;", session)
     assert "set numeric_roundabort off" in session
@@ -267,7 +267,9 @@ def test_no_value_of_a_definition_but_its_names_goes_into_a_text() -> None:
     plain = Definition()
     odd = Definition(lease=12345.5, max_attempts=54321)
     for operation in OPERATIONS:
-        assert ENGINE.render(operation, "work", plain) == ENGINE.render(operation, "work", odd)
+        assert ENGINE.render(operation, ENGINE.table("work", plain)) == ENGINE.render(
+            operation, ENGINE.table("work", odd)
+        )
 
 
 # -- the rules can fail ------------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.filters, "claim", "fifo", "state = 'ready'\n", "state in ('ready', 'scheduled')\n"),
     (rules.filters, "claim", "due", "state in ('ready', 'scheduled') and", "state <> 'dead' and"),
     (rules.filters, "purge", "due", "state in ('ready', 'scheduled') and ", ""),
-    (rules.filters, "claim", "fifo", "index (tq_work_ready)", "index (tq_work_claim)"),
+    (rules.filters, "claim", "fifo", "index (tq_work__ready)", "index (tq_work_claim)"),
     (rules.filters, "stream_ids", "fifo", "state = 'in_progress' and ", ""),
     (rules.filters, "publish", "fifo", " and there.dedup_key is not null", ""),
     (rules.filters, "publish", "fifo", " and earlier.dedup_key is not null", ""),
@@ -331,7 +333,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
 @pytest.mark.parametrize(("rule", "operation", "design", "old", "new"), BROKEN)
 def test_a_rule_fails_where_it_is_broken(rule: Rule, operation: str, design: str, old: str, new: str) -> None:
     engine = SQLServer(ENGINE.dialect, "mine") if "mine" in old else ENGINE
-    text = engine.render(operation, "work", Definition(**DESIGNS[design]))
+    text = engine.render(operation, engine.table("work", Definition(**DESIGNS[design])))
     assert old in text, "the text that is to be broken"
     found = [wrong for batch in engine.split(text.replace(old, new)) for wrong in rule(batch, layout_of(design))]
     assert found, rule.__doc__

@@ -29,7 +29,7 @@ def queue(db: Database) -> Queue:
 
 def packed(place: Place, queue: Queue) -> list[int]:
     """The sizes of the packs."""
-    return [size for (size,) in place.execute(f"select size from {place.table(queue.name)}_packs order by first_id")]  # noqa: S608
+    return [size for (size,) in place.execute(f"select size from {place.table(queue.name)}__packs order by first_id")]  # noqa: S608
 
 
 def rows(place: Place, queue: Queue) -> int:
@@ -186,7 +186,7 @@ def test_who_waits_waits_for_the_end_of_its_lease(queue: Queue) -> None:
     queue.push_many(["x"] * MANY)
     queue.pop_many(MANY, lease=1000)
     engine, runner, table = queue._desk.engine, queue._desk.runner, queue._desk.table
-    assert 900 < runner.run(engine.until_next, table, {"now": None}) <= 1000
+    assert 900 < runner.run(engine.until_next, table, {"now": None}).seconds <= 1000
 
 
 def test_statistics_count_what_is_packed(queue: Queue) -> None:
@@ -217,7 +217,7 @@ def test_a_procedure_claims_row_by_row_and_sweeps_packs(place: Place, db: Databa
 
 def test_a_dropped_queue_leaves_none(place: Place, queue: Queue) -> None:
     names = f"select table_name from information_schema.tables where table_schema = '{place.schema}'"  # noqa: S608
-    assert {("tq_work_packs",), ("tq_work_packed",)} <= set(place.execute(names))
+    assert {("tq_work__packs",), ("tq_work__packed",)} <= set(place.execute(names))
     queue.drop()
     assert [name for (name,) in place.execute(names) if "work" in name] == []
 
@@ -226,7 +226,7 @@ def test_a_queue_of_version_2_gets_them(place: Place, db: Database, queue: Queue
     table = place.table("work")
     ids = queue.push_many(["x"] * MANY)
     held = claimed(queue)
-    for statement in (f"drop view {table}_packed", f"drop table {table}_packs"):
+    for statement in (f"drop view {table}__packed", f"drop table {table}__packs"):
         place.execute(statement)
     place.execute(f"update {place.table('queues')} set schema_version = 2")  # noqa: S608
     refuses(SchemaTooOld, db.queue, "work")

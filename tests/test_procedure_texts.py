@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.message import STATES
+from tablequeue.names import table_of
 from tests.support import DESIGNS
 from tests.tsql import parse_errors
 
@@ -25,7 +26,7 @@ WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
 def test_there_is_a_template_for_each_verb(name: str) -> None:
     folder = engine_class(name).name
     engine = engine_class(name)(sa.make_url(f"{name}+{engine_class(name).drivers[0]}://").get_dialect()())
-    words = {*engine.words("work", Definition(), "ready")}
+    words = {*engine.words(engine.table("work", Definition()))}
     missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(folder))
     # On SQL Server a history is a table, so that no procedure can be called so.
     assert missing == ({"history"} if name == "mssql" else {"read_history"})
@@ -34,7 +35,7 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
         made = file not in ("grant", "grant_schema", "drop")
         assert not made or text.startswith("-- {queue}_")
         assert max(map(len, text.splitlines())) <= 120
-        assert not made or len(f"tq_{'q' * 48}_{file}") <= LONGEST_NAME.get(name, 63)
+        assert not made or len(f"{table_of('q' * 47)}_{file}") <= LONGEST_NAME.get(name, 63)
         assert text.count("-- [end]") == len(re.findall(r"-- \[(?!end)", text))
         # `{sql claim ids=found}`: found would be the word, if there were one.
         given = set(re.findall(r"\{sql [^}]*?=([a-z]\w*)", text)) - {*STATES}
@@ -54,8 +55,12 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
     definition = Definition(**{**DESIGNS, **more}[design])
     engine = engine_class("mssql")(sa.make_url("mssql+mssqlpython://").get_dialect()(), "shop")
     roles = {kind: ["web", "CORP\\ada"] for kind in procedures.ROLES}
-    parts = (procedures.procedures(engine, "work", definition), procedures.dropping(engine, "work", definition))
-    for text in (*parts, procedures.grants(engine, "work", definition, roles)):
+    table = engine.table("work", definition)
+    for text in (
+        procedures.procedures(engine, table),
+        procedures.dropping(engine, table),
+        procedures.grants(engine, table, roles),
+    ):
         for batch in engine.split(text):
             assert parse_errors(batch) == [], batch
             made = re.search(r"create or alter procedure (\S+)", batch)

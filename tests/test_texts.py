@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.texts import operations_of, sql_text, statements_in
+from tablequeue.engines.texts import created_by, operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
@@ -92,7 +92,7 @@ def test_a_file_renders_and_compiles_for_every_definition(name: str, operation: 
     engine = engine_class(name)(dialect_of(name))
     for definition in DEFINITIONS:
         for state in STATES:
-            text = engine.render(operation, "work", definition, state)
+            text = engine.render(operation, engine.table("work", definition), state)
             for statement in map(engine.compile, statements_in(text)):
                 assert statement
                 assert not re.search(r"\{\w+\}", statement), "a word that stands for nothing"
@@ -101,7 +101,7 @@ def test_a_file_renders_and_compiles_for_every_definition(name: str, operation: 
 @pytest.mark.parametrize(("name", "operation"), [file for file in FILES if engine_class(file[0]).has_schemas])
 def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
     engine = engine_class(name)(dialect_of(name), "mine")
-    text = engine.render(operation, "work", Definition())
+    text = engine.render(operation, engine.table("work", Definition()))
     for statement in statements_in(text):
         bare = re.findall(r"(?:from|into|update|table|exists|on|copy|function) '?(tq_\w+)", statement)
         assert bare == [], "a table without its schema"
@@ -145,6 +145,6 @@ def test_identifiers_fit_into_63_characters(kind: Kind) -> None:
     """PostgreSQL cuts longer names off, silently."""
     longest = "q" * 48
     engine = kind.engine_class(dialect_of(kind.name))
-    for operation in {*engine.made_by, "create_history"}:
-        text = engine.render(operation, longest, Definition())
+    for operation in created_by(engine.name, Definition()):
+        text = engine.render(operation, engine.table(longest, Definition()))
         assert max(map(len, re.findall(r"\w+", "\n".join(statements_in(text))))) <= 63

@@ -11,7 +11,7 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine
+from tablequeue.engines.base import Engine, Table
 from tablequeue.engines.texts import operations_of
 from tests import checks
 from tests.servers import Kind, Place
@@ -26,7 +26,7 @@ def naive_claim(engine: type[Engine]) -> type[Engine]:
         alone = engine.alone | {"claim"}
 
         def claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
-            queue = self.words(table.name, table.definition, "ready")["queue"]
+            queue = self.words(table)["queue"]
             cursor.execute(f"select id from {queue} where state = 'ready' limit 1")  # noqa: S608 (a checked name)
             (id,) = cursor.fetchone()
             meet.wait()
@@ -56,8 +56,8 @@ def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[typ
             # How often each pattern was found, of the twins that this one is made of too.
             rewrites: ClassVar = {**getattr(engine, "rewrites", {}), pattern: 0}
 
-            def render(self, operation: str, name: str, definition: Definition, state: str = "ready") -> str:
-                text: str = super().render(operation, name, definition, state)
+            def render(self, operation: str, table: Table, state: str = "ready") -> str:
+                text: str = super().render(operation, table, state)
                 if operation not in operations:
                     return text
                 broken, times = re.subn(pattern, replacement, text)
@@ -107,8 +107,8 @@ def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
     """A message that waits for its retry is no front of its group: the next one overtakes it."""
 
     class RetriesWithoutAPlace(engine):  # type: ignore[misc, valid-type]
-        def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-            words: dict[str, str] = super().words(name, definition, state)
+        def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+            words: dict[str, str] = super().words(table, state)
             front = words["front"].replace("'scheduled', ", "")
             assert front != words["front"], "the twin is no twin"
             return words | {"front": front}
@@ -119,9 +119,9 @@ def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
 def without_fronts(engine: type[Engine]) -> type[Engine]:
     """All messages of a group are ready at once, and no index forbids it."""
 
-    class WithoutFronts(rewritten(r"unique (index|key) (\S+_front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
-        def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-            return {**super().words(name, definition, state), "pushed_ready": "ready"}
+    class WithoutFronts(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
+        def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+            return {**super().words(table, state), "pushed_ready": "ready"}
 
     return WithoutFronts
 
@@ -286,6 +286,6 @@ def test_the_twin_is_noticed(place: Place, kind: Kind, twin: Twin, check: Check)
         check(database, kind)
     assert "no twin" not in str(caught.value)
     for operation in operations_of(engine.name):
-        database._runner.engine.render(operation, "work", Definition())
+        database._runner.engine.render(operation, database._runner.engine.table("work", Definition()))
     rewrites: dict[str, int] = getattr(engine, "rewrites", {})
     assert all(rewrites.values()), "the twin is no twin: its text is the engine's own"

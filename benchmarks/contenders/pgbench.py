@@ -77,5 +77,5 @@ class Pgbench(Contender):
 
     def _text(self, operation: str, words: Mapping[str, str]) -> str:
         desk = self._queue._desk
-        (text,) = desk.engine.split(desk.engine.render(operation, self._queue.name, self._queue.definition))
+        (text,) = desk.engine.split(desk.engine.render(operation, desk.table))
         return re.sub(r":(\w+)", lambda match: words[match[1]], text)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
-from tablequeue.errors import BadDefinition, BadName
+from tablequeue.errors import BadDefinition
 
 ORDERS = ("fifo", "heap", "lifo", "due", "priority")
 PAYLOADS = ("json", "text", "bytes")
@@ -21,22 +19,6 @@ LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
-# tq_queues is the catalogue.
-_RESERVED = frozenset({"queues"})
-
-
-def check_name(name: str, what: str = "queue") -> str:
-    """`name` itself, if it can name a table on every engine; else `BadName`."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadName(
-            f"{name!r} cannot name a {what}.",
-            "Use 1 to 48 characters: a lower-case letter, then lower-case letters, digits and underscores.",
-        )
-    if what == "queue" and name in _RESERVED:
-        raise BadName(f"{name!r} is reserved for the catalogue of queues.", "Choose another name.")
-    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +142,11 @@ class Definition:
         """Seconds that a finished message stays in the history; None: it is not deleted from there."""
         return self.history if isinstance(self.history, (int, float)) else None
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        values: dict[str, Any] = json.loads(text)
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         return cls(**{**values, "backoff": Backoff(**values["backoff"])})
 
     def differences(self, other: Definition) -> list[str]:

@@ -96,6 +96,10 @@ class Locked(TablequeueError):
     """Another program held the database longer than the time-out; nothing was changed."""
 
 
+class ForkUnsafe(TablequeueError):
+    """The process was forked while a connection to the database was in use, so it cannot use that database."""
+
+
 class ReadOnly(TablequeueError):
     """The database cannot be written to."""
 

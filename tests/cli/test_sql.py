@@ -65,8 +65,8 @@ def test_an_operation_is_the_files_that_the_queue_needs(
 
 def test_sql_drops_what_groups_have(run: Run) -> None:
     words = "sql drop emails --dialect postgresql".split()
-    assert "tq_emails_turns" in run(*words, "--groups").stdout
-    assert "tq_emails_turns" not in run(*words).stdout
+    assert "tq_emails__turns" in run(*words, "--groups").stdout
+    assert "tq_emails__turns" not in run(*words).stdout
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])

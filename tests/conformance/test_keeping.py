@@ -11,7 +11,7 @@ from tablequeue import Backoff, Database, Definition, NewMessage, Queue
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.errors import BadDefinition, BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
-from tests.support import DESIGNS, at, claimed, counts, design_group, ids_of, refuses
+from tests.support import DESIGNS, at, claimed, counts, ids_of, refuses
 
 pytestmark = pytest.mark.needs("plain_push")
 
@@ -156,37 +156,6 @@ def test_names_that_cannot_be(db: Database, name: Any) -> None:
 def test_a_name_that_is_nearly_right(db: Database) -> None:
     db.create_queue("emails")
     assert "'emails'" in refuses(QueueNotFound, db.queue, "email").remedy
-
-
-@pytest.mark.parametrize(
-    "second",
-    "x_history x_ready x_scheduled x_in_progress x_dead x_blocked x_key x_finished x_front x_turns x_turn".split(),
-)
-@pytest.mark.parametrize("turned", [False, True], ids=["x first", "x last"])
-def test_names_whose_tables_collide(db: Database, second: str, turned: bool) -> None:
-    """A queue's history, notes or index has the name that another queue's table needs: refused, or no harm done."""
-    names = (second, "x") if turned else ("x", second)
-
-    def create(name: str) -> Queue:
-        return db.create_queue(name, groups=name == "x")
-
-    queue = create(names[0])
-    queue.push("unharmed", **design_group(queue, "a"))
-    try:
-        other = create(names[1])
-    except QueueDiffers:
-        assert db.queues() == [names[0]]
-    else:
-        assert second != "x_history"
-        other.push("theirs", **design_group(other, "a"))
-        claimed(other).complete()
-        other.drop()
-    claim = claimed(queue)
-    assert claim.payload == "unharmed"
-    claim.complete()
-    assert counts(queue) == {"finished": 1}
-    queue.drop()
-    assert counts(create(names[1])) == {}
 
 
 def test_dropping_a_queue_leaves_the_one_named_like_its_history(db: Database) -> None:

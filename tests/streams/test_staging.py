@@ -192,7 +192,7 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    table = queue._desk.engine.words("work", queue.definition, "ready")["staged"]
+    table = queue._desk.engine.words(queue._desk.table)["staged"]
     assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
     assert rows_of(place, table) == 0

@@ -234,11 +234,11 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
     token, ids = run.batch(1)
     table = queue._desk.table
     with db.engine.begin() as connection:
-        connection.exec_driver_sql(f"{kind.analyze} {table.engine.words('work', queue.definition, 'ready')['queue']}")
+        connection.exec_driver_sql(f"{kind.analyze} {table.engine.words(table)['queue']}")
         for operation in ("stream_ids", "stream_rows"):
             statement = f"{kind.explain}{table.statement(operation)}"
             plan = str(list(connection.exec_driver_sql(statement, {"token": token, "ids": ids})))
-            assert "tq_work_in_progress" in plan
+            assert "tq_work__in_progress" in plan
 
 
 # -- broken twins ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tablequeue.aio
-from tablequeue import Database, NewMessage, Queue
+from tablequeue import Claim, Database, NewMessage, Queue
 from tablequeue.aiowait import AsyncWaiter
 from tablequeue.engines.poll import Poll
 from tablequeue.operations import wait
@@ -96,12 +96,81 @@ def test_a_push_of_another_process_wakes(place: Place, queue: Queue, long_pauses
         WAKES[verb](place, other)
 
 
-def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None) -> None:
+GIVEN_BACK: dict[str, Callable[[Claim, Any], Any]] = {
+    "released": lambda claim, connection: claim.release(connection=connection),
+    "failed": lambda claim, connection: claim.fail("no", retry_in=0, connection=connection),
+    "due soon": lambda claim, connection: claim.fail("no", retry_in=0.1, connection=connection),
+}
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
+@pytest.mark.parametrize("verb", GIVEN_BACK)
+def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None, verb: str, within: bool) -> None:
     other = place.open().queue("work")
     other.push("x")
     claim = claimed(other)
     with waiting(queue):
-        claim.release()
+        if within:
+            with place.sa_engine().begin() as connection:
+                GIVEN_BACK[verb](claim, connection)
+        else:
+            GIVEN_BACK[verb](claim, None)
+
+
+def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None) -> None:
+    """It becomes ready by the end of the one before it, which some other process has completed."""
+    queue = db.create_queue("teams", payload="text", groups=True, lease=3600)
+    queue.push_many("xy", group="a")
+    other = place.open().queue("teams")
+    claim = claimed(other)
+    with waiting(queue):
+        claim.complete()
+
+
+# -- pushes in transactions that stay open -----------------------------------------------------------------------------
+
+
+def test_a_push_that_began_before_anybody_waited(place: Place, queue: Queue, long_pauses: None, kind: Kind) -> None:
+    if not kind.side_by_side:
+        pytest.skip("nobody can look for messages while another one writes")
+    other = place.open().queue("work")
+    with place.sa_engine().begin() as connection:
+        other.push("x", connection=connection)
+        with waiting(queue) as received:
+            assert not received.done()
+            connection.commit()
+
+
+def test_a_push_beside_one_that_does_not_commit(place: Place, queue: Queue, long_pauses: None, kind: Kind) -> None:
+    """Of those that push at one moment one notifies for all; it is not one whose transaction may last."""
+    if not kind.side_by_side:
+        pytest.skip("two transactions cannot push at the same moment")
+    other = place.open().queue("work")
+    with place.sa_engine().begin() as connection, waiting(queue):
+        other.push("first", connection=connection)
+        other.push("second")
+        other.push("third")
+
+
+@only("postgresql")
+@pytest.mark.parametrize("waited_for", [False, True])
+def test_a_push_in_a_transaction_that_is_prepared(
+    place: Place, queue: Queue, long_pauses: None, waited_for: bool
+) -> None:
+    other = place.open().queue("work")
+
+    def push() -> None:
+        with place.sa_engine().connect() as connection:
+            transaction = connection.begin_twophase()
+            other.push("x", connection=connection)
+            claim = claimed(other, connection=connection)
+            claim.release(connection=connection)
+            transaction.prepare()
+            transaction.commit()
+
+    with waiting(queue) if waited_for else nullcontext():
+        push()
+    assert waited_for or claimed(queue).payload == "x"
 
 
 def test_all_who_wait_are_woken(place: Place, queue: Queue, long_pauses: None) -> None:
@@ -181,8 +250,8 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
         waiter.wait(0)
         with place.sa_engine().begin() as connection:
             queue.push_many(["x"] * 3, connection=connection)
-            assert notified() == 0, "at the commit"
-        assert notified() == 1, "one for all"
+            assert notified() == 1, "apart from the transaction, that one is coming"
+        assert notified() == 0
     queue.push("x")
     assert notified() == 0, "nobody waits any more"
     listener.close()
@@ -195,10 +264,11 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
             # All in the same hundredth of a second.
-            ring = queue._desk.table.statement("ring").replace("statement_timestamp()", "timestamp '2026-01-01'")
-            assert [each.exec_driver_sql(ring).scalar() for each in (first, second)] == [True, True]
+            notify = queue._desk.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            params = {"within": False}
+            assert [each.exec_driver_sql(notify, params).scalar() for each in (first, second)] == [False, False]
             locks = "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'"
-            assert other.exec_driver_sql(locks).scalar() == 1, "the second leaves it to the first, which rings"
+            assert other.exec_driver_sql(locks).scalar() == 1, "the second leaves it to the first, which notifies"
 
 
 @only("sqlite")
@@ -220,9 +290,9 @@ def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue:
         wire.attend(each._desk.table)
         each.push("x")
     wire.leave(queue._desk.table)
-    assert [*(wire.hear() or ())] == ["here", "there"]
+    assert [*(wire.hear() or ())] == ["tq_here", "tq_there"]
     others[0].pop()
-    assert [*(wire.hear() or ())] == ["there"]
+    assert [*(wire.hear() or ())] == ["tq_there"]
     runner._discard(wire.held)
 
 
@@ -236,7 +306,7 @@ def test_those_who_come_and_go_do_not_put_the_look_off(db: Database, queue: Queu
         heard = threads.submit(wire.hear)
         while not heard.done():
             wire.attend(busy._desk.table)
-        assert [*(heard.result() or ())] == ["work"]
+        assert [*(heard.result() or ())] == ["tq_work"]
     runner._discard(wire.held)
 
 
@@ -244,7 +314,7 @@ def test_time_until_the_next(queue: Queue) -> None:
     engine, table, run = queue._desk.engine, queue._desk.table, queue._desk.runner.run
 
     def due() -> Any:
-        return run(engine.until_next, table, {"now": queue._desk.time(datetime(2040, 1, 1, tzinfo=UTC))})
+        return run(engine.until_next, table, {"now": queue._desk.time(datetime(2040, 1, 1, tzinfo=UTC))}).seconds
 
     assert due() is None or due() > 1e9
     queue.push("x", due=datetime(2040, 1, 1, 0, 1, tzinfo=UTC))

@@ -10,31 +10,21 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
-from tablequeue.definition import Definition, check_name
+from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine
-from tablequeue.engines.texts import operations_of
+from tablequeue.engines.texts import CREATE, UPGRADES, operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
+from tablequeue.names import check_name
 
 # Operations of several files or of another name: the files in the order they run, and what of the queue must hold for
 # each to be part of it. One that the engine does not have, it does not need. Every other operation is the file of its
 # name.
 FILES = {
-    "create": {
-        "lock": "",
-        "install_schema": "schema",
-        "install": "",
-        "create": "",
-        "create_packs": "",
-        "create_due": "due",
-        "create_priority": "priority",
-        "create_groups": "grouped",
-        "create_history": "keep",
-        "register": "",
-    },
+    "create": {"lock": "", "install_schema": "schema", "install": "", **CREATE, "register": ""},
     "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-    "upgrade": {"upgrade_2": "", "upgrade_2_history": "keep", "create_packs": "", "set_version": ""},
+    "upgrade": {**{file: when for files in UPGRADES.values() for file, when in files.items()}, "set_version": ""},
     "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
     "take": {"take_keep": "keep", "take_none": "none"},
     "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
@@ -117,21 +107,21 @@ def script(
     roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> str:
     """The files of an operation, one after the other."""
-    check_name(queue)
+    table = engine.table(check_name(queue), definition)
     if operation == "procedures":
-        return procedures.procedures(engine, queue, definition)
+        return procedures.procedures(engine, table)
     if operation == "grant":
-        return procedures.grants(engine, queue, definition, roles)
+        return procedures.grants(engine, table, roles)
     there, holds = {*operations_of(engine.name)}, _holds(engine, definition)
     files = FILES.get(operation, {operation: ""}).items()
     wanted = [file for file, when in files if file in there and {*when.split()} <= holds]
-    texts = [engine.render(file, queue, definition, state).strip() for file in wanted]
+    texts = [engine.render(file, table, state).strip() for file in wanted]
     if operation == "drop" and engine.stored:
-        texts.insert(0, procedures.dropping(engine, queue, definition))
+        texts.insert(0, procedures.dropping(engine, table))
     if operation in _PARAMETERS:
         values = {
             "name": f"'{queue}'",
-            "definition": f"'{definition.to_json()}'",
+            "definition": f"'{table.entry}'",
             "schema_version": engine.schema_version,
             "now": "null, for the database's clock",
         }

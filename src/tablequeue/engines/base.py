@@ -6,39 +6,60 @@ engine overrides the method only where it needs more than that.
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from tablequeue.definition import Definition, check_name
+from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.scheduling import Scheduling
-from tablequeue.engines.texts import RANKS, Row, ready_states, sql_text, statements_in
+from tablequeue.engines.texts import (
+    RANKS,
+    UPGRADES,
+    Row,
+    created_by,
+    holds,
+    operations_of,
+    ready_states,
+    sql_text,
+    statements_in,
+)
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
+from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
 
 Cursor = Any  # a DB-API cursor: the drivers share no type
 Params = dict[str, Any]
-Operation = Callable[[Cursor, "Table", Params], Any]
+T = TypeVar("T")
 
 
 class Table:
     """One queue's table as an engine sees it: its names, its compiled statements, and what is remembered of it."""
 
-    def __init__(self, engine: Engine, name: str, definition: Definition) -> None:
+    def __init__(self, engine: Engine, name: str, definition: Definition, table_name: str | None = None) -> None:
         self.engine = engine
         self.name = name
+        self.table_name = table_name or table_of(name)
         self.definition = definition
         self.rank = engine.rank(definition.order)
         # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
         # clock; see operations/claim.py.
         self.next_sweep = 0.0
         self.next_purge = 0.0
+        self.notifies_apart = False
+        """Whether consumers are to be notified, from a connection of our own, of a push in a caller's transaction."""
         self._compiled: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def entry(self) -> str:
+        """The queue as the catalogue has it: JSON, of its definition and the name of its table."""
+        return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
 
     def statements(self, operation: str, state: str = "ready") -> list[str]:
         """The statements of an operation for the driver; compiled once.
@@ -48,7 +69,7 @@ class Table:
         try:
             return self._compiled[operation, state]
         except KeyError:
-            texts = self.engine.split(self.engine.render(operation, self.name, self.definition, state))
+            texts = self.engine.split(self.engine.render(operation, self, state))
             compiled = [self.engine.compile(text) for text in texts]
             self._compiled[operation, state] = compiled
             return compiled
@@ -60,11 +81,18 @@ class Table:
 
 
 class Held:
-    """A raw connection that a runner holds, in autocommit, with its cursor; `begin` to `commit` is a transaction."""
+    """A raw connection that a runner holds, in autocommit, with its cursor."""
 
     def __init__(self, dbapi: Any, cursor: Cursor) -> None:
         self.dbapi = dbapi
         self.cursor = cursor
+
+    def transact(self, work: Callable[[], T]) -> T:
+        """Do the work in a transaction; the caller rolls back after an error."""
+        self.begin()
+        result = work()
+        self.commit()
+        return result
 
     def begin(self) -> None:
         self.cursor.execute("begin")
@@ -125,15 +153,19 @@ class Engine(Scheduling, ABC):
 
     Each with those options of its URLs that `drivers[0]` calls otherwise; "" for what it does not have.
     """
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 4
     """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
     arranges: ClassVar[bool] = True
     """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
+    sweeps_within: ClassVar[bool] = False
+    """Whether a claim in a caller's transaction sweeps within it, for nobody else could write beside it."""
+    closes_before_fork: ClassVar[bool] = False
+    """Whether no connection may be open in a process that forks."""
     looks_apart: ClassVar[bool] = False
     """Whether a caller's transaction may not see what others have committed since it began.
 
-    A claim in it then sweeps, and looks for messages, on a connection of our own, before it claims them within.
+    A claim in it then looks for messages on a connection of our own, before it claims them within.
     """
     wire: ClassVar[type[Any] | None] = None
     """The Wire of bell.py that hears of pushes; None: who waits looks again and again."""
@@ -143,29 +175,32 @@ class Engine(Scheduling, ABC):
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
         self.schema = check_name(schema, "schema") if schema is not None else None
+        self.prefix = f"{schema}." if schema else ""
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
-    def render(self, operation: str, name: str, definition: Definition, state: str = "ready") -> str:
-        """The SQL text of an operation on the queue `name`, with its header and `:name` parameters."""
-        words = self.words(name, definition, state)
+    def render(self, operation: str, table: Table, state: str = "ready") -> str:
+        """The SQL text of an operation on a queue, with its header and `:name` parameters."""
+        words = self.words(table, state)
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         """What the `{words}` of the texts stand for. None of them comes from a user unchecked."""
         if state not in STATES:
             raise ValueError(state)
-        prefix = f"{self.schema}." if self.schema else ""
+        definition = table.definition
+        queue = f"{self.prefix}{table.table_name}"
         return {
             "schema": self.schema or "",
-            "catalogue": f"{prefix}tq_queues",
-            "schedules": f"{prefix}tq_schedules",
-            "queue": f"{prefix}tq_{name}",
-            "history": f"{prefix}tq_{name}_history",
-            "table": f"tq_{name}",  # without the schema: the stem of index names
+            "prefix": self.prefix,
+            "catalogue": f"{self.prefix}{CATALOGUE}",
+            "schedules": f"{self.prefix}tq{PART}schedules",
+            "queue": queue,
+            "history": f"{queue}{HISTORY}",
+            "table": table.table_name,  # without the schema: the stem of index names
             "payload_type": self.payload_types[definition.payload],
-            "turns": f"{prefix}tq_{name}_turns",
-            "turn": f"{prefix}tq_{name}_turn",
+            "turns": f"{queue}{PART}turns",
+            "turn": f"{queue}{PART}turn",
             "order_by": self.order_by[definition.order],
             "ready_index": self.ready_index[definition.order],
             "claimable": self.claimable(definition),
@@ -177,7 +212,7 @@ class Engine(Scheduling, ABC):
             "front": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
-            "or_noted": f" or exists (select 1 from {prefix}tq_{name}_turns)"  # noqa: S608  (checked names)
+            "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.arranges
             else "",
             "now": self.clock,
@@ -196,10 +231,13 @@ class Engine(Scheduling, ABC):
     def compile(self, text: str) -> str:
         """A statement with `:name` parameters in the driver's own style, to be run with a dict."""
 
-    def table(self, name: str, definition: Definition) -> Table:
-        return Table(self, name, definition)
+    def table(self, name: str, definition: Definition, table_name: str | None = None) -> Table:
+        return Table(self, name, definition, table_name)
 
     # -- connections and errors ------------------------------------------------------------------------------------
+
+    def check_url(self, url: sa.URL) -> None:
+        """Refuse what must not even be connected to."""
 
     @abstractmethod
     def hold(self, dbapi: Any) -> Held:
@@ -241,10 +279,6 @@ class Engine(Scheduling, ABC):
 
     # -- the catalogue -----------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Whether the catalogue's table is there."""
-
     def lookup(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         """`(definition, schema_version)` of a queue."""
         return self._fetch(cursor, table, "lookup", params, cursor.fetchone)
@@ -254,20 +288,31 @@ class Engine(Scheduling, ABC):
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make the tables of a queue and enter it in the catalogue."""
-        for operation in self.made_by:
+        for operation in created_by(self.name, table.definition):
             self._run(cursor, table, operation, params)
-        if table.definition.grouped:
-            self._run(cursor, table, "create_groups", params)
-        if table.definition.keeps_history:
-            self._run(cursor, table, "create_history", params)
         self._run(cursor, table, "register", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Bring the tables of a queue from one schema version to the next, `params["schema_version"]`."""
-        self._run(cursor, table, f"upgrade_{params['schema_version']}", params)
-        if table.definition.keeps_history:
-            self._run(cursor, table, f"upgrade_{params['schema_version']}_history", params)
+        """Bring the tables of a queue from one schema version to the next, `params["schema_version"]`.
+
+        `params["names"]` are those of all queues: until version 3 a part of a queue could have the name of another one.
+        """
+        there = operations_of(self.name)
+        for operation, needed in UPGRADES[params["schema_version"]].items():
+            part = operation.partition("_if_")[2]
+            wanted = {*needed.split()} <= holds(table.definition)
+            if operation in there and wanted and (not part or self._has_old(cursor, table, part, params)):
+                self._alter(cursor, table, operation, params)
         self._run(cursor, table, "set_version", params)
+
+    def _alter(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
+        """One operation of an upgrade. Where DDL commits by itself, what was done before a crash is passed over."""
+        self._run(cursor, table, operation, params)
+
+    def _has_old(self, cursor: Cursor, table: Table, part: str, params: Params) -> bool:
+        """Whether there is a table of the name that a part had until version 3, and no queue's."""
+        old = part if part == "schedules" else f"{table.name}_{part}"
+        return old not in params["names"] and self.has_table(cursor, table, {"table": f"{self.prefix}tq_{old}"})
 
     @abstractmethod
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -285,9 +330,12 @@ class Engine(Scheduling, ABC):
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
         """The id of the new message; None if a live one has its key."""
-        cursor.execute(table.statement("push"), params)
-        row = cursor.fetchone()
-        return row and row[0]
+        rows = self._rows(cursor, table, "push", params)
+        return rows[0][0] if rows else None
+
+    def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Notify the consumers that wait, if an operation in a caller's transaction could not: see Table."""
+        raise NotImplementedError
 
     @abstractmethod
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -341,8 +389,8 @@ class Engine(Scheduling, ABC):
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         """Schedule the message `id` again, or bury it; its new state, or None if `token` does not hold it."""
         operation = "fail_once" if table.definition.delivery == "at_most_once" else "fail"
-        row = self._fetch(cursor, table, operation, params, cursor.fetchone)
-        return row and row[0]
+        rows = self._rows(cursor, table, operation, params)
+        return rows[0][0] if rows else None
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Give back those of `ids` that `token` holds; which they were."""

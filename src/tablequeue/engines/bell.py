@@ -40,7 +40,7 @@ class Wire(ABC):
 
     @abstractmethod
     def hear(self) -> Collection[str] | None:
-        """Block until something was pushed; to which queues it may have been. None: the wire was cut."""
+        """Block until something was pushed; to the queues of which tables it may have been. None: the wire was cut."""
 
     @abstractmethod
     def cut(self) -> None:
@@ -78,7 +78,7 @@ class Bell:
                     self._wire = self._kind.string(self._hold())
                     self._thread = Thread(target=self._hear, args=(self._wire,), name="tablequeue bell", daemon=True)
                     self._thread.start()
-                waiting = self._waiting.setdefault(table.name, [])
+                waiting = self._waiting.setdefault(table.table_name, [])
                 if wake not in waiting:
                     self._wire.attend(table)
                     waiting.append(wake)
@@ -89,7 +89,7 @@ class Bell:
 
     def leave(self, table: Table, wake: Callable[[], None]) -> None:
         with self._lock:
-            waiting = self._waiting.get(table.name, [])
+            waiting = self._waiting.get(table.table_name, [])
             if wake not in waiting:
                 return
             waiting.remove(wake)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tablequeue.engines.texts import Row, operations_of
+from tablequeue.engines.texts import Row, created_by
+from tablequeue.names import CATALOGUE
 
 if TYPE_CHECKING:
     from tablequeue.engines.base import Cursor, Params, Table
@@ -25,22 +26,38 @@ class Check(NamedTuple):
     """Whether it is about a queue; else about the database."""
 
 
+class Next(NamedTuple):
+    """When the next message can be popped."""
+
+    seconds: Any
+    """Until then, a number; not above 0 if one can be now, None if none is to come."""
+    pushing: bool = False
+    """Whether a transaction is open that pushes, as far as the engine knows: one may come at any moment."""
+
+
 class Looking:
     """The part of an engine that looks, and what runs the statements of a file."""
 
     name: ClassVar[str]
+    prefix: str
+    """What comes before the name of a table: its schema and a dot, or nothing."""
     checks: ClassVar[tuple[Check, ...]] = ()
-    made_by: ClassVar[tuple[str, ...]] = ("create",)
-    """The files that make what every queue has, in their order."""
+
+    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether the catalogue's table is there."""
+        return self.has_table(cursor, table, {"table": f"{self.prefix}{CATALOGUE}"})
+
+    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether `params["table"]`, a name with its schema, is a table."""
+        return bool(self._fetch(cursor, table, "has_table", params, cursor.fetchone)[0])
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
         cursor.execute(table.statement("peek", params["state"]), params)
         return cursor.fetchall()
 
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Seconds until a message can be popped, not above 0 if one can be now; None if none is to come."""
-        return self._fetch(cursor, table, "until_next", params, cursor.fetchone)[0]
+    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
+        return Next(*self._fetch(cursor, table, "until_next", params, cursor.fetchone))
 
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._fetch(cursor, table, "find", params, cursor.fetchone)
@@ -92,10 +109,7 @@ class Looking:
     def missing_indexes(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
         """Those that the queue was created with and that are not there, or not to be used."""
         there = {row[0] for row in self._rows(cursor, table, "indexes", {})}
-        definition = table.definition
-        files = [*self.made_by, f"create_{definition.order}"]
-        files += ["create_groups"] * definition.grouped + ["create_history"] * definition.keeps_history
-        texts = [text for file in files if file in operations_of(self.name) for text in table.statements(file)]
+        texts = [text for file in created_by(self.name, table.definition) for text in table.statements(file)]
         wanted = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
         return [name for name in wanted if name not in there]
 

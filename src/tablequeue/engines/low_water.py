@@ -27,8 +27,8 @@ class MarkedTable(Table):
     late) are found when this process sweeps, at the latest a second later, and at once when nothing else is ready.
     """
 
-    def __init__(self, engine: Engine, name: str, definition: Definition) -> None:
-        super().__init__(engine, name, definition)
+    def __init__(self, engine: Engine, name: str, definition: Definition, table_name: str | None = None) -> None:
+        super().__init__(engine, name, definition, table_name)
         self.mark = Mark()
 
     def look_after(self, id: int) -> None:
@@ -56,8 +56,8 @@ class LowWater(Engine):
         mark = " and id > :low_water" if keeps_low_water(definition) else ""
         return super().claimable(definition) + mark
 
-    def table(self, name: str, definition: Definition) -> MarkedTable:
-        return MarkedTable(self, name, definition)
+    def table(self, name: str, definition: Definition, table_name: str | None = None) -> MarkedTable:
+        return MarkedTable(self, name, definition, table_name)
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed_above(super().claim, cursor, table, params)

@@ -28,11 +28,11 @@ class Poll(Wire):
         self._cut = False
 
     def attend(self, table: Table) -> None:
-        self._tables[table.name] = table
+        self._tables[table.table_name] = table
         self._hurry.set()
 
     def leave(self, table: Table) -> None:
-        self._tables.pop(table.name, None)
+        self._tables.pop(table.table_name, None)
 
     def hear(self) -> Collection[str] | None:
         while not self._cut:
@@ -58,6 +58,7 @@ class Poll(Wire):
         self._hurry.set()
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
-        looks = (f"select '{table.name}', ({table.statement('until_next')})" for table in tables)
+        look = "select '{}', seconds from ({}) as look"
+        looks = [look.format(table.table_name, table.statement("until_next")) for table in tables]
         self.held.cursor.execute(" union all ".join(looks), {"now": None})
         return [name for name, seconds in self.held.cursor.fetchall() if seconds is not None and seconds <= 0]

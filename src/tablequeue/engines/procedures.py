@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 
-from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition, check_name
+from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
 from tablequeue.engines.base import Cursor, Engine, Stored, Table
+from tablequeue.engines.texts import holds
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
 # Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and
@@ -49,35 +50,35 @@ _OTHERS = ("grant", "grant_schema", "drop")
 _LARGEST_EXPONENT = 700
 
 
-def procedures(engine: Engine, name: str, definition: Definition) -> str:
+def procedures(engine: Engine, table: Table) -> str:
     """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
     stored = _stored(engine)
     engine = _placed(engine, stored.schema)
-    made = [_rendered(engine, file, name, definition) for file in _files(engine, definition)]
-    dropped = dropping(engine, name, definition) if engine.dialect.name in stored.dropped_first else ""
+    made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
+    dropped = dropping(engine, table) if engine.dialect.name in stored.dropped_first else ""
     return "\n\n".join(filter(None, [dropped, stored.head, *made, stored.foot]))
 
 
-def grants(engine: Engine, name: str, definition: Definition, roles: Mapping[str, Sequence[str]]) -> str:
+def grants(engine: Engine, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
     """The text that lets roles of the database call what ROLES says. `roles` are names for each kind."""
     engine = _placed(engine, _stored(engine).schema)
-    parts = [f"-- The rights on the procedures of the queue {check_name(name)}; nobody needs its tables."]
+    parts = [f"-- The rights on the procedures of the queue {table.name}; nobody needs its tables."]
     for kind, names in roles.items():
-        called = [verb for verb in ROLES[kind] if verb in _files(engine, definition)]
+        called = [verb for verb in ROLES[kind] if verb in _files(engine, table.definition)]
         for role in map(_stored(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
             there = templates(engine.name)
-            parts.extend(_rendered(engine, file, name, definition, more) for file, more in wanted if file in there)
+            parts.extend(_rendered(engine, file, table, more) for file, more in wanted if file in there)
     return "\n".join(parts)
 
 
-def dropping(engine: Engine, name: str, definition: Definition) -> str:
+def dropping(engine: Engine, table: Table) -> str:
     """The text that drops the procedures of a queue, if they are there; empty where there are none."""
     if engine.stored is None:
         return ""
-    files = reversed(_files(engine, definition))
-    lines = (_rendered(engine, "drop", name, definition, {"verb": file}) for file in files)
+    files = reversed(_files(engine, table.definition))
+    lines = (_rendered(engine, "drop", table, {"verb": file}) for file in files)
     return "\n".join(["-- Drop the procedures of a queue, those that are there.", *lines])
 
 
@@ -87,20 +88,20 @@ def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
     if stored.schema is not None and engine.schema is None:
         cursor.execute(stored.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
-    for statement in engine.split(procedures(engine, table.name, table.definition)):
+    for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # no parameters: a colon or a percent sign in it is its own
-    return [f"tq_{table.name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
+    return [f"{table.table_name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
 
 
 def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
     if engine.stored is None:
         return
     if engine.stored.there:
-        words = engine.words(table.name, table.definition, "ready")
+        words = engine.words(table)
         cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.stored.there))
         if not cursor.fetchall():
             return
-    for statement in engine.split(dropping(engine, table.name, table.definition)):
+    for statement in engine.split(dropping(engine, table)):
         cursor.execute(statement)
 
 
@@ -110,17 +111,6 @@ def raised(number: int, words: str) -> TablequeueError | None:
         return None
     cause, _, remedy = words.rpartition(". ")
     return RAISED[number](f"{cause}.", f"{remedy}.")
-
-
-def holds(definition: Definition) -> set[str]:
-    """What may be asked of a queue's definition, by a template or by NEEDS."""
-    return {
-        definition.order,
-        definition.delivery,
-        definition.payload,
-        "keep" if definition.keeps_history else "none",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
-    }
 
 
 def templates(engine: str) -> tuple[str, ...]:
@@ -157,17 +147,16 @@ def _files(engine: Engine, definition: Definition) -> list[str]:
 _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 
-def _rendered(
-    engine: Engine, file: str, name: str, definition: Definition, more: Mapping[str, str] | None = None
-) -> str:
-    words = engine.words(check_name(name), definition, "ready") | _words(definition) | dict(more or {})
+def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
+    definition = table.definition
+    words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
     for line in _chosen(template(engine.name, file), holds(definition)):
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
             values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
-            text = engine.render(match[1], name, definition, values.get("state", "ready"))
+            text = engine.render(match[1], table, values.get("state", "ready"))
             return _bound(engine, engine.split(text)[int(match[2] or 1) - 1], values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))

@@ -6,12 +6,17 @@ SQLAlchemy makes and configures the connections, and the statements run on their
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from inspect import iscoroutinefunction
+from threading import Condition
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -19,15 +24,17 @@ import sqlalchemy as sa
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.bell import Bell
 from tablequeue.engines.looking import LOOKS
-from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, TablequeueError, Unreachable
+from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, Locked, TablequeueError, Unreachable
 
 T = TypeVar("T")
 
 # How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
 RETRIES = 10
 
+# Seconds that a fork waits for the calls of other threads to end, on an engine that may have no connection open then.
+FORK_PATIENCE = 2.0
+
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
-_inherited: list[Held] = []
 
 
 class Runner:
@@ -41,8 +48,11 @@ class Runner:
         self.sa_engine = sa_engine
         self.engine = engine
         self.bell = self._new_bell()
-        self._idle: deque[Held] = deque()
+        self._idle: deque[Held] | _Closing = deque()
         self._all: list[Held] = []
+        self._gate = Condition()
+        self._forking = False
+        self._opening = 0
         _runners.add(self)
 
     def run(
@@ -64,9 +74,7 @@ class Runner:
                 if alone:
                     result = operation(held.cursor, table, params)
                 else:
-                    held.begin()
-                    result = operation(held.cursor, table, params)
-                    held.commit()
+                    result = held.transact(partial(operation, held.cursor, table, params))
             except BaseException as error:
                 refusal = self._recover(held, error, alone)
                 if refusal is None:
@@ -78,22 +86,85 @@ class Runner:
             return result
         raise AssertionError("unreachable: the last retry returns or raises")
 
+    def run_beside(
+        self, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params, connection: Any
+    ) -> T:
+        """One operation in a transaction of its own, for a call that acts in that of the caller's `connection`.
+
+        If that is an async one, the call runs on the event loop: then in a thread, for the loop must go on.
+        """
+        raw = _adapted(connection)
+        if raw is None:
+            return self.run(operation, table, params)
+        return raw.run_async(lambda _: asyncio.to_thread(self.run, operation, table, params))
+
     def close(self) -> None:
         if self.bell is not None:
             self.bell.close()
         self._close_idle()
 
+    def close_before_fork(self) -> None:
+        """Close all connections, those in use when their calls end; nobody gets another one until `open_after_fork`."""
+        with self._gate:
+            self._forking = True
+        before, self._idle = self._idle, _Closing(self._discard)
+        if self.bell is not None:
+            self.bell.close()
+        deadline = monotonic() + FORK_PATIENCE
+        while (self._all or self._opening) and monotonic() < deadline:
+            while before:
+                self._discard(before.pop())
+            sleep(0.001)
+        self.sa_engine.dispose()
+
+    def open_after_fork(self) -> None:
+        self._idle = deque()
+        with self._gate:
+            self._forking = False
+            self._gate.notify_all()
+
+    def forget_parent(self) -> None:
+        """In a forked child: the connections are the parent's. To use them would mix the two up, to close them too.
+
+        So they are kept, unused, beyond the end of the child.
+        """
+        for held in self._all:
+            held.forget()
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        self._all.clear()
+        self._idle = deque()
+        self._gate = Condition()
+        self._forking = False
+        self._opening = 0
+        self.bell = self._new_bell()  # the thread of the old one is the parent's
+        self.sa_engine.dispose(close=False)
+
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _new_bell(self) -> Bell | None:
         wire = self.engine.wire
-        return None if wire is None else Bell(wire, self._hold, self._discard)
+        return None if wire is None else Bell(wire, self._hold_at_once, self._discard)
 
     def _close_idle(self) -> None:
         while self._idle:
             self._discard(self._idle.pop())
 
+    def _hold_at_once(self) -> Held:
+        if self._forking:
+            raise Locked("The process is being forked.", "Try again.")
+        return self._hold()
+
     def _hold(self) -> Held:
+        with self._gate:
+            self._gate.wait_for(lambda: not self._forking)
+            self._opening += 1
+        try:
+            return self._opened()
+        finally:
+            with self._gate:
+                self._opening -= 1
+
+    def _opened(self) -> Held:
         try:
             try:
                 return self._check_out()
@@ -118,6 +189,7 @@ class Runner:
             raise refusal from error
 
     def _check_out(self) -> Held:
+        self.engine.check_url(self.sa_engine.url)
         proxy = self.sa_engine.raw_connection()
         try:
             held = self.engine.hold(proxy.dbapi_connection)
@@ -148,19 +220,22 @@ class Runner:
         return refusal
 
     def _discard(self, held: Held) -> None:
-        self._all.remove(held)
         try:
             held.close()
         except Exception:
             # Nothing is left to do for a connection that cannot even be closed, and the error that brought us
             # here is the one to report.
-            return
+            pass
+        self._all.remove(held)  # last: a fork waits for it
 
     def _run_within(
         self, connection: Any, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params
     ) -> T:
         try:
-            return operation(self._join(connection), table, params)
+            result = operation(self._join(connection), table, params)
+            if table.notifies_apart:
+                self._notify_apart(table, connection)
+            return result
         except sa.exc.MissingGreenlet:
             raise BadInput(
                 "The connection is an async one, used outside of its run_sync.", "Use the verbs of tablequeue.aio."
@@ -171,11 +246,16 @@ class Runner:
                 raise
             raise refusal from error
 
+    def _notify_apart(self, table: Table, connection: Any) -> None:
+        table.notifies_apart = False  # first: what another thread asks for from now on is done once more
+        try:
+            self.run_beside(self.engine.notify, table, {}, connection)
+        except TablequeueError:
+            # The push is done all the same; the consumers look again by themselves.
+            return
+
     def _join(self, connection: Any) -> Cursor:
-        # Whoever has a Session has imported it; here that would be a third of the time of `import tablequeue`.
-        orm = sys.modules.get("sqlalchemy.orm")
-        if orm is not None and isinstance(connection, orm.Session):
-            connection = connection.connection()
+        connection = _connection_of(connection)
         if isinstance(connection, sa.Connection):
             if connection.dialect.name != self.engine.dialect.name:
                 raise BadInput(
@@ -209,23 +289,54 @@ class Runner:
         )
 
 
+class _Closing:
+    """In the place of the idle connections before a fork: has none, and closes what is put there."""
+
+    def __init__(self, discard: Callable[[Held], None]) -> None:
+        self.append = discard
+
+    def pop(self) -> Held:
+        raise IndexError
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _connection_of(connection: Any) -> Any:
+    """That of a Session; anything else itself."""
+    # Whoever has a Session has imported it; here that would be a third of the time of `import tablequeue`.
+    orm = sys.modules.get("sqlalchemy.orm")
+    return connection.connection() if orm is not None and isinstance(connection, orm.Session) else connection
+
+
+def _adapted(connection: Any) -> Any:
+    """SQLAlchemy's adapted connection of an async driver, if the caller's connection is one; else None."""
+    connection = _connection_of(connection)
+    if isinstance(connection, sa.Connection) and connection.dialect.is_async:
+        return connection.connection.dbapi_connection
+    return None
+
+
 def shown(url: sa.URL) -> str:
     """The URL for people to read, without its passwords: SQLAlchemy hides only the one before the @."""
     hidden = {name: "***" for name in url.query if "password" in name.lower()}
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _forget_parent() -> None:
-    # A forked child shares its parent's sockets and files: using them would mix the two up, and closing them
-    # would close the parent's. So they are kept, unused, until the child ends.
+def _before_fork() -> None:
     for runner in list(_runners):
-        for held in runner._all:
-            held.forget()
-        _inherited.extend(runner._all)
-        runner._all.clear()
-        runner._idle.clear()
-        runner.bell = runner._new_bell()  # the thread of the old one is the parent's
-        runner.sa_engine.dispose(close=False)
+        if runner.engine.closes_before_fork:
+            runner.close_before_fork()
 
 
-os.register_at_fork(after_in_child=_forget_parent)
+def _after_fork() -> None:
+    for runner in list(_runners):
+        runner.open_after_fork()
+
+
+def _forget_parent() -> None:
+    for runner in list(_runners):
+        runner.forget_parent()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forget_parent)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Engine, Params, Table
 from tablequeue.engines.texts import Row
+from tablequeue.names import PART
 
 
 class StreamRow(NamedTuple):
@@ -30,13 +30,14 @@ class StreamingEngine(Engine):
     stages_columns: ClassVar[bool] = False
     """Whether `stage` takes messages by columns, and checks JSON by itself."""
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        words = super().words(name, definition, state)
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        definition = table.definition
         return {
             **words,
-            "streams": f"{words['queue']}_streams",
-            "staged": f"{words['queue']}_staged",
-            "writers": f"{words['queue']}_writers",
+            "streams": f"{words['queue']}{PART}streams",
+            "staged": f"{words['queue']}{PART}staged",
+            "writers": f"{words['queue']}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
         }

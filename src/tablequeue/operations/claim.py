@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -12,11 +12,12 @@ from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.desk import Desk, Params, count, seconds
 
-# A busy queue is swept once a second by each process, which is how late an expired lease is seen at the most; an
-# empty one at every claim. Under a long-open snapshot a sweep on PostgreSQL walks dead entries: it may take at most
-# a fiftieth of the time.
-SWEEP_EVERY = 1.0
-SWEEP_SHARE = 50
+Remove = Callable[[Any, Any, Params], Any]
+
+# Seconds between the end of a sweep and the begin of the next one, by the claims of one process on a busy queue. An
+# empty queue is swept at every claim. It bounds how late a message is seen that became due, whose lease has expired, or
+# that was committed late, so it does not grow with what a sweep takes. docs/performance.md has how late that is.
+SWEEP_EVERY = 0.75
 # Messages that one sweep makes ready: enough to keep up, few enough to hold no lock for long.
 SWEEP_SIZE = 1000
 # A history with a retention is looked at once a minute by each process; while there is much to delete, at every sweep.
@@ -28,10 +29,16 @@ def claim(desk: Desk, n: int, lease: float | None, now: datetime | None, connect
     return claimed(desk, leased(desk, n, lease, now), now, connection)
 
 
-def claimed(desk: Desk, params: Params, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
-    """The token of what `leased` has made, and the rows claimed under it."""
-    once = desk.table.definition.delivery == "at_most_once"
-    return params["token"], _swept(desk, desk.engine.take if once else desk.engine.claim, params, now, connection)
+def claimed(
+    desk: Desk, params: Params, now: datetime | None, connection: Any, refusable: bool = True
+) -> tuple[str, Sequence[Row]]:
+    """The token of what `leased` has made, and the rows claimed under it. Unless `refusable`, a refusal claims none."""
+    return params["token"], _swept(desk, removal(desk), params, now, connection, refusable)
+
+
+def removal(desk: Desk) -> Remove:
+    """The operation of the engine that gives messages to a consumer."""
+    return desk.engine.take if desk.table.definition.delivery == "at_most_once" else desk.engine.claim
 
 
 def leased(desk: Desk, n: int, lease: float | None, now: datetime | None) -> Params:
@@ -52,19 +59,24 @@ def take(desk: Desk, n: int, now: datetime | None, connection: Any) -> Sequence[
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(desk, desk.engine.take, _params(desk, n, None, now), now, connection)
+    return _swept(desk, desk.engine.take, _params(desk, n, None, now), now, connection, refusable=True)
 
 
 def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
-    """Due and abandoned messages become ready, or dead if their attempts are spent; how many."""
+    """Due and abandoned messages become ready, or dead if their attempts are spent; how many.
+
+    Beside the transaction of a caller's `connection`, not in it: until that ends, nobody else could have the messages.
+    Only where one writer holds the whole database is it a part of that transaction.
+    """
     params: Params = {
         "n": SWEEP_SIZE,
         "max_attempts": desk.table.definition.max_attempts,
         "now": desk.time(now),
     }
-    moved = desk.runner.run(desk.engine.sweep, desk.table, params, connection)
-    if desk.table.definition.grouped:
-        moved += arrange(desk, now)
+    run = desk.runner.run if desk.engine.sweeps_within else desk.runner.run_beside
+    moved = run(desk.engine.sweep, desk.table, params, connection)
+    if desk.table.definition.grouped and desk.engine.arranges:
+        moved += desk.runner.run_beside(desk.engine.arrange, desk.table, _arranging(desk, now), connection)
     return moved
 
 
@@ -76,7 +88,7 @@ def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
     """
     if not desk.engine.arranges or connection is not None:
         return 0
-    return desk.runner.run(desk.engine.arrange, desk.table, {"n": SWEEP_SIZE, "now": desk.time(now)})
+    return desk.runner.run(desk.engine.arrange, desk.table, _arranging(desk, now))
 
 
 def arrange_after(desk: Desk, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
@@ -103,37 +115,73 @@ def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Para
     }
 
 
-def _swept(desk: Desk, remove: Any, params: Params, now: datetime | None, connection: Any) -> Sequence[Row]:
+def _arranging(desk: Desk, now: datetime | None) -> Params:
+    return {"n": SWEEP_SIZE, "now": desk.time(now)}
+
+
+def _swept(
+    desk: Desk, remove: Remove, params: Params, now: datetime | None, connection: Any, refusable: bool
+) -> Sequence[Row]:
     """Claim; sweep before when it is time for it, or after when too little was ready."""
-    table, run = desk.table, desk.runner.run
-    started = monotonic()
-    apart = connection is not None and desk.engine.looks_apart
-    due = now is not None or started >= table.next_sweep or apart
-    if due:
-        sweep(desk, now, None if apart else connection)
-        # Before the claim: if it fails, nothing has been claimed. Not beside a caller's transaction, which may have
-        # locked the database that it would wait for.
-        if table.definition.retention is not None and connection is None and started >= table.next_purge:
+    due = now is not None or monotonic() >= desk.table.next_sweep
+    refusal = keep_up(desk, now, connection) if due else None
+    try:
+        rows = _removed(desk, remove, params, connection)
+    except TablequeueError:
+        if refusable:
+            raise
+        return []
+    if refusal is not None and refusable and not rows:
+        raise refusal
+    return rows if due else topped_up(desk, remove, rows, params, now, connection, refusable)
+
+
+def _removed(desk: Desk, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
+    if connection is not None and desk.engine.looks_apart:
+        params = params | {"seen": desk.runner.run_beside(desk.engine.look, desk.table, params, connection)}
+    return desk.runner.run(remove, desk.table, params, connection)
+
+
+def keep_up(desk: Desk, now: datetime | None, connection: Any = None) -> TablequeueError | None:
+    """What a busy queue needs from time to time: a sweep, and a shorter history. The refusal, if it was refused."""
+    table = desk.table
+    try:
+        # First of all: the claims of other threads need not do it too.
+        table.next_sweep = monotonic() + SWEEP_EVERY
+        moved = sweep(desk, now, connection)
+        # Not beside a caller's transaction, which may have locked the database that it would wait for.
+        if table.definition.retention is not None and connection is None and monotonic() >= table.next_purge:
             _purge_history(desk, now)
-    if apart:
-        params["seen"] = run(desk.engine.look, table, params)
-    rows = run(remove, table, params, connection)
-    if due:
-        finished = monotonic()
-        table.next_sweep = finished + max(SWEEP_EVERY, SWEEP_SHARE * (finished - started))
-        return rows
-    return topped_up(desk, remove, rows, params, now, connection)
+    except TablequeueError as refusal:
+        return refusal
+    table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
+    return None
 
 
 def topped_up(
-    desk: Desk, remove: Any, rows: Sequence[Row], params: Params, now: datetime | None, connection: Any
+    desk: Desk,
+    remove: Remove,
+    rows: Sequence[Row],
+    params: Params,
+    now: datetime | None,
+    connection: Any,
+    refusable: bool = True,
 ) -> Sequence[Row]:
-    """With what a sweep brings, if too little was ready."""
+    """With what a sweep brings, if too little was ready. With rows in hand nothing is refused any more."""
     missing = params["n"] - len(rows)
-    if not missing or not sweep(desk, now, connection):
+    if not missing:
         return rows
-    more = desk.runner.run(remove, desk.table, params | {"n": missing}, connection)
-    return sorted([*rows, *more], key=desk.table.rank)
+    try:
+        if not sweep(desk, now, connection):
+            return rows
+        more = _removed(desk, remove, params | {"n": missing}, connection)
+    except TablequeueError:
+        # A transaction of the caller's may be beyond use, and the rows with it.
+        if connection is None and (rows or not refusable):
+            return rows
+        raise
+    rank: Any = desk.table.rank  # or None: as tuples, by id
+    return sorted([*rows, *more], key=rank)
 
 
 def _purge_history(desk: Desk, now: datetime | None) -> None:

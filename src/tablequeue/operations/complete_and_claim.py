@@ -9,7 +9,7 @@ from typing import Any
 
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim
-from tablequeue.operations.claim import claimed, leased, topped_up
+from tablequeue.operations.claim import claimed, keep_up, leased, topped_up
 from tablequeue.operations.desk import Desk, Params
 from tablequeue.operations.finish import checked_token, complete, not_held
 
@@ -19,19 +19,27 @@ def complete_and_claim(
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
 
-    In two transactions where something is to be done in between: a sweep that is due, or the next message of a group
-    that becomes ready by the end of one. Nor is anything gained within a transaction of the caller's.
+    What follows the completion is not refused: then fewer messages are claimed, or none. The caller would repeat the
+    call, and be told that its claims are lost.
+
+    In two transactions where the next message of a group becomes ready by the end of one. Nor is anything gained by one
+    within a transaction of the caller's.
     """
     params = leased(desk, n, lease, now)
     table, engine = desk.table, desk.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
-    if not simple or now is not None or connection is not None or monotonic() >= table.next_sweep:
+    if not simple or now is not None or connection is not None:
         complete(desk, claims, now, connection)
-        return claimed(desk, params, now, connection)
+        return claimed(desk, params, now, connection, refusable=connection is not None)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = desk.runner.run(engine.complete_and_claim, table, params | held)
     if completed is not None:
         raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
-    return params["token"], topped_up(desk, engine.claim, rows, params, now, connection)
+    # Not before the completion: a sweep would take the message from a consumer that is a little late.
+    if monotonic() >= table.next_sweep:
+        keep_up(desk, now)
+        if len(rows) == n:
+            return params["token"], rows
+    return params["token"], topped_up(desk, engine.claim, rows, params, now, connection, refusable=False)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim
 from tablequeue.operations.claim import arrange_after
@@ -77,21 +78,24 @@ def _finish(
     done: str,
     connection: Any,
 ) -> None:
-    """Finish the claims in one call per token; then raise for those that were not held any more."""
+    """Finish the claims, all in one transaction; then raise for those that were not held any more."""
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
-        by_token[claim.token].append(claim.id)
-    lost: list[int] = []
-    total = 0
-    for token, ids in by_token.items():
-        params["token"] = checked_token(token)
-        params["ids"] = desk.engine.dump_ids(ids)
+        by_token[checked_token(claim.token)].append(claim.id)
+
+    def finish_each(cursor: Cursor, table: Table, params: Params) -> list[int]:
+        under = ((params | {"token": token, "ids": desk.engine.dump_ids(ids)}, ids) for token, ids in by_token.items())
+        return [id for values, ids in under for id in set(ids).difference(operation(cursor, table, values))]
+
+    if len(by_token) == 1:
+        ((token, ids),) = by_token.items()
+        params |= {"token": token, "ids": desk.engine.dump_ids(ids)}
         finished = desk.runner.run(operation, desk.table, params, connection)
-        total += len(ids)
-        if len(finished) < len(ids):
-            lost.extend(set(ids).difference(finished))
+        lost = list(set(ids).difference(finished)) if len(finished) < len(ids) else []
+    else:
+        lost = desk.runner.run(finish_each, desk.table, params, connection) if by_token else []
     if lost:
-        raise not_held(sorted(lost), total, done)
+        raise not_held(sorted(lost), sum(map(len, by_token.values())), done)
 
 
 def _need_lease(desk: Desk, done: str) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from tablequeue.definition import Definition, check_name
+from tablequeue.definition import Definition
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
+from tablequeue.names import check_name
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -28,7 +30,7 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
     table = engine.table(check_name(name), definition)
     params: Params = {
         "name": name,
-        "definition": definition.to_json(),
+        "definition": table.entry,
         "schema_version": engine.schema_version,
         "now": None,
     }
@@ -42,14 +44,16 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
         return row[0], row[1]
 
     row = runner.run(create, table, params)
-    if row is not None:
-        there = _definition(engine, name, *row)
-        if there != definition:
-            raise QueueDiffers(
-                f"The queue {name!r} is there with another definition ({'; '.join(there.differences(definition))}).",
-                "Open it with queue(), or drop it first.",
-            )
-    return table
+    if row is None:
+        return table
+    there = _entered(engine, name, *row)
+    if there.definition != definition:
+        differences = "; ".join(there.definition.differences(definition))
+        raise QueueDiffers(
+            f"The queue {name!r} is there with another definition ({differences}).",
+            "Open it with queue(), or drop it first.",
+        )
+    return there
 
 
 def find(runner: Runner, engine: Engine, name: str) -> Table:
@@ -60,7 +64,7 @@ def find(runner: Runner, engine: Engine, name: str) -> Table:
         near = difflib.get_close_matches(name, names(runner, engine), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return engine.table(name, _definition(engine, name, row[0], row[1]))
+    return _entered(engine, name, row[0], row[1])
 
 
 def names(runner: Runner, engine: Engine) -> list[str]:
@@ -96,12 +100,13 @@ def upgrade(runner: Runner, engine: Engine, name: str) -> int:
         row = engine.lookup(cursor, table, params)
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        found = _definition(engine, name, row[0], row[1], oldest=1)
+        found = _entered(engine, name, row[0], row[1], oldest=1)
         for version in range(row[1] + 1, engine.schema_version + 1):
-            engine.upgrade(cursor, engine.table(name, found), {**params, "schema_version": version})
+            engine.upgrade(cursor, found, {**params, "schema_version": version})
         return row[1]
 
-    return runner.run(upgrade, engine.table(name, Definition()), {"name": name, "now": None})
+    params = {"name": name, "names": names(runner, engine), "now": None}
+    return runner.run(upgrade, engine.table(name, Definition()), params)
 
 
 def purge(desk: Desk, states: Sequence[str]) -> int:
@@ -174,7 +179,8 @@ def _installed(runner: Runner, engine: Engine) -> bool:
     return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
 
 
-def _definition(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Definition:
+def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:
+    """The queue that the catalogue describes so. Until version 3 it did not name the table."""
     present = engine.schema_version
     if version > present:
         raise SchemaTooNew(
@@ -186,4 +192,6 @@ def _definition(engine: Engine, name: str, text: str, version: int, oldest: int 
             f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
-    return Definition.from_json(text)
+    values = json.loads(text)
+    table_name = values.pop("table", f"tq_{name}")
+    return engine.table(name, Definition.from_dict(values), table_name)

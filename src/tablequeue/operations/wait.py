@@ -21,6 +21,11 @@ PAUSES_WITH_BELL = (0.1, 10.0)
 # if those who found something before are busy.
 LINGER = (0.002, 0.1)
 
+# Seconds between two looks while a push is under way in a transaction that is open: a share of the time that this has
+# lasted already, so that a commit is seen later by that share at the most, within bounds.
+PUSHING_SHARE = 0.25
+PUSHING_PAUSES = (0.002, 0.25)
+
 INFINITE = float("inf")
 
 
@@ -42,6 +47,7 @@ class Waiter:
         self._looked_early = False
         self._linger = 0.0
         self._busy_since: float | None = None
+        self._pushing_since: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +94,7 @@ class Waiter:
 
     def linger(self, end: float) -> float:
         """How long who was woken is to sleep on before it pops: some time, if it was in vain before, until `end`."""
+        self._pushing_since = None  # another push has begun
         seconds = random() * self._linger
         self._linger = min(max(LINGER[0], self._linger * 2), LINGER[1])
         return max(0.0, min(seconds, end - monotonic()))
@@ -97,7 +104,8 @@ class Waiter:
         self._busy_since = None
         # In this order: what is pushed after the look is heard.
         heard = self._bell is not None and self._bell.attend(self._desk.table, self._ring)
-        due = self._until_next()
+        coming = self._desk.runner.run(self._desk.engine.until_next, self._desk.table, {"now": None})
+        due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop. But if it is locked, the next pop will not find it either: then pause.
             self._looked_early = True
@@ -106,7 +114,7 @@ class Waiter:
         left = end - monotonic()
         if left <= 0:
             return None
-        pause = self._next_pause(heard)
+        pause = self._pushing_pause() if coming.pushing else self._next_pause(heard)
         return min(pause, left, due if due > 0 else pause)
 
     def leave(self) -> None:
@@ -116,11 +124,15 @@ class Waiter:
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _until_next(self) -> float:
-        due = self._desk.runner.run(self._desk.engine.until_next, self._desk.table, {"now": None})
-        return INFINITE if due is None else float(due)
+    def _pushing_pause(self) -> float:
+        now = monotonic()
+        if self._pushing_since is None:
+            self._pushing_since = now
+        shortest, longest = PUSHING_PAUSES
+        return min(max(shortest, (now - self._pushing_since) * PUSHING_SHARE), longest)
 
     def _next_pause(self, heard: bool) -> float:
+        self._pushing_since = None
         shortest, longest = PAUSES_WITH_BELL if heard else PAUSES
         longest = longest if self._longest is None else min(longest, self._longest)
         self._pause = min(max(shortest, self._pause * 2), longest)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue.definition import check_name
 from tablequeue.errors import BadInput
+from tablequeue.names import check_name
 
 Use = Literal["read", "stream", "write", "stream write"]
 

@@ -32,8 +32,6 @@ from tablequeue.errors import TablequeueError
 
 # What each row of push_each may have of its own.
 GIVEN = ("headers", "priority", "group", "key", "due", "delay")
-# What a queue of that order has besides.
-EXTRAS = {"due": "create_due"}
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
@@ -72,12 +70,13 @@ class SQLServer(SQLServerStreams):
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
-        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats live live_bounds "
+        "redrive_ids lookup names find_keys peek find history history_bounds lost stats live live_bounds "
         "finished finished_bounds stream_ids stream_rows streams staged_count staged_taken".split()
     )
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        words = super().words(name, definition, state)
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        definition = table.definition
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
@@ -143,7 +142,7 @@ class SQLServer(SQLServerStreams):
         # Two that arranged the same group, pushed the same key, or made the row of the same stream, writer or schedule,
         # at once. Another duplicate would stay one.
         if number in DUPLICATES:
-            return (refused_by(error) or "").endswith(("_front", "_key", "_streams", "_writers", "_schedules"))
+            return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -161,23 +160,10 @@ class SQLServer(SQLServerStreams):
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
         if self.schema:
             self._run(cursor, table, "install_schema", params)
         self._run(cursor, table, "install", params)
-
-    def create(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "create", params)
-        if table.definition.order in EXTRAS:
-            self._run(cursor, table, EXTRAS[table.definition.order], params)
-        if table.definition.grouped:
-            self._run(cursor, table, "create_groups", params)
-        if table.definition.keeps_history:
-            self._run(cursor, table, "create_history", params)
-        self._run(cursor, table, "register", params)
 
     # -- pushing ---------------------------------------------------------------------------------------------------
 
@@ -316,7 +302,7 @@ def _given(row: Params) -> Params:
 
 def _is_taken(error: Exception) -> bool:
     """Whether the unique index of the keys has refused."""
-    return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("_key")
+    return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("__key")
 
 
 def _goes_on(cursor: Cursor) -> bool:

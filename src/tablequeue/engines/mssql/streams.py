@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
 from tablequeue.engines.streams import StreamingEngine
@@ -18,9 +17,9 @@ class SQLServerStreams(StreamingEngine):
 
     staged_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        due = "@now" if definition.order == "due" else "null"
-        return {**super().words(name, definition, state), "default_due": due}
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        due = "@now" if table.definition.order == "due" else "null"
+        return {**super().words(table, state), "default_due": due}
 
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
         def claim(n: int) -> list[Row]:

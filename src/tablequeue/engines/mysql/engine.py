@@ -29,6 +29,7 @@ from tablequeue.engines.mysql.streams import MySQLStreams
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Row, compile_text
 from tablequeue.errors import TablequeueError
+from tablequeue.names import HISTORY, PART
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.
 KEYS = 500
@@ -46,8 +47,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
-# What a queue of that order has besides: an index of its own for the claim.
-EXTRAS = {"due": "create_due", "priority": "create_priority"}
+# The orders whose claim has an index of its own.
+INDEXED = ("due", "priority")
 
 
 class Operations(MySQLStreams):
@@ -77,7 +78,7 @@ class Operations(MySQLStreams):
     # Operations of several statements make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds "
+        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds "
         "lost stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count "
         "staged_taken".split()
     )
@@ -87,13 +88,14 @@ class Operations(MySQLStreams):
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        definition = table.definition
         swept = state in ("scheduled", "in_progress")
         return {
-            **super().words(name, definition, state),
+            **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
             "database": f"'{self.schema}'" if self.schema else "database()",
-            "claim_index": f"tq_{name}_ready" if definition.order in EXTRAS else f"tq_{name}_state",
+            "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
             # The second column of the index of the states: null, then the ids are in order.
             "unswept": "" if swept else " and sweep_at is null",
             # What can be claimed, whatever the low-water mark.
@@ -104,7 +106,7 @@ class Operations(MySQLStreams):
         }
 
     def claimable(self, definition: Definition) -> str:
-        if definition.order not in EXTRAS:
+        if definition.order not in INDEXED:
             return "state = 'ready' and sweep_at is null"
         return f"waiting = 1 and due_at <= {self.clock}" if definition.order == "due" else "waiting = 1"
 
@@ -150,8 +152,8 @@ class Operations(MySQLStreams):
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
+    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return super().has_table(cursor, table, {"table": params["table"].removeprefix(self.prefix)})
 
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._lock(cursor, table, params)
@@ -161,15 +163,15 @@ class Operations(MySQLStreams):
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._clear(cursor, table, params)
-        definition = table.definition
-        self._run(cursor, table, "create", params)
-        if definition.order in EXTRAS:
-            self._run(cursor, table, EXTRAS[definition.order], params)
-        if definition.grouped:
-            self._run(cursor, table, "create_groups", params)
-        if definition.keeps_history:
-            self._run(cursor, table, "create_history", params)
-        self._run(cursor, table, "register", params)
+        super().create(cursor, table, params)
+
+    def _alter(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
+        for statement in table.statements(operation):
+            try:
+                cursor.execute(statement, params)
+            except pymysql.Error as error:
+                if number_of(error) != ER.KEY_DOES_NOT_EXITS:
+                    raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._lock(cursor, table, params)
@@ -190,12 +192,12 @@ class Operations(MySQLStreams):
     def _clear(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Drop what a crash in the middle of create or drop left; refuse what is not this queue's."""
         definition = table.definition
-        stem = f"tq_{table.name}"
+        stem = table.table_name
         ours = {stem: ("messages", "drop")}
         if definition.keeps_history:
-            ours[f"{stem}_history"] = ("history", "drop_history")
+            ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
         if definition.grouped:
-            ours[f"{stem}_turns"] = ("turns", "drop_groups")
+            ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]
         for name, comment in found:
             if comment != f"tablequeue: {ours[name][0]} of {stem}":
@@ -257,7 +259,7 @@ class Operations(MySQLStreams):
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """What a bulk push must know: the time, how far apart the ids of a statement are, and the states of a push."""
         now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
-        words = self.words(table.name, table.definition, "ready")
+        words = self.words(table)
         return now, step, (words["pushed_ready"], words["pushed_scheduled"])
 
     # -- claiming --------------------------------------------------------------------------------------------------

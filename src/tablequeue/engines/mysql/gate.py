@@ -30,7 +30,7 @@ def at_once(most: int) -> Callable[[Callable[[E, Cursor, Table, Params], T]], Ca
             if not cursor.ours:
                 return operation(engine, cursor, table, params)
             server = (cursor.connection.host_info, cursor.connection.db)
-            with _gate(operation.__name__, *server, engine.schema, table.name, most):
+            with _gate(operation.__name__, *server, engine.schema, table.table_name, most):
                 return operation(engine, cursor, table, params)
 
         return run

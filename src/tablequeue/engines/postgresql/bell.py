@@ -24,9 +24,9 @@ from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
 from tablequeue.engines.poll import Poll
 
-# Tells the advisory locks of the bells from those of others: tablequeue's own number, as in install.sql.
-BELL = 8318836321
-RINGING = BELL + 1
+# The seeds of a queue's advisory locks, tablequeue's own numbers as in install.sql: of those who wait, of the push that
+# notifies them, and of pushes in transactions of callers'.
+LOCKS = (8318836321, 8318836322, 8318836323)
 
 
 class PostgresHeld(Held):
@@ -55,12 +55,12 @@ class PostgresWire(Wire):
         os.close(self._waker)
 
     def attend(self, table: Table) -> None:
-        if table.name not in self._attended:
+        if table.table_name not in self._attended:
             self._run(table, "attend")
-            self._attended.add(table.name)
+            self._attended.add(table.table_name)
 
     def leave(self, table: Table) -> None:
-        self._attended.remove(table.name)
+        self._attended.remove(table.table_name)
         self._run(table, "leave")
 
     def hear(self) -> Collection[str] | None:
@@ -75,7 +75,7 @@ class PostgresWire(Wire):
                     self._notified.add(notify.relname.decode())
                 channels, self._notified = self._notified, set()
             if channels:
-                return [channel.removeprefix("tq_") for channel in channels]
+                return channels
         return None
 
     def cut(self) -> None:

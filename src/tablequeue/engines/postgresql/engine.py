@@ -17,16 +17,16 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.string import TextLoader
 
 from tablequeue import errors
-from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
+from tablequeue.engines.postgresql.bell import LOCKS, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
+from tablequeue.names import PART
 
 # Rows, or characters, from which a bulk push is a COPY instead of one INSERT of an array. Measured, COPY's rate over
 # the array's: 0.6 with 100 rows of 100 bytes (it needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1 with 30 of
@@ -39,6 +39,12 @@ LATE_NOTES = 1000
 # Characters of COPY text sent at a time.
 COPY_CHUNK = 1 << 18
 
+
+# The operations by which a message can be had, or at some time: the last column of their rows is {waited_for}.
+NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids arrange".split())
+
+# What the server says of times and texts is read in these settings alone; it reports them when they change.
+READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
 
 # The arrays of push_each, and the parameter of a row that each is made of.
 _ARRAYS = {
@@ -93,39 +99,41 @@ class PostgreSQL(Packs, StreamingEngine):
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
-    schema_version = 3
     wire = PostgresWire
     _pooled = False
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
         "push push_many claim take sweep arrange complete complete_and_claim fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost "
+        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds lost "
         "stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams stage "
         "staged_count staged_taken".split()
     )
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        definition = table.definition
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        lock = f"hashtextextended('tq_{name}', {BELL})"
+        waiting, notifying, pushing = (f"hashtextextended('{table.table_name}', {key})" for key in LOCKS)
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
-        ringing = f"hashtextextended('tq_{name}', {RINGING}) # {now}"
-        words = super().words(name, definition, state)
+        words = super().words(table, state)
         return {
             **words,
             "array_type": array_type,
-            # Not _staged, which was a row a message.
-            "staged": f"{words['queue']}_parts",
-            "bell_lock": lock,
+            "staged": f"{words['queue']}{PART}parts",
+            "waiting_lock": waiting,
+            "pushing_lock": pushing,
             # By where the locked rows are, instead of a search for each id: 0.92 of the server's time for a claim of
             # 1,000. A row that was changed and is ready again since the statement began is locked, but not seen there:
             # a claim above a mark that finds nothing so begins again at once. In a lifo queue, where it does not, one
             # pop in 800 of 8 threads that pop and release the same message got nothing.
             "row": "ctid" if keeps_low_water(definition) else "id",
-            # Wakes those who wait, at the commit, and is true; see bell.py.
-            "rung": (
-                f"(select case when pg_try_advisory_lock({lock}) then pg_advisory_unlock({lock})\n"
-                f"    when not pg_try_advisory_xact_lock({ringing}) then true\n"
-                f"    else pg_notify('tq_{name}', '') is not null end)"
+            # Notifies the consumers that wait, at the commit, or says that they are to be notified apart; see bell.py.
+            "waited_for": (
+                f"(select case\n"
+                f"    when :within and pg_advisory_xact_lock_shared({pushing}) is null then null\n"
+                f"    when pg_try_advisory_lock({waiting}) then not pg_advisory_unlock({waiting})\n"
+                f"    when :within then true\n"
+                f"    when not pg_try_advisory_xact_lock({notifying} # {now}) then false\n"
+                f"    else pg_notify('{table.table_name}', '') is null end)"
             ),
         }
 
@@ -136,7 +144,7 @@ class PostgreSQL(Packs, StreamingEngine):
 
     def hold(self, dbapi: Any) -> Held:
         dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
-        held = PostgresHeld(dbapi, self.join(dbapi))
+        held = PostgresHeld(dbapi, self._cursor(dbapi))
         held.cursor.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()")
         isolation, session = held.cursor.fetchone()
         # A pooler between us and the server, as PgBouncer, gives a number of its own for the session.
@@ -155,9 +163,24 @@ class PostgreSQL(Packs, StreamingEngine):
                     "Set default_transaction_isolation of the role to 'read committed', or connect directly.",
                 )
             held.cursor.execute("set session characteristics as transaction isolation level read committed")
+        for setting, found in _unreadable(dbapi):
+            if held.pooled:
+                raise errors.BadUrl(
+                    f"The setting {setting} is {found}, and through a pooler that cannot be changed for ours.",
+                    f"Set {setting} of the role to {READABLE[setting]}, or connect directly.",
+                )
+            held.cursor.execute(f"set {setting} to '{READABLE[setting]}'")
         return held
 
     def join(self, dbapi: Any) -> Cursor:
+        for setting, found in _unreadable(dbapi):
+            raise errors.BadInput(
+                f"The setting {setting} of the connection is {found}, in which messages cannot be read.",
+                f"Run set {setting} to '{READABLE[setting]}' on it, or set it for the role.",
+            )
+        return self._cursor(dbapi)
+
+    def _cursor(self, dbapi: Any) -> Cursor:
         if self._pooled:
             dbapi.prepare_threshold = None
         cursor = dbapi.cursor(row_factory=tuple_row)
@@ -194,7 +217,7 @@ class PostgreSQL(Packs, StreamingEngine):
         if not isinstance(error, psycopg.Error):
             return False
         if error.sqlstate == "23505":  # two that arranged the same group at once
-            return (error.diag.constraint_name or "").endswith("_front")
+            return (error.diag.constraint_name or "").endswith("__front")
         return error.sqlstate in ("40001", "40P01")
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
@@ -227,9 +250,6 @@ class PostgreSQL(Packs, StreamingEngine):
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
         if self.schema:
             self._run(cursor, table, "install_schema", params)
@@ -239,8 +259,7 @@ class PostgreSQL(Packs, StreamingEngine):
         payloads = params["payloads"]
         small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
         if small or not hasattr(cursor, "copy"):
-            cursor.execute(table.statement("push_many"), params)
-            return sorted(row[0] for row in cursor.fetchall())
+            return sorted(row[0] for row in self._rows(cursor, table, "push_many", params))
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
         ids, pushed_at, due_at, state = cursor.fetchone()
         shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
@@ -249,13 +268,13 @@ class PostgreSQL(Packs, StreamingEngine):
         with cursor.copy(table.statement("push_copy")) as copy:
             for chunk in _copy_lines(ids, payloads, f"{rest}\t{state}\n"):
                 copy.write(chunk)
-        self._run(cursor, table, "ring", {})
+        self.notify(cursor, table, {})
         return ids
 
     def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.
         mark = marked(table).mark
-        ((arranged, last),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
+        ((arranged, last, _),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
         mark.id = max(0, (last or 0) - LATE_NOTES)
         return arranged
 
@@ -266,7 +285,7 @@ class PostgreSQL(Packs, StreamingEngine):
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         self._run(cursor, table, "publish_keyed" if params["keyed"] else "publish", params)
         pushed = cursor.rowcount
-        self._run(cursor, table, "ring", {})
+        self.notify(cursor, table, {})
         return pushed
 
     def complete_and_claim(
@@ -290,11 +309,31 @@ class PostgreSQL(Packs, StreamingEngine):
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]
         arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
-        cursor.execute(table.statement("push_each"), {**params, **arrays})
-        return [row[0] for row in cursor.fetchall()]
+        return [row[0] for row in self._rows(cursor, table, "push_each", {**params, **arrays})]
+
+    def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._rows(cursor, table, "notify", params)
 
     def commits(self, cursor: Cursor) -> bool:
         return bool(cursor.connection.autocommit)
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        if operation not in NOTIFYING:
+            return super()._rows(cursor, table, operation, params)
+        rows = super()._rows(cursor, table, operation, params | {"within": not self.commits(cursor)})
+        if rows and rows[0][-1]:
+            table.notifies_apart = True
+        return rows
+
+
+def _unreadable(dbapi: Any) -> Iterator[tuple[str, str]]:
+    """The settings of a connection in which its times, or its texts, do not come as this module reads them."""
+    for setting, value in READABLE.items():
+        found = dbapi.info.parameter_status(setting) or value
+        if not found.upper().startswith(value.partition(",")[0]):
+            yield setting, found
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater, MarkedTable
 from tablequeue.engines.texts import Row
+from tablequeue.names import PART
 
 T = TypeVar("T")
 
@@ -32,7 +33,6 @@ class PackedTable(MarkedTable):
 class Packs(LowWater):
     """What an engine with packs does about them, around operations of its own."""
 
-    made_by: ClassVar = ("create", "create_packs")
     least_packed: ClassVar[int] = 200
     """Messages from which a claim is packed. Rate over row by row: 1.0 by 100, 1.15 by 200, 1.45 by 1,000."""
     most_packed: ClassVar[int] = 10_000
@@ -43,12 +43,13 @@ class Packs(LowWater):
     largest_packed: ClassVar[int] = 2_000
     """Bytes of the payload and the headers of a message in a pack: larger ones are not moved by a claim, but once."""
 
-    def words(self, name: str, definition: Definition, state: str) -> dict[str, str]:
-        words = super().words(name, definition, state)
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        definition = table.definition
         return {
             **words,
-            "packs": f"{words['queue']}_packs",
-            "packed": f"{words['queue']}_packed",
+            "packs": f"{words['queue']}{PART}packs",
+            "packed": f"{words['queue']}{PART}packed",
             "pack_messages": PACK_MESSAGES,
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "least_packed": str(self.least_packed),
@@ -56,15 +57,8 @@ class Packs(LowWater):
             "largest_packed": str(self.largest_packed),
         }
 
-    def table(self, name: str, definition: Definition) -> PackedTable:
-        return PackedTable(self, name, definition)
-
-    def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
-        if params["schema_version"] < 3:
-            super().upgrade(cursor, table, params)
-            return
-        self._run(cursor, table, "create_packs", params)
-        self._run(cursor, table, "set_version", params)
+    def table(self, name: str, definition: Definition, table_name: str | None = None) -> PackedTable:
+        return PackedTable(self, name, definition, table_name)
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if params["n"] < self.least_packed or not packs(table.definition):

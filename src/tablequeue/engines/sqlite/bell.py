@@ -15,6 +15,7 @@ from time import monotonic
 
 from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
+from tablequeue.engines.sqlite.inherited import path_of
 
 # Seconds between two looks where the system cannot tell of a write, and the fewest after one, while its commit is on
 # the way. These grow with the time that has passed, to a quarter of it: 25 looks in a tenth of a second instead of
@@ -34,7 +35,7 @@ class SQLiteWire(Wire):
 
     def __init__(self, held: Held) -> None:
         super().__init__(held)
-        path = next(file for _, name, file in held.cursor.execute("pragma database_list") if name == "main")
+        path = path_of(held.cursor)
         self._names: set[str] = set()
         self._cut, self._cutter = os.pipe()
         self._written = -LONGEST_COMMIT
@@ -48,10 +49,10 @@ class SQLiteWire(Wire):
             os.close(self._events)
 
     def attend(self, table: Table) -> None:
-        self._names.add(table.name)
+        self._names.add(table.table_name)
 
     def leave(self, table: Table) -> None:
-        self._names.discard(table.name)
+        self._names.discard(table.table_name)
 
     def hear(self) -> Collection[str] | None:
         while True:

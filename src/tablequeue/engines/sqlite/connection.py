@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held
+from tablequeue.engines.sqlite.inherited import note, path_of, refuse
+from tablequeue.engines.sqlite.turn import Turn, TurnNotHad
+
+T = TypeVar("T")
 
 # RETURNING came with 3.35, STRICT with 3.37.
 OLDEST = (3, 37, 0)
 
 FULL = 2
+# Seconds that a transaction waits for its turn. Of 64 processes that write all the time one waits for half a second.
+PATIENCE = 10.0
 
 # macOS has no fdatasync; SQLite itself calls fsync there.
 fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class SQLiteHeld(Held):
-    """A transaction takes the file lock, then SQLite's; its commit is flushed when both are free again.
+    """A transaction waits for its turn, then takes SQLite's lock; its commit is flushed when both are free again.
 
-    SQLite's own waiting (busy_timeout) sleeps and retries, so whoever comes at the right moment wins: with 64
-    processes one made 1 cycle in 4 s while another made 1,500. The kernel hands a file lock out in turn, and nobody
-    burns time on retries. The lock is on a file of its own, `<database>-lock`: closing any descriptor of the
-    database file would drop SQLite's own locks.
+    A turn that does not come within PATIENCE seconds is not waited for any longer: its process may have been stopped.
+    SQLite's own lock is what keeps the database whole, so the transaction begins without; if it is refused that lock
+    too, the error names the process.
 
     `flushes`: with synchronous=FULL, SQLite flushes each commit while all others wait for the lock. So it runs with
     NORMAL, and the WAL is flushed here, after the unlock, before the call returns. A flush covers all that was
@@ -39,46 +43,52 @@ class SQLiteHeld(Held):
         super().__init__(dbapi, cursor)
         self.flushes = flushes
         self._path = path
-        self._lock: int | None = None
+        self._turn = Turn(f"{path}-lock")
         self._wal: int | None = None
 
-    def begin(self) -> None:
-        if self._lock is None:
-            self._lock = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+    def transact(self, work: Callable[[], T]) -> T:
         try:
-            self.cursor.execute("begin immediate")
-        except BaseException:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            raise
-
-    def commit(self) -> None:
-        self.cursor.execute("commit")
-        self._unlock()
+            result = self._turn.within(PATIENCE, lambda: super(SQLiteHeld, self).transact(work))
+        except TurnNotHad:
+            result = self._out_of_turn(work)
         if self.flushes:
             self._flush()
+        return result
+
+    def begin(self) -> None:
+        self.cursor.execute("begin immediate")
 
     def rollback(self) -> None:
         # A full disk has SQLite roll back by itself.
         if self.dbapi.in_transaction:
             self.cursor.execute("rollback")
-        self._unlock()
 
     def close(self) -> None:
         self.dbapi.close()
-        self.forget()
+        self._turn.close()
+        self._close_wal()
 
     def forget(self) -> None:
-        for file in (self._lock, self._wal):
-            if file is not None:
-                os.close(file)
-        self._lock = self._wal = None
+        self._turn.forget()
+        self._close_wal()
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+    def _close_wal(self) -> None:
+        if self._wal is not None:
+            os.close(self._wal)
+        self._wal = None
+
+    def _out_of_turn(self, work: Callable[[], T]) -> T:
+        try:
+            return super().transact(work)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise errors.Locked(
+                f"{self._turn.holder()} has been writing to the SQLite database for {PATIENCE:g} s and longer.",
+                "Have it go on (kill -CONT), or end it; nothing was changed.",
+            ) from error
 
     def _flush(self) -> None:
         try:
@@ -101,12 +111,14 @@ def hold(dbapi: Any) -> SQLiteHeld:
         )
     dbapi.isolation_level = None
     cursor = plain_cursor(dbapi)
-    path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
+    path = path_of(cursor)
     if not path:
         raise errors.BadUrl(
             "An in-memory SQLite database belongs to one connection alone, and dies with it.",
             "Name a file: sqlite:///work.db, for tests in a temporary folder.",
         )
+    refuse(path)
+    note(path)
     journal = _pragma(cursor, "journal_mode")
     if journal != "wal" and os.access(path, os.W_OK):
         journal = _pragma(cursor, "journal_mode = wal")

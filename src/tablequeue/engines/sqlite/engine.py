@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
+
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
+from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
@@ -54,17 +57,23 @@ class SQLite(StreamingEngine):
     # with fractions came with 3.42 only.
     clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
     alone = frozenset(
-        "has_catalogue lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
+        "lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
         "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()
     )
     has_schemas = False
     arranges = False
+    sweeps_within = True
+    closes_before_fork = True
     wire = SQLiteWire
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
 
     # -- connections and errors ------------------------------------------------------------------------------------
+
+    def check_url(self, url: sa.URL) -> None:
+        if url.database:
+            refuse(url.database)
 
     def hold(self, dbapi: Any) -> SQLiteHeld:
         held = hold(dbapi)
@@ -73,6 +82,7 @@ class SQLite(StreamingEngine):
 
     def join(self, dbapi: Any) -> Cursor:
         cursor = plain_cursor(dbapi)
+        refuse_inherited(cursor)
         if not dbapi.in_transaction:
             # sqlite3 itself would begin late and deferred, and a deferred transaction that turns to writing fails
             # at once, without waiting, when another writer is ahead.
@@ -110,9 +120,6 @@ class SQLite(StreamingEngine):
         return str(list(ids))  # JSON: json.dumps says the same, 1 µs later
 
     # -- operations ------------------------------------------------------------------------------------------------
-
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
 
     def install(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "install", params)

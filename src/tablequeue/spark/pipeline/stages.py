@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tablequeue.definition import check_name
 from tablequeue.errors import BadInput
+from tablequeue.names import check_name
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.sinks import Sink, Transform
 from tablequeue.spark.pipeline.sources import Source

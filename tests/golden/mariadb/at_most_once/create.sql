@@ -1,7 +1,7 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_most_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false}'
---   :schema_version  2
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_most_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
+--   :schema_version  4
 --   :now             null, for the database's clock
 
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
@@ -47,8 +47,8 @@ create table tq_emails (
     sweep_at datetime(6) generated always as (
         case state when 'scheduled' then due_at when 'in_progress' then lease_until end
     ) stored,
-    key tq_emails_state (state, sweep_at, id),
-    unique key tq_emails_key (dedup_key)
+    key tq_emails__state (state, sweep_at, id),
+    unique key tq_emails__key (dedup_key)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of tq_emails';
 
@@ -73,7 +73,7 @@ create table tq_emails_history (
     headers longtext,
     errors longtext,
     payload longtext not null check (json_valid(payload)),
-    key tq_emails_finished (finished_at)
+    key tq_emails__finished (finished_at)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: history of tq_emails';
 

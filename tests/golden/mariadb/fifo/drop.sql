@@ -29,9 +29,9 @@ drop table if exists tq_emails_history;
 
 -- What streams and bulk writes made beside a queue, if they did.
 -- Each commits by itself; what a crash leaves, the next drop of this name drops.
-drop table if exists tq_emails_streams;
-drop table if exists tq_emails_staged;
-drop table if exists tq_emails_writers;
+drop table if exists tq_emails__streams;
+drop table if exists tq_emails__staged;
+drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, before its tables are dropped.
 delete from tq_queues where name = :name;

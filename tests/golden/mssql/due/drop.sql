@@ -35,9 +35,9 @@ drop table if exists tq_emails_history;
 
 -- What streams and bulk writes made beside a queue, if they did.
 -- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists tq_emails_streams;
-drop table if exists tq_emails_staged;
-drop table if exists tq_emails_writers;
+drop table if exists tq_emails__streams;
+drop table if exists tq_emails__staged;
+drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = cast(:name as varchar(48));

@@ -1,7 +1,7 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false}'
---   :schema_version  2
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
+--   :schema_version  4
 --   :now             null, for the database's clock
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
@@ -40,10 +40,10 @@ if object_id(N'tq_queues', N'U') is null
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_emails (
     id bigint identity (1, 1) not null constraint pk_tq_emails primary key clustered,
-    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_tq_emails_state default 'ready'
-        constraint ck_tq_emails_state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
-    attempts int not null constraint df_tq_emails_attempts default 0,
-    priority int not null constraint df_tq_emails_priority default 0,
+    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_tq_emails__state default 'ready'
+        constraint ck_tq_emails__state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts int not null constraint df_tq_emails__attempts default 0,
+    priority int not null constraint df_tq_emails__priority default 0,
     token uniqueidentifier null,
     pushed_at datetime2(6) not null,
     due_at datetime2(6) null,
@@ -59,12 +59,12 @@ create table tq_emails (
     payload nvarchar(max) not null
 );
 alter table tq_emails set (lock_escalation = disable);
-create index tq_emails_ready on tq_emails (id) include (state) where state = 'ready';
-create index tq_emails_scheduled on tq_emails (due_at) include (state) where state = 'scheduled';
-create index tq_emails_in_progress on tq_emails (lease_until) include (state) where state = 'in_progress';
-create index tq_emails_dead on tq_emails (id) include (state) where state = 'dead';
-create index tq_emails_blocked on tq_emails (group_key, id) include (state) where state = 'blocked';
-create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
+create index tq_emails__ready on tq_emails (id) include (state) where state = 'ready';
+create index tq_emails__scheduled on tq_emails (due_at) include (state) where state = 'scheduled';
+create index tq_emails__in_progress on tq_emails (lease_until) include (state) where state = 'in_progress';
+create index tq_emails__dead on tq_emails (id) include (state) where state = 'dead';
+create index tq_emails__blocked on tq_emails (group_key, id) include (state) where state = 'blocked';
+create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
 -- its token is the fence of the acknowledgement.
@@ -89,7 +89,7 @@ create table tq_emails_history (
     payload nvarchar(max) not null
 );
 alter table tq_emails_history set (lock_escalation = disable);
-create index tq_emails_finished on tq_emails_history (finished_at) include (popped_at);
+create index tq_emails__finished on tq_emails_history (finished_at) include (popped_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)

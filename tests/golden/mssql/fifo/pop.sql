@@ -2,7 +2,7 @@
 -- One statement finds, locks and marks them: UPDLOCK keeps a second reader off a row from the first look at it,
 -- READPAST has that reader pass over it (a strict queue waits instead), ROWLOCK keeps it to the row. READCOMMITTEDLOCK
 -- is for READ_COMMITTED_SNAPSHOT, under which READPAST is refused without it.
--- Index: tq_emails_ready. It is forced, for the statistics of a queue are out of date as soon as they are made; and it
+-- Index: tq_emails__ready. It is forced, for the statistics of a queue are out of date as soon as they are made; and it
 -- has the order, for were the rows to be sorted, all of them would be locked. The literals are its filter.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
@@ -17,7 +17,7 @@ with next as (
     select top (@n)
         id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
         dedup_key, consumer, headers, payload
-    from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+    from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
     where state = 'ready'
     order by id
 )

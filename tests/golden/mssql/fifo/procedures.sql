@@ -21,7 +21,7 @@ begin
         select top (@n)
             id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
             dedup_key, consumer, headers, payload
-        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
         where state = 'ready'
         order by id
     )
@@ -52,7 +52,7 @@ begin
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     with due as (
         select top (@n) id, state
-        from tq_emails with (index (tq_emails_scheduled), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__scheduled), rowlock, readpast, updlock, readcommittedlock)
         where state = 'scheduled' and due_at <= @now
         order by due_at
     )
@@ -76,7 +76,7 @@ begin
     declare @error nvarchar(max) = N'lease expired';
     with expired as (
         select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
-        from tq_emails with (index (tq_emails_in_progress), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__in_progress), rowlock, readpast, updlock, readcommittedlock)
         where state = 'in_progress' and lease_until <= @now
         order by lease_until
     )
@@ -410,7 +410,7 @@ begin
         select top (@n)
             id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
             payload
-        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
         where state = 'ready'
         order by id
     )

@@ -1,6 +1,6 @@
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged. One statement
 -- deletes them, writes the history and answers.
--- Index: tq_emails_ready, forced; it has the order, and the literals are its filter (see claim).
+-- Index: tq_emails__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for
 -- where the queue is strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
@@ -11,7 +11,7 @@ with next as (
     select top (@n)
         id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
         payload
-    from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+    from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
     where state = 'ready'
     order by id
 )

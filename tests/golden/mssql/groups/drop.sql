@@ -32,16 +32,16 @@ if object_id(N'tq_emails_arrange', N'P') is not null drop procedure tq_emails_ar
 drop table if exists tq_emails;
 
 -- What a grouped queue has besides its table: the notes of which groups to look at.
-drop table if exists tq_emails_turns;
+drop table if exists tq_emails__turns;
 
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
 
 -- What streams and bulk writes made beside a queue, if they did.
 -- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists tq_emails_streams;
-drop table if exists tq_emails_staged;
-drop table if exists tq_emails_writers;
+drop table if exists tq_emails__streams;
+drop table if exists tq_emails__staged;
+drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = cast(:name as varchar(48));

@@ -14,7 +14,7 @@ begin
     declare @turn table (group_key varbinary(1020) not null);
     with noted as (
         select top (@n) id, group_key
-        from tq_emails_turns with (rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails__turns with (rowlock, readpast, updlock, readcommittedlock)
         order by id
     )
     delete from noted
@@ -25,7 +25,7 @@ begin
     from (select distinct group_key from @turn) as turn
     cross apply (
         select top (1) waiting.id
-        from tq_emails as waiting with (index (tq_emails_blocked), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails as waiting with (index (tq_emails__blocked), rowlock, readpast, updlock, readcommittedlock)
         where waiting.group_key = turn.group_key and waiting.state = 'blocked'
         order by waiting.id
     ) as next
@@ -62,7 +62,7 @@ begin
         select top (@n)
             id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
             dedup_key, consumer, headers, payload
-        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
         where state = 'ready'
         order by id
     )
@@ -93,7 +93,7 @@ begin
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     with due as (
         select top (@n) id, state
-        from tq_emails with (index (tq_emails_scheduled), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__scheduled), rowlock, readpast, updlock, readcommittedlock)
         where state = 'scheduled' and due_at <= @now
         order by due_at
     )
@@ -117,7 +117,7 @@ begin
     declare @error nvarchar(max) = N'lease expired';
     with expired as (
         select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
-        from tq_emails with (index (tq_emails_in_progress), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__in_progress), rowlock, readpast, updlock, readcommittedlock)
         where state = 'in_progress' and lease_until <= @now
         order by lease_until
     )
@@ -130,7 +130,7 @@ begin
         ))),
         token = null,
         lease_until = null
-    output inserted.group_key into tq_emails_turns (group_key)
+    output inserted.group_key into tq_emails__turns (group_key)
     output inserted.id
 end;
 go
@@ -221,7 +221,7 @@ begin
     declare @due datetime2(6) = coalesce(cast(@p_due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
         dateadd(minute, cast(floor(@delay / 60) as int), @now)));
     insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
-    output inserted.group_key into tq_emails_turns (group_key)
+    output inserted.group_key into tq_emails__turns (group_key)
     output inserted.id
     select
         @payload, @headers, @producer, @priority, @group, @key, @now, @due,
@@ -300,7 +300,7 @@ begin
     from @batch
     where fresh = 1
     order by place;
-    insert into tq_emails_turns (group_key)
+    insert into tq_emails__turns (group_key)
     select group_key from @batch where fresh = 1
     group by group_key order by min(place);
     select pushed.id
@@ -456,7 +456,7 @@ begin
         select top (@n)
             id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
             payload
-        from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
         where state = 'ready'
         order by id
     )
@@ -607,7 +607,7 @@ begin
         from openjson(@payloads) as batch
         order by cast(batch.[key] as int)
         declare @groups nvarchar(max) = N'["' + string_escape(@p_group, 'json') + N'"]';
-        insert into tq_emails_turns (group_key)
+        insert into tq_emails__turns (group_key)
         select convert(varbinary(1020), convert(nvarchar(510), given.value))
         from openjson(cast(@groups as nvarchar(max))) as given
         order by cast(given.[key] as int)
@@ -816,7 +816,7 @@ begin
             select N'[' + string_agg(N'"' + cast(string_escape(group_key, 'json') as nvarchar(max)) + N'"', N',') + N']'
             from @claimed
         );
-        insert into tq_emails_turns (group_key)
+        insert into tq_emails__turns (group_key)
         select convert(varbinary(1020), convert(nvarchar(510), given.value))
         from openjson(cast(@groups as nvarchar(max))) as given
         order by cast(given.[key] as int)
@@ -857,7 +857,7 @@ begin
             select N'[' + string_agg(N'"' + cast(string_escape(group_key, 'json') as nvarchar(max)) + N'"', N',') + N']'
             from @done
         );
-        insert into tq_emails_turns (group_key)
+        insert into tq_emails__turns (group_key)
         select convert(varbinary(1020), convert(nvarchar(510), given.value))
         from openjson(cast(@groups as nvarchar(max))) as given
         order by cast(given.[key] as int)
@@ -931,7 +931,7 @@ begin
             ))),
             token = null,
             lease_until = null
-        output inserted.group_key into tq_emails_turns (group_key)
+        output inserted.group_key into tq_emails__turns (group_key)
         output inserted.state
         where id = @id and token = @token
         if @@rowcount = 0 

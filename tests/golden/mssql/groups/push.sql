@@ -1,7 +1,7 @@
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
--- Index: tq_emails_key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key waits
--- for another transaction that is pushing the same one. Two that look at the same moment: the unique index refuses the
--- second one (error 2601), which engine.py takes for the same answer.
+-- Index: tq_emails__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
+-- waits for another transaction that is pushing the same one. Two that look at the same moment: the unique index
+-- refuses the second one (error 2601), which engine.py takes for the same answer.
 -- A crash before the commit leaves nothing.
 declare @payload nvarchar(max) = cast(:payload as nvarchar(max));
 declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
@@ -14,7 +14,7 @@ declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime(
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
     dateadd(minute, cast(floor(@delay / 60) as int), @now)));
 insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
-output inserted.group_key into tq_emails_turns (group_key)
+output inserted.group_key into tq_emails__turns (group_key)
 output inserted.id
 select
     @payload, @headers, @producer, @priority, @group, @key, @now, @due,

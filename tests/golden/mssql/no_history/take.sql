@@ -1,5 +1,5 @@
 -- Remove up to :n ready messages, for this queue keeps no history.
--- Index: tq_emails_ready, forced; it has the order, and the literals are its filter (see claim).
+-- Index: tq_emails__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for
 -- where the queue is strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
@@ -7,7 +7,7 @@ declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime(
 with next as (
     select top (@n)
         id, attempts, priority, pushed_at, due_at, group_key, dedup_key, headers, payload
-    from tq_emails with (index (tq_emails_ready), rowlock, readpast, updlock, readcommittedlock)
+    from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
     where state = 'ready'
     order by id
 )

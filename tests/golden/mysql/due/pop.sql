@@ -3,12 +3,12 @@
 -- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) LAST_INSERT_ID() is asked in SQL: where
 -- there are triggers, MariaDB's answer to the update does not have it.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: tq_emails_ready, which has the order: were the rows to be sorted, all of them would be locked. It is forced, for
+-- Index: tq_emails__ready, which has the order: were the rows to be sorted, all of them would be locked. It is forced, for
 -- statistics that are out of date have the optimizer read the primary key instead. From :low_water on, where the order
 -- is that of the ids: dead entries before it are not walked again (low_water.py).
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
 update (
-    select last_insert_id(id) as claimed from tq_emails force index (tq_emails_ready)
+    select last_insert_id(id) as claimed from tq_emails force index (tq_emails__ready)
     where waiting = 1 and due_at <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))
     order by due_at, id
     limit 1

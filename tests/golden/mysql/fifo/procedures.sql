@@ -48,20 +48,23 @@ end //
 -- queue, as a JSON array, or null. Once a second a session sweeps before it; and after it, and then looks again, if too
 -- little was ready.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
--- In a transaction of the caller's it finds what that sees: see claim_find.sql.
-create procedure tq_emails_find(p_n bigint, p_now datetime(6), out p_ids longtext character set ascii)
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see claim_find.sql.
+create procedure tq_emails_find(
+    p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
+)
 begin
+    declare most bigint default if(p_ours, 1000, least(p_n, 1000));
     declare wide, seen, locked, moved bigint;
     declare looked longtext character set ascii;
     declare swept boolean;
-    call tq_emails_sweep(1, p_now, moved);
+    call tq_emails_sweep(1, most, p_now, moved);
     set swept = moved is not null;
     turns: loop
         set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
         repeat
             select json_arrayagg(id), count(*) into looked, seen from (
                 select id, due_at, priority
-                from tq_emails force index (tq_emails_state)
+                from tq_emails force index (tq_emails__state)
                 where state = 'ready' and sweep_at is null and id > 0
                 order by id
                 limit wide
@@ -81,7 +84,7 @@ begin
             leave turns;
         end if;
         set swept = true;
-        call tq_emails_sweep(0, p_now, moved);
+        call tq_emails_sweep(0, most, p_now, moved);
         if moved = 0 then
             leave turns;
         end if;
@@ -151,7 +154,7 @@ begin
         elseif p_on_conflict = 'return' then
             with there (dedup_key, id) as (
                 select convert(dedup_key using utf8mb4), id
-                from tq_emails force index (tq_emails_key) where dedup_key in (p_key) lock in share mode
+                from tq_emails force index (tq_emails__key) where dedup_key in (p_key) lock in share mode
             )
             select max(id) into p_id from there; -- null if it was finished meanwhile: push again
         end if;
@@ -243,8 +246,10 @@ begin
 end //
 
 -- tq_emails_sweep: what is due or abandoned becomes ready; p_moved is how many, or null if the last sweep of this session
--- was less than p_every seconds ago. For tq_emails_find. The session remembers it in the variable @`tablequeue.tq_emails`.
-create procedure tq_emails_sweep(p_every bigint, p_now datetime(6), out p_moved bigint)
+-- was less than p_every seconds ago. For tq_emails_find.
+-- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there p_n says how
+-- many, of each kind, it makes ready at the most. The session remembers it in the variable @`tablequeue.tq_emails`.
+create procedure tq_emails_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
     declare arranged bigint;
@@ -256,13 +261,13 @@ sweep: begin
     set @`tablequeue.tq_emails` = clock, p_moved = 0;
     select json_arrayagg(id) into found from (
         (
-            select id from tq_emails force index (tq_emails_state)
-            where state = 'scheduled' and sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) order by sweep_at limit 1000
+            select id from tq_emails force index (tq_emails__state)
+            where state = 'scheduled' and sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) order by sweep_at limit p_n
         )
         union all
         (
-            select id from tq_emails force index (tq_emails_state)
-            where state = 'in_progress' and sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) order by sweep_at limit 1000
+            select id from tq_emails force index (tq_emails__state)
+            where state = 'in_progress' and sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) order by sweep_at limit p_n
         )
     ) as due;
     if found is not null then
@@ -501,7 +506,7 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
     end if;
-    call tq_emails_find(p_n, p_now, p_ids);
+    call tq_emails_find(p_n, ours, p_now, p_ids);
     set p_popped_at = coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), p_lease_until = p_popped_at + interval p_lease second;
     -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
     -- and all is undone: a client reads to the end.
@@ -566,7 +571,7 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'n is not from 1 to 2147483647. Give another number.';
     end if;
-    call tq_emails_find(p_n, p_now, p_ids);
+    call tq_emails_find(p_n, ours, p_now, p_ids);
     set p_popped_at = coalesce(cast(p_now as datetime(6)), utc_timestamp(6));
     -- The rows go out before the change, which may leave nothing of them. If it fails, an error follows them, and all
     -- is undone: a client reads to the end.
@@ -824,7 +829,7 @@ begin
             (select count(*) from tq_emails where state = 'blocked'),
             (
                 select timestampdiff(microsecond, pushed_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6))) / 1e6
-                from tq_emails force index (tq_emails_state) where state = 'ready' and sweep_at is null order by id limit 1
+                from tq_emails force index (tq_emails__state) where state = 'ready' and sweep_at is null order by id limit 1
             )
     ), ended (finished) as (
         select cast(case when counted < 100000 then counted else greatest(counted, coalesce((
@@ -833,7 +838,7 @@ begin
         ), 0)) end as signed)
         from (
             select count(*) as counted from (
-                select 1 from tq_emails_history force index (tq_emails_finished) where finished_at is not null limit 100000
+                select 1 from tq_emails_history force index (tq_emails__finished) where finished_at is not null limit 100000
             ) as few
         ) as counts
     )
@@ -863,7 +868,7 @@ begin
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
                 first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
-            from tq_emails force index (tq_emails_state)
+            from tq_emails force index (tq_emails__state)
             where state = 'ready' and sweep_at is null and id > p_after
             order by id
             limit p_n;
@@ -872,7 +877,7 @@ begin
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
                 first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
-            from tq_emails force index (tq_emails_state)
+            from tq_emails force index (tq_emails__state)
             where state = 'scheduled' and id > p_after
             order by id
             limit p_n;
@@ -881,7 +886,7 @@ begin
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
                 first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
-            from tq_emails force index (tq_emails_state)
+            from tq_emails force index (tq_emails__state)
             where state = 'in_progress' and id > p_after
             order by id
             limit p_n;
@@ -890,7 +895,7 @@ begin
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
                 first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
-            from tq_emails force index (tq_emails_state)
+            from tq_emails force index (tq_emails__state)
             where state = 'dead' and sweep_at is null and id > p_after
             order by id
             limit p_n;
@@ -899,7 +904,7 @@ begin
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
                 first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
-            from tq_emails force index (tq_emails_state)
+            from tq_emails force index (tq_emails__state)
             where state = 'blocked' and sweep_at is null and id > p_after
             order by id
             limit p_n;

@@ -1,7 +1,7 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false}'
---   :schema_version  2
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
+--   :schema_version  4
 --   :now             null, for the database's clock
 
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
@@ -47,34 +47,37 @@ create table tq_emails (
     sweep_at datetime(6) generated always as (
         case state when 'scheduled' then due_at when 'in_progress' then lease_until end
     ) stored,
-    key tq_emails_state (state, sweep_at, id),
-    unique key tq_emails_key (dedup_key)
+    key tq_emails__state (state, sweep_at, id),
+    unique key tq_emails__key (dedup_key)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of tq_emails';
 
 -- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the front, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
--- The triggers only note which groups to look at: those that got a message, and those that may have lost their front.
--- They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
--- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
+-- The table has the notes of the triggers, which arrange reads; see create_group_triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table tq_emails
     add column front varbinary(1020) generated always as (case when state in ('ready', 'scheduled', 'in_progress') then group_key end) stored,
-    add unique key tq_emails_front (front),
-    add key tq_emails_blocked (group_key, state, id);
-create table tq_emails_turns (
+    add unique key tq_emails__front (front),
+    add key tq_emails__blocked (group_key, state, id);
+create table tq_emails__turns (
     id bigint not null auto_increment primary key,
     group_key varbinary(1020) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: turns of tq_emails';
-create trigger tq_emails_pushed after insert on tq_emails for each row
-    insert into tq_emails_turns (group_key) values (new.group_key);
-create trigger tq_emails_left after delete on tq_emails for each row
+
+-- The triggers of a grouped queue only note which groups to look at: those that got a message, and those that may have
+-- lost their front. They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
+-- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
+-- A crash before the end leaves tables that are not in the catalogue: see create.
+create trigger tq_emails__pushed after insert on tq_emails for each row
+    insert into tq_emails__turns (group_key) values (new.group_key);
+create trigger tq_emails__left after delete on tq_emails for each row
     if old.state <> 'dead' then
-        insert into tq_emails_turns (group_key) values (old.group_key);
+        insert into tq_emails__turns (group_key) values (old.group_key);
     end if;
-create trigger tq_emails_moved after update on tq_emails for each row
+create trigger tq_emails__moved after update on tq_emails for each row
     if new.state in ('dead', 'blocked') and old.state <> new.state then
-        insert into tq_emails_turns (group_key) values (new.group_key);
+        insert into tq_emails__turns (group_key) values (new.group_key);
     end if;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
@@ -98,7 +101,7 @@ create table tq_emails_history (
     headers longtext,
     errors longtext,
     payload longtext not null check (json_valid(payload)),
-    key tq_emails_finished (finished_at)
+    key tq_emails__finished (finished_at)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: history of tq_emails';
 

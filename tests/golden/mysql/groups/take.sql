@@ -1,10 +1,10 @@
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
--- Index: tq_emails_state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
+-- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
 -- are passed over. A rollback puts all of them back, a crash before the commit too.
 select
     id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), cast(null as datetime(6)), priority,
     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
-from tq_emails force index (tq_emails_state)
+from tq_emails force index (tq_emails__state)
 where state = 'ready' and sweep_at is null
 order by id
 limit :n

@@ -14,24 +14,24 @@ drop function if exists tq_emails_push;
 drop function if exists tq_emails_unpack;
 drop function if exists tq_emails_sweep;
 drop function if exists tq_emails_remove;
+drop function if exists tq_emails_notify;
 drop function if exists tq_emails_claim;
 drop function if exists tq_emails_check;
 
 -- Drop a queue's table and its packs; what was in them is gone. In one transaction with the history: a crash leaves all
 -- or nothing.
-drop view if exists tq_emails_packed;
-drop table if exists tq_emails_packs;
+drop view if exists tq_emails__packed;
+drop table if exists tq_emails__packs;
 drop table if exists tq_emails;
 
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
 
--- What streams and bulk writes made beside a queue, if they did. tq_emails_staged: of an older bulk write.
+-- What streams and bulk writes made beside a queue, if they did.
 -- In one transaction with the queue: a crash leaves all or nothing.
-drop table if exists tq_emails_streams;
-drop table if exists tq_emails_parts;
-drop table if exists tq_emails_staged;
-drop table if exists tq_emails_writers;
+drop table if exists tq_emails__streams;
+drop table if exists tq_emails__parts;
+drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = :name;

@@ -1,6 +1,7 @@
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
--- Locks: none that another reader or writer waits for; and, if somebody waits for a message, that of NOTIFY, for the
--- length of the commit. A crash before the commit leaves nothing.
+-- Beside the id, whether consumers wait who are to be notified apart; see notify.
+-- Locks: none that another reader or writer waits for; and, if consumers wait, that of NOTIFY, for the length of the
+-- commit. A crash before the commit leaves nothing.
 with pushed as (
     insert into tq_emails (
         payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
@@ -18,6 +19,9 @@ with pushed as (
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id
 )
-select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
-    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
-    else pg_notify('tq_emails', '') is not null end);
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_emails', '') is null end) as waited_for from pushed;

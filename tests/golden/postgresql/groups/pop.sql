@@ -1,8 +1,8 @@
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only, for SKIP LOCKED passes
 -- over those that another one is claiming.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: tq_emails_ready; in order of ids from :low_water on: dead entries before it are not walked again (low_water.py).
--- id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
+-- Index: tq_emails__ready; in order of ids from :low_water on: dead entries before it are not walked again
+-- (low_water.py). id = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update tq_emails
 set state = 'in_progress',

@@ -1,14 +1,16 @@
--- public.tq_emails_arrange: in groups whose turn came free, the next message becomes ready. For the other functions.
+-- public.tq_emails_arrange: in up to p_n groups whose turn came free, the next message becomes ready. For the other functions.
 -- It runs in the transaction of their caller, who holds the new fronts of the groups, whichever they are, until it
--- commits: keep transactions around pop, take, complete and fail short. Of two that arrange the same group at once, the
--- second waits for the end of the first one's transaction, and then leaves it as that left it.
-create or replace function public.tq_emails_arrange(p_now timestamptz) returns bigint language plpgsql as $$
+-- commits: keep transactions around pop and take short. Of two that arrange the same group at once, the second waits
+-- for the end of the first one's transaction, and then leaves it as that left it.
+create or replace function public.tq_emails_arrange(p_n integer, p_now timestamptz) returns bigint language plpgsql as $$
     declare
         arranged bigint;
+        last_note bigint;
+        waited_for boolean;
     begin
         with turn as (
-            delete from public.tq_emails_turns
-            where id = any(array(select id from public.tq_emails_turns where id > 0 order by id limit 1000 for update skip locked))
+            delete from public.tq_emails__turns
+            where id = any(array(select id from public.tq_emails__turns where id > 0 order by id limit p_n for update skip locked))
             returning id, group_key
         ), vacant as (
             select distinct group_key from turn
@@ -26,7 +28,15 @@ create or replace function public.tq_emails_arrange(p_now timestamptz) returns b
             )) and state || '' = 'blocked'
             returning id
         )
-        select (select count(*) from moved), (select max(id) from turn) into arranged;
+        select
+            (select count(*) from moved), (select max(id) from turn),
+            case when exists (select from moved) then (select case
+            when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+            when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+            when true then true
+            when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+            else pg_notify('tq_emails', '') is null end) else false end into arranged, last_note, waited_for;
+        perform public.tq_emails_notify(waited_for);
         return arranged;
     exception
         when unique_violation then
@@ -77,7 +87,7 @@ create or replace function public.tq_emails_claim(
     #variable_conflict use_column
     declare
         claimed integer;
-        swept boolean := public.tq_emails_sweep(1, p_now) is not null;
+        swept boolean := public.tq_emails_sweep(1, p_n, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -102,11 +112,23 @@ create or replace function public.tq_emails_claim(
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when public.tq_emails_sweep(0, p_now) = 0;
+            exit when public.tq_emails_sweep(0, p_n, p_now) = 0;
         end loop;
     end;
     $$;
 revoke all on function public.tq_emails_claim from public;
+
+-- public.tq_emails_notify: notify the consumers that wait at the queue, at the commit. For the other functions.
+-- A transaction that has notified cannot be prepared: two-phase commits push by a client of the library, or while the
+-- setting tablequeue.notify is off; then consumers look by themselves, up to 10 s later.
+create or replace function public.tq_emails_notify(waited_for boolean) returns void language plpgsql as $$
+    begin
+        if waited_for and current_setting('tablequeue.notify', true) is distinct from 'off' then
+            perform pg_notify('tq_emails', '');
+        end if;
+    end;
+    $$;
+revoke all on function public.tq_emails_notify from public;
 
 -- public.tq_emails_remove: the rows of take, in any order. It sweeps as public.tq_emails_claim does.
 create or replace function public.tq_emails_remove(
@@ -118,7 +140,7 @@ create or replace function public.tq_emails_remove(
     #variable_conflict use_column
     declare
         removed integer;
-        swept boolean := public.tq_emails_sweep(1, p_now) is not null;
+        swept boolean := public.tq_emails_sweep(1, p_n, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -149,16 +171,21 @@ create or replace function public.tq_emails_remove(
             p_n := p_n - removed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when public.tq_emails_sweep(0, p_now) = 0;
+            exit when public.tq_emails_sweep(0, p_n, p_now) = 0;
         end loop;
     end;
     $$;
 revoke all on function public.tq_emails_remove from public;
 
 -- public.tq_emails_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
--- than p_every seconds ago. For pop and take. The session remembers it in the setting tablequeue.tq_emails.
-create or replace function public.tq_emails_sweep(p_every float8, p_now timestamptz) returns bigint language plpgsql as $$
+-- than p_every seconds ago. For pop and take.
+-- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there it makes p_n
+-- ready at the most. The first statement of a transaction that one begins by itself begins when the transaction does.
+-- The session remembers it in the setting tablequeue.tq_emails.
+create or replace function public.tq_emails_sweep(p_every float8, p_n integer, p_now timestamptz)
+returns bigint language plpgsql as $$
     declare
+        most integer := case when now() = statement_timestamp() then 1000 else least(p_n, 1000) end;
         moved bigint := 0;
         message bigint;
         clock float8 := extract(epoch from clock_timestamp());
@@ -173,13 +200,13 @@ create or replace function public.tq_emails_sweep(p_every float8, p_now timestam
                 select id from public.tq_emails
                 where state = 'scheduled' and due_at <= coalesce(cast(p_now as timestamptz), statement_timestamp())
                 order by due_at
-                limit 1000
+                limit most
                 for update skip locked
             ), expired as (
                 select id from public.tq_emails
                 where state = 'in_progress' and lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp())
                 order by lease_until
-                limit 1000
+                limit most
                 for update skip locked
             ), moved as (
                 update public.tq_emails
@@ -195,9 +222,9 @@ create or replace function public.tq_emails_sweep(p_every float8, p_now timestam
                 where id = any(array(select id from due union all select id from expired))
                 returning id
             ), pack as (
-                delete from public.tq_emails_packs
+                delete from public.tq_emails__packs
                 where token = any(array(
-                    select token from public.tq_emails_packs where lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp()) order by lease_until limit 10 for update skip locked
+                    select token from public.tq_emails__packs where lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp()) order by lease_until limit 10 for update skip locked
                 ))
                 returning *
             ), unpacked as (
@@ -223,7 +250,7 @@ create or replace function public.tq_emails_sweep(p_every float8, p_now timestam
         loop
             moved := moved + 1;
         end loop;
-        moved := moved + public.tq_emails_arrange(p_now);
+        moved := moved + public.tq_emails_arrange(most, p_now);
         return moved;
     end;
     $$;
@@ -237,9 +264,9 @@ create or replace function public.tq_emails_unpack(p_token uuid) returns void la
         unpacked integer;
     begin
         -- Mostly there is none: 5 µs for every call that finishes something; in a function of SQL it was 110.
-        if exists (select from public.tq_emails_packs where token = p_token) then
+        if exists (select from public.tq_emails__packs where token = p_token) then
             with pack as (
-                delete from public.tq_emails_packs where token = cast(p_token as uuid) returning *
+                delete from public.tq_emails__packs where token = cast(p_token as uuid) returning *
             ), unpacked as (
                 insert into public.tq_emails (
                     id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, producer,
@@ -277,6 +304,7 @@ create or replace function public.tq_emails_push(
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     declare
         pushed bigint;
+        waited_for boolean;
         there text;
     begin
         perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict);
@@ -300,10 +328,13 @@ create or replace function public.tq_emails_push(
                 on conflict (dedup_key) where dedup_key is not null do nothing
                 returning id
             )
-            select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
-                else pg_notify('tq_emails', '') is not null end)
-            into pushed;
+            select id, (select case
+                when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+                when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when true then true
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                else pg_notify('tq_emails', '') is null end) as waited_for from pushed
+            into pushed, waited_for;
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then
                 raise exception using errcode = 'TQ002', detail = p_key,
@@ -314,6 +345,7 @@ create or replace function public.tq_emails_push(
             into there, pushed;
             exit when pushed is not null; -- else it was finished between the two statements: push again
         end loop;
+        perform public.tq_emails_notify(waited_for);
         return pushed;
     end;
     $$;
@@ -333,12 +365,14 @@ create or replace function public.tq_emails_push_many(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
     declare
+        pushed bigint;
+        waited_for boolean;
         p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
     begin
         perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, null, 'raise');
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
-        return query
+        for pushed, waited_for in
             with pushed as (
                 insert into public.tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
                 select
@@ -354,9 +388,16 @@ create or replace function public.tq_emails_push_many(
                 order by place
                 returning id
             )
-            select id from pushed where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
-                else pg_notify('tq_emails', '') is not null end);
+            select id, (select case
+                when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+                when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when true then true
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                else pg_notify('tq_emails', '') is null end) as waited_for from pushed
+        loop
+            return next pushed;
+        end loop;
+        perform public.tq_emails_notify(waited_for);
     end;
     $$;
 revoke all on function public.tq_emails_push_many from public;
@@ -387,6 +428,7 @@ create or replace function public.tq_emails_push_each(
         p_delays float8[];
         place integer;
         id bigint;
+        waited_for boolean;
     begin
         p_producer := coalesce(p_producer, session_user);
         perform public.tq_emails_check(
@@ -406,7 +448,7 @@ create or replace function public.tq_emails_push_each(
             into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
             from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
             place := 0;
-            for id in
+            for id, waited_for in
                 with batch as materialized (
                     select nextval((select cast(pg_get_serial_sequence('public.tq_emails', 'id') as regclass))) as id, entry.*
                     from (
@@ -432,9 +474,12 @@ create or replace function public.tq_emails_push_each(
                     on conflict (dedup_key) where dedup_key is not null do nothing
                     returning id
                 )
-                select pushed.id from batch left join pushed on pushed.id = batch.id where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
-                    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
-                    else pg_notify('tq_emails', '') is not null end) order by batch.place
+                select pushed.id, (select case
+                    when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+                    when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                    when true then true
+                    when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                    else pg_notify('tq_emails', '') is null end) as waited_for from batch left join pushed on pushed.id = batch.id order by batch.place
             loop
                 place := place + 1;
                 pushed[places[place]] := id;
@@ -460,6 +505,7 @@ create or replace function public.tq_emails_push_each(
             -- What was finished between the two statements is pushed again.
             places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
         end loop;
+        perform public.tq_emails_notify(waited_for);
         return query select * from unnest(pushed);
     end;
     $$;
@@ -528,7 +574,8 @@ revoke all on function public.tq_emails_take from public;
 
 -- public.tq_emails_complete: finish those of p_ids that p_token holds, for consumers; which they were.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
--- The next messages of their groups become ready, in this transaction: see public.tq_emails_arrange.
+-- The next messages of their groups become ready; in a transaction of the caller's by the next pop after its commit
+-- that finds too little: see public.tq_emails_sweep.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 create or replace function public.tq_emails_complete(
     p_ids bigint[],
@@ -557,7 +604,9 @@ create or replace function public.tq_emails_complete(
                 || ' is lost, so nothing was completed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
-        perform public.tq_emails_arrange(p_now);
+        if now() = statement_timestamp() then
+            perform public.tq_emails_arrange(1000, p_now);
+        end if;
     end;
     $$;
 revoke all on function public.tq_emails_complete from public;
@@ -577,6 +626,7 @@ create or replace function public.tq_emails_fail(
     declare
         p_delay float8 := p_retry_in;
         new_state text;
+        waited_for boolean;
     begin
         if not p_delay between 0 and 3200000000 then
             raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
@@ -592,31 +642,40 @@ create or replace function public.tq_emails_fail(
             into p_delay
             from public.tq_emails where id = p_id and token = p_token;
         end if;
-        update public.tq_emails
-        set state = case
-                when attempts >= 5 then 'dead'
-                when cast(p_delay as float8) > 0 then 'scheduled'
-                else 'ready'
-            end,
-            due_at = case
-                when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
-                else due_at
-            end,
-            errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
-                'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
-            )),
-            token = null,
-            lease_until = null
-        where id = p_id and token = cast(p_token as uuid)
-        returning state
-        into new_state;
+        with failed as (
+            update public.tq_emails
+            set state = case
+                    when attempts >= 5 then 'dead'
+                    when cast(p_delay as float8) > 0 then 'scheduled'
+                    else 'ready'
+                end,
+                due_at = case
+                    when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
+                    else due_at
+                end,
+                errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                    'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
+                )),
+                token = null,
+                lease_until = null
+            where id = p_id and token = cast(p_token as uuid)
+            returning state
+        )
+        select state, case when state <> 'dead' then (select case
+            when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+            when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+            when true then true
+            when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+            else pg_notify('tq_emails', '') is null end) else false end as waited_for from failed
+        into new_state, waited_for;
         if new_state is null then
             raise exception using errcode = 'TQ003',
                 message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
-        if new_state = 'dead' then
-            perform public.tq_emails_arrange(p_now);
+        perform public.tq_emails_notify(waited_for);
+        if new_state = 'dead' and now() = statement_timestamp() then
+            perform public.tq_emails_arrange(1000, p_now);
         end if;
         return new_state;
     end;
@@ -632,6 +691,9 @@ create or replace function public.tq_emails_release(
     p_delay float8 default 0,
     p_now timestamptz default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    declare
+        released bigint;
+        waited_for boolean;
     begin
         if p_delay is null or not p_delay between 0 and 3200000000 then
             raise exception using errcode = 'TQ001',
@@ -639,7 +701,7 @@ create or replace function public.tq_emails_release(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         perform public.tq_emails_unpack(p_token);
-        return query
+        for released, waited_for in
             with released as (
                 update public.tq_emails
                 set state = case when cast(p_delay as float8) > 0 then 'scheduled' else 'ready' end,
@@ -653,14 +715,21 @@ create or replace function public.tq_emails_release(
                 where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
                 returning id
             )
-            select id from released where (select case when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
-                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then true
-                else pg_notify('tq_emails', '') is not null end);
-        if not found and cardinality(p_ids) > 0 then
+            select id, (select case
+                when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
+                when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
+                when true then true
+                when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+                else pg_notify('tq_emails', '') is null end) as waited_for from released
+        loop
+            return next released;
+        end loop;
+        if released is null and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was released.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
+        perform public.tq_emails_notify(waited_for);
     end;
     $$;
 revoke all on function public.tq_emails_release from public;
@@ -710,7 +779,7 @@ create or replace function public.tq_emails_stats(
             select
                 (select count(*) from public.tq_emails where state = 'ready'),
                 (select count(*) from public.tq_emails where state = 'scheduled'),
-                (select count(*) from public.tq_emails where state = 'in_progress') + (select coalesce(sum(size), 0) from public.tq_emails_packs),
+                (select count(*) from public.tq_emails where state = 'in_progress') + (select coalesce(sum(size), 0) from public.tq_emails__packs),
                 (select count(*) from public.tq_emails where state = 'dead'),
                 (select count(*) from public.tq_emails where state = 'blocked'),
                 (
@@ -777,7 +846,7 @@ create or replace function public.tq_emails_peek(
                         select
                             id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
                             first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
-                        from public.tq_emails_packed
+                        from public.tq_emails__packed
                         where last_id > p_after
                     ) as message
                     where id > p_after

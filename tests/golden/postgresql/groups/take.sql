@@ -1,5 +1,5 @@
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
--- Index: tq_emails_ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
+-- Index: tq_emails__ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
 -- A rollback puts all of them back, a crash before the commit too.
 with taken as (
     delete from tq_emails

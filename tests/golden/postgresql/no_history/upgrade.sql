@@ -1,6 +1,6 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :schema_version  3
+--   :schema_version  4
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -19,7 +19,7 @@ create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is no
 -- The view has them one by one, as they would be in the table.
 -- Not compressed, and few dead rows: each may have a megabyte elsewhere.
 -- Runs in one transaction: a crash leaves nothing.
-create table tq_emails_packs (
+create table tq_emails__packs (
     token uuid primary key,
     consumer text,
     popped_at timestamptz not null,
@@ -42,7 +42,7 @@ create table tq_emails_packs (
     toast.autovacuum_vacuum_threshold = 10000,
     toast.autovacuum_vacuum_cost_delay = 0
 );
-alter table tq_emails_packs
+alter table tq_emails__packs
     alter ids set storage external,
     alter priorities set storage external,
     alter pushed_ats set storage external,
@@ -50,16 +50,55 @@ alter table tq_emails_packs
     alter producers set storage external,
     alter headers set storage external,
     alter payloads set storage external;
-create index tq_emails_packs_lease on tq_emails_packs (lease_until);
-create view tq_emails_packed as
+create index tq_emails__packs_lease on tq_emails__packs (lease_until);
+create view tq_emails__packed as
 select
     message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,
     pack.popped_at as first_popped_at, pack.popped_at, pack.lease_until, cast(null as text) as group_key,
     cast(null as text) as dedup_key, message.producer, pack.consumer, message.headers, cast(null as jsonb) as errors,
     message.payload, pack.first_id, pack.last_id
-from tq_emails_packs as pack, unnest(
+from tq_emails__packs as pack, unnest(
         pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
     ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+alter view tq_emails_packed rename to tq_emails__packed;
+alter index if exists tq_emails_packs_lease rename to tq_emails__packs_lease;
+alter table tq_emails_packs rename to tq_emails__packs;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_streams rename to tq_emails__streams;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_writers rename to tq_emails__writers;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+drop table tq_emails_staged;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+drop table tq_emails_parts;
+
+-- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_schedules rename to tq__schedules;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Of the procedures, those that take other parameters now are dropped; all are to be made again.
+-- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3.
+alter index if exists tq_emails_ready rename to tq_emails__ready;
+alter index if exists tq_emails_scheduled rename to tq_emails__scheduled;
+alter index if exists tq_emails_in_progress rename to tq_emails__in_progress;
+alter index if exists tq_emails_dead rename to tq_emails__dead;
+alter index if exists tq_emails_blocked rename to tq_emails__blocked;
+alter index if exists tq_emails_key rename to tq_emails__key;
+drop function if exists tq_emails_sweep(float8, timestamptz);
+drop function if exists tq_emails_arrange(timestamptz);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update tq_queues set schema_version = :schema_version where name = :name;

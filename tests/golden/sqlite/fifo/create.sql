@@ -1,7 +1,7 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false}'
---   :schema_version  2
+--   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
+--   :schema_version  4
 --   :now             null, for the database's clock
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
@@ -37,12 +37,12 @@ create table tq_emails (
     errors text check (errors is null or json_valid(errors)),
     payload text not null check (json_valid(payload))
 ) strict;
-create index tq_emails_ready on tq_emails (id) where state = 'ready';
-create index tq_emails_scheduled on tq_emails (due_at) where state = 'scheduled';
-create index tq_emails_in_progress on tq_emails (lease_until) where state = 'in_progress';
-create index tq_emails_dead on tq_emails (id) where state = 'dead';
-create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
-create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
+create index tq_emails__ready on tq_emails (id) where state = 'ready';
+create index tq_emails__scheduled on tq_emails (due_at) where state = 'scheduled';
+create index tq_emails__in_progress on tq_emails (lease_until) where state = 'in_progress';
+create index tq_emails__dead on tq_emails (id) where state = 'dead';
+create index tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
+create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
 -- its token is the fence of the acknowledgement.
@@ -65,7 +65,7 @@ create table tq_emails_history (
     errors text,
     payload text not null check (json_valid(payload))
 ) strict;
-create index tq_emails_finished on tq_emails_history (finished_at);
+create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)

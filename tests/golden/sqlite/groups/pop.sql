@@ -1,6 +1,6 @@
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: tq_emails_ready. Locks: the database, for the length of the statement.
+-- Index: tq_emails__ready. Locks: the database, for the length of the statement.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update tq_emails
 set state = 'in_progress',

@@ -1,5 +1,5 @@
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
--- Index: tq_emails_ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
+-- Index: tq_emails__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
 insert into tq_emails_history (
     id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,

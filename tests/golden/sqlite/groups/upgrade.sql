@@ -1,6 +1,6 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :schema_version  2
+--   :schema_version  4
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -18,6 +18,73 @@ alter table tq_emails_history add column token text;
 alter table tq_emails_history add column group_key text;
 alter table tq_emails_history add column dedup_key text;
 create index tq_emails_finished on tq_emails_history (finished_at);
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_streams rename to tq_emails__streams;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_writers rename to tq_emails__writers;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+drop table tq_emails_staged;
+
+-- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_schedules rename to tq__schedules;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- SQLite has no other way to rename an index than to make it again.
+-- Locks: the database, for as long as its indexes take. Runs in one transaction: a crash leaves version 3.
+drop index if exists tq_emails_ready;
+drop index if exists tq_emails_scheduled;
+drop index if exists tq_emails_in_progress;
+drop index if exists tq_emails_dead;
+drop index if exists tq_emails_blocked;
+drop index if exists tq_emails_key;
+create index if not exists tq_emails__ready on tq_emails (id) where state = 'ready';
+create index if not exists tq_emails__scheduled on tq_emails (due_at) where state = 'scheduled';
+create index if not exists tq_emails__in_progress on tq_emails (lease_until) where state = 'in_progress';
+create index if not exists tq_emails__dead on tq_emails (id) where state = 'dead';
+create index if not exists tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
+create unique index if not exists tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- The triggers are made again by create_group_triggers.
+drop trigger if exists tq_emails_pushed;
+drop trigger if exists tq_emails_moved;
+drop trigger if exists tq_emails_left;
+drop index if exists tq_emails_front;
+create unique index if not exists tq_emails__front on tq_emails (group_key) where state in ('ready', 'scheduled', 'in_progress');
+
+-- Whenever a group may have lost its front, or got its first message, a trigger makes the lowest id its front; it
+-- is scheduled if it has a due time, which the next sweep looks at. One writer at a time: nothing can come between.
+create trigger tq_emails__pushed after insert on tq_emails
+    when not exists (select 1 from tq_emails where group_key = new.group_key and state in ('ready', 'scheduled', 'in_progress'))
+    begin
+        update tq_emails set state = case when due_at is null then 'ready' else 'scheduled' end
+        where id = (select id from tq_emails where group_key = new.group_key and state = 'blocked' order by id limit 1);
+    end;
+create trigger tq_emails__moved after update of state on tq_emails
+    when new.state in ('dead', 'blocked')
+        and not exists (select 1 from tq_emails where group_key = new.group_key and state in ('ready', 'scheduled', 'in_progress'))
+    begin
+        update tq_emails set state = case when due_at is null then 'ready' else 'scheduled' end
+        where id = (select id from tq_emails where group_key = new.group_key and state = 'blocked' order by id limit 1);
+    end;
+create trigger tq_emails__left after delete on tq_emails
+    when not exists (select 1 from tq_emails where group_key = old.group_key and state in ('ready', 'scheduled', 'in_progress'))
+    begin
+        update tq_emails set state = case when due_at is null then 'ready' else 'scheduled' end
+        where id = (select id from tq_emails where group_key = old.group_key and state = 'blocked' order by id limit 1);
+    end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+drop index if exists tq_emails_finished;
+create index if not exists tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update tq_queues set schema_version = :schema_version where name = :name;

@@ -1,6 +1,6 @@
 -- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
 --   :name            'emails'
---   :schema_version  2
+--   :schema_version  4
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -10,6 +10,39 @@ alter table tq_emails add column group_key text;
 alter table tq_emails add column dedup_key text;
 create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_streams rename to tq_emails__streams;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_emails_writers rename to tq_emails__writers;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+drop table tq_emails_staged;
+
+-- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table tq_schedules rename to tq__schedules;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- SQLite has no other way to rename an index than to make it again.
+-- Locks: the database, for as long as its indexes take. Runs in one transaction: a crash leaves version 3.
+drop index if exists tq_emails_ready;
+drop index if exists tq_emails_scheduled;
+drop index if exists tq_emails_in_progress;
+drop index if exists tq_emails_dead;
+drop index if exists tq_emails_blocked;
+drop index if exists tq_emails_key;
+create index if not exists tq_emails__ready on tq_emails (id) where state = 'ready';
+create index if not exists tq_emails__scheduled on tq_emails (due_at) where state = 'scheduled';
+create index if not exists tq_emails__in_progress on tq_emails (lease_until) where state = 'in_progress';
+create index if not exists tq_emails__dead on tq_emails (id) where state = 'dead';
+create index if not exists tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
+create unique index if not exists tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
 update tq_queues set schema_version = :schema_version where name = :name;

@@ -1,5 +1,5 @@
 -- In up to :n groups that were noted, the lowest blocked message becomes the front, if there is none.
--- Indexes: {table}_front, {table}_blocked. Locks: the notes and the new fronts. READPAST passes over the notes that
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new fronts. READPAST passes over the notes that
 -- another one has, and over messages that are not committed yet: their own notes come with their commit.
 -- The look for a front has no hint on purpose. Under READ_COMMITTED_SNAPSHOT it does not wait: who has a front locked
 -- either leaves it there, or notes the group when it commits. Without that option it waits for them, up to the lock
@@ -23,7 +23,7 @@ output inserted.id
 from (select distinct group_key from @turn) as turn
 cross apply (
     select top (1) waiting.id
-    from {queue} as waiting with (index ({table}_blocked), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} as waiting with (index ({table}__blocked), rowlock, readpast, updlock, readcommittedlock)
     where waiting.group_key = turn.group_key and waiting.state = 'blocked'
     order by waiting.id
 ) as next

@@ -1,4 +1,4 @@
 -- A doorbell for the queue, by Service Broker, for readers of your own: in it lies one message while nobody has looked
 -- since a push. The database must have ENABLE_BROKER. A crash leaves nothing.
-create queue {queue}_bell with status = on, poison_message_handling (status = off);
-create service [{queue}_bell] on queue {queue}_bell ([DEFAULT]);
+create queue {queue}__bell with status = on, poison_message_handling (status = off);
+create service [{queue}__bell] on queue {queue}__bell ([DEFAULT]);

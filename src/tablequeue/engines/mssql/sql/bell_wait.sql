@@ -3,7 +3,7 @@
 -- Locks: the conversation. A crash leaves the bell as it was.
 declare @timeout int = :timeout;
 declare @handle uniqueidentifier;
-waitfor (receive top (1) @handle = conversation_handle from {queue}_bell), timeout @timeout;
+waitfor (receive top (1) @handle = conversation_handle from {queue}__bell), timeout @timeout;
 if @handle is not null
     end conversation @handle;
 select case when @handle is null then 0 else 1 end as rung;

@@ -18,10 +18,10 @@
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
-    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}_state default 'ready'
-        constraint ck_{table}_state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
-    attempts int not null constraint df_{table}_attempts default 0,
-    priority int not null constraint df_{table}_priority default 0,
+    state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}__state default 'ready'
+        constraint ck_{table}__state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts int not null constraint df_{table}__attempts default 0,
+    priority int not null constraint df_{table}__priority default 0,
     token uniqueidentifier null,
     pushed_at datetime2(6) not null,
     due_at datetime2(6) null,
@@ -37,9 +37,9 @@ create table {queue} (
     payload {payload_type} not null
 );
 alter table {queue} set (lock_escalation = disable);
-create index {table}_ready on {queue} ({ready_index}) include (state) where {indexed};
-create index {table}_scheduled on {queue} (due_at) include (state) where state = 'scheduled';
-create index {table}_in_progress on {queue} (lease_until) include (state) where state = 'in_progress';
-create index {table}_dead on {queue} (id) include (state) where state = 'dead';
-create index {table}_blocked on {queue} (group_key, id) include (state) where state = 'blocked';
-create unique index {table}_key on {queue} (dedup_key) where dedup_key is not null;
+create index {table}__ready on {queue} ({ready_index}) include (state) where {indexed};
+create index {table}__scheduled on {queue} (due_at) include (state) where state = 'scheduled';
+create index {table}__in_progress on {queue} (lease_until) include (state) where state = 'in_progress';
+create index {table}__dead on {queue} (id) include (state) where state = 'dead';
+create index {table}__blocked on {queue} (group_key, id) include (state) where state = 'blocked';
+create unique index {table}__key on {queue} (dedup_key) where dedup_key is not null;

@@ -8,9 +8,9 @@
 -- The price: whoever deletes a message by hand, or makes one dead or blocked, notes its group too.
 -- {turns} is written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 -- Runs in one transaction: a crash leaves nothing.
-create unique index {table}_front on {queue} (group_key) where {front};
+create unique index {table}__front on {queue} (group_key) where {front};
 create table {turns} (
-    id bigint identity (1, 1) not null constraint pk_{table}_turns primary key clustered,
+    id bigint identity (1, 1) not null constraint pk_{table}__turns primary key clustered,
     group_key varbinary(1020) not null
 );
 alter table {turns} set (lock_escalation = disable);

@@ -21,4 +21,4 @@ create table {history} (
     payload {payload_type} not null
 );
 alter table {history} set (lock_escalation = disable);
-create index {table}_finished on {history} (finished_at) include (popped_at);
+create index {table}__finished on {history} (finished_at) include (popped_at);

@@ -7,6 +7,6 @@ if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 if object_id(N'{schedules}', N'U') is null
     create table {schedules} (
-        name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_schedules primary key clustered,
+        name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq__schedules primary key clustered,
         last_due datetime2(6) not null
     );

@@ -27,10 +27,10 @@ begin
         payload {staged_type} not null
     );
     alter table {staged} set (lock_escalation = disable);
-    create clustered index {table}_staged_order on {staged} (write_id, part, place);
-    create index {table}_staged_key on {staged} (write_id, dedup_key) where dedup_key is not null;
+    create clustered index {table}__staged_order on {staged} (write_id, part, place);
+    create index {table}__staged_key on {staged} (write_id, dedup_key) where dedup_key is not null;
     create table {writers} (
-        writer varbinary(1020) not null constraint pk_{table}_writers primary key nonclustered,
+        writer varbinary(1020) not null constraint pk_{table}__writers primary key nonclustered,
         batch bigint not null
     );
 end;

@@ -11,7 +11,7 @@ if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 if object_id(N'{streams}', N'U') is null
     create table {streams} (
-        stream varbinary(1020) not null constraint pk_{table}_streams primary key nonclustered,
+        stream varbinary(1020) not null constraint pk_{table}__streams primary key nonclustered,
         epoch bigint not null,
         batch bigint not null,
         completed bigint not null,

@@ -1,5 +1,5 @@
 -- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
--- Index: {table}_finished. Locks: none under
+-- Index: {table}__finished. Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);

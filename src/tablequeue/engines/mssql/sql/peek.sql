@@ -1,4 +1,4 @@
--- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}_{state}.
+-- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}.
 -- Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
 declare @n bigint = :n;

@@ -4,7 +4,7 @@
 -- commit in any case, and are not escalated.
 -- If somebody pushes one of the keys between the look (READCOMMITTEDLOCK, as in push) and the insert, the unique index
 -- refuses (error 2601), and the transaction is tried again.
--- Indexes: {table}_staged_order, {table}_staged_key, {table}_key.
+-- Indexes: {table}__staged_order, {table}__staged_key, {table}__key.
 -- One transaction with writer_advance: a crash publishes none.
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));

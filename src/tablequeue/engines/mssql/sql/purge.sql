@@ -1,9 +1,9 @@
--- Delete up to :n messages that are {state}. Index: {table}_{state}, in its own order: all of them go in the end.
+-- Delete up to :n messages that are {state}. Index: {table}__{state}, in its own order: all of them go in the end.
 -- Bounded, and passing over locked rows, so that no consumer waits. A crash keeps what was deleted before.
 declare @n bigint = :n;
 with gone as (
     select top (@n) id, group_key
-    from {queue} with (index ({table}_{state}), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (index ({table}__{state}), rowlock, readpast, updlock, readcommittedlock)
     where {in_state}
 )
 delete from gone

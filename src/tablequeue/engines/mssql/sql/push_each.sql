@@ -2,7 +2,7 @@
 -- message has already, or an earlier row of the batch.
 -- Which rows are fresh is decided first. The identities go up with the place (see push_many), so that the nth id is
 -- that of the nth fresh row: OUTPUT could not say it, for an INSERT has nothing of its source.
--- Index: {table}_key. Locks: a row waits for another transaction that is pushing the same key. If one has come between
+-- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key. If one has come between
 -- the look and the insert, the unique index refuses (error 2601), and all of it is tried again.
 -- In one transaction: a crash leaves nothing.
 declare @rows nvarchar(max) = cast(:rows as nvarchar(max));

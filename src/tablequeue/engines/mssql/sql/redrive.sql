@@ -1,10 +1,10 @@
 -- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
--- Index: {table}_dead. Locks: the rows. A crash leaves all or nothing of a batch.
+-- Index: {table}__dead. Locks: the rows. A crash leaves all or nothing of a batch.
 declare @n bigint = :n;
 declare @after bigint = :after;
 with letters as (
     select top (@n) id, state, attempts, due_at, group_key
-    from {queue} with (index ({table}_dead), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (index ({table}__dead), rowlock, readpast, updlock, readcommittedlock)
     where state = 'dead' and id > @after
     order by id
 )

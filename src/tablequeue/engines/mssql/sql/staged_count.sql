@@ -1,4 +1,4 @@
--- How many messages the JSON array :attempts of the write :write staged. Index: {table}_staged_order, the range of the
+-- How many messages the JSON array :attempts of the write :write staged. Index: {table}__staged_order, the range of the
 -- write. Locks: none that another write waits for.
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));

@@ -1,7 +1,7 @@
 -- Up to 100 keys of what the JSON array :attempts of the write :write staged that messages have already, or that are
 -- there twice. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at a key waits for another transaction
 -- that is pushing the same one.
--- Indexes: {table}_staged_key, {table}_key. Locks: shared ones while it reads.
+-- Indexes: {table}__staged_key, {table}__key. Locks: shared ones while it reads.
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
 declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);

@@ -1,6 +1,6 @@
 -- Who pushed and finished the last :n messages of those finished less than :age seconds ago, the last one first: the
 -- seconds that each waited and ran, its attempts, and how many seconds ago it was finished.
--- Index: {table}_finished. Locks: none under
+-- Index: {table}__finished. Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);

@@ -1,5 +1,5 @@
 -- How many finished messages are in the history: counted below 100,000, and from there on the rows that the server
--- knows of, lost messages among them. Index: {table}_finished, for 100,000 entries.
+-- knows of, lost messages among them. Index: {table}__finished, for 100,000 entries.
 -- Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
 select case when counts.counted < 100000 then counts.counted else (

@@ -1,5 +1,5 @@
 -- How many messages that were claimed at most once, :age seconds ago or longer, are not acknowledged, by producer and
--- consumer. Index: {table}_finished, of which it reads what has no time. Locks: none under
+-- consumer. Index: {table}__finished, of which it reads what has no time. Locks: none under
 -- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};

@@ -1,6 +1,6 @@
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
 -- they stay the stream's until it completes the batch, or somebody releases it.
--- Index: {table}_ready, and hints, as in claim. A stream does not wait for the front of a strict queue either: nothing
+-- Index: {table}__ready, and hints, as in claim. A stream does not wait for the front of a strict queue either: nothing
 -- behind a front is ready. Locks: the rows; those that another one is claiming are passed over.
 -- In one transaction with stream_set: a crash claims none.
 declare @n bigint = :n;
@@ -11,7 +11,7 @@ declare @now datetime2(6) = {now};
 with next as (
     select top (@n)
         id, state, attempts, token, first_popped_at, popped_at, lease_until, consumer
-    from {queue} with (index ({table}_ready), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (index ({table}__ready), rowlock, readpast, updlock, readcommittedlock)
     where {claimable} and id <= @high
     order by {order_by}
 )

@@ -1,12 +1,12 @@
 -- Up to :n messages that are due become ready; then as many whose lease has expired, or dead letters if their last
 -- attempt is spent. A lost lease is an error of the attempt.
--- Indexes: {table}_scheduled, {table}_in_progress, forced as in claim. Locks: the rows; those locked already are passed
--- over. Each of the two leaves all or nothing in a crash.
+-- Indexes: {table}__scheduled, {table}__in_progress, forced as in claim. Locks: the rows; those locked already are
+-- passed over. Each of the two leaves all or nothing in a crash.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 with due as (
     select top (@n) id, state
-    from {queue} with (index ({table}_scheduled), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (index ({table}__scheduled), rowlock, readpast, updlock, readcommittedlock)
     where state = 'scheduled' and due_at <= @now
     order by due_at
 )
@@ -20,7 +20,7 @@ declare @now datetime2(6) = {now};
 declare @error nvarchar(max) = N'lease expired';
 with expired as (
     select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
-    from {queue} with (index ({table}_in_progress), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} with (index ({table}__in_progress), rowlock, readpast, updlock, readcommittedlock)
     where state = 'in_progress' and lease_until <= @now
     order by lease_until
 )

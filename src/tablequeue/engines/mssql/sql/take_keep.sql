@@ -1,6 +1,6 @@
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged. One statement
 -- deletes them, writes the history and answers.
--- Index: {table}_ready, forced; it has the order, and the literals are its filter (see claim).
+-- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for
 -- where the queue is strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
@@ -11,7 +11,7 @@ with next as (
     select top (@n)
         id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
         payload
-    from {queue} with (index ({table}_ready), {claim_locks})
+    from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
 )

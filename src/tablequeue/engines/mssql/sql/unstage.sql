@@ -1,5 +1,5 @@
 -- What the write :write staged goes, published or not, and what any write left behind a day ago or earlier.
--- Index: {table}_staged_order, the range of the write; then it reads the whole table, which holds the writes under way
+-- Index: {table}__staged_order, the range of the write; then it reads the whole table, which holds the writes under way
 -- only, and passes over what others are staging: two that waited for each other's rows would deadlock.
 -- Locks: the rows that go. A crash leaves them for the next write.
 declare @write varchar(255) = cast(:write as varchar(255));

@@ -1,12 +1,13 @@
--- {queue}_arrange: in groups whose turn came free, the next message becomes ready; in how many. For the others.
+-- {queue}_arrange: in up to p_n groups whose turn came free, the next message becomes ready; in how many. For the
+-- other procedures.
 -- It runs in the transaction of their caller, who holds the new fronts of the groups, whichever they are, until it
 -- commits: keep transactions around pop and take short.
-{create} procedure {queue}_arrange(p_now datetime(6), out p_arranged bigint)
+{create} procedure {queue}_arrange(p_n bigint, p_now datetime(6), out p_arranged bigint)
 begin
     declare found, notes, fronts longtext character set ascii;
     set p_arranged = 0;
     select json_arrayagg(id) into found from (
-        {sql arrange/1 n=1000}
+        {sql arrange/1}
     ) as noted;
     if found is not null then
         select json_arrayagg(id) into notes from (

@@ -2,13 +2,16 @@
 -- queue, as a JSON array, or null. Once a second a session sweeps before it; and after it, and then looks again, if too
 -- little was ready.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
--- In a transaction of the caller's it finds what that sees: see claim_find.sql.
-{create} procedure {queue}_find(p_n bigint, p_now datetime(6), out p_ids longtext character set ascii)
+-- In a transaction of the caller's, not p_ours, it finds what that sees: see claim_find.sql.
+{create} procedure {queue}_find(
+    p_n bigint, p_ours boolean, p_now datetime(6), out p_ids longtext character set ascii
+)
 begin
+    declare most bigint default if(p_ours, 1000, least(p_n, 1000));
     declare wide, seen, locked, moved bigint;
     declare looked longtext character set ascii;
     declare swept boolean;
-    call {queue}_sweep(1, p_now, moved);
+    call {queue}_sweep(1, most, p_now, moved);
     set swept = moved is not null;
     turns: loop
         set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
@@ -25,7 +28,7 @@ begin
             leave turns;
         end if;
         set swept = true;
-        call {queue}_sweep(0, p_now, moved);
+        call {queue}_sweep(0, most, p_now, moved);
         if moved = 0 then
             leave turns;
         end if;

@@ -6,6 +6,6 @@ begin
     declare arranged bigint;
     declare exit handler for sqlexception rollback;
     call {queue}_begin(ours);
-    call {queue}_arrange(p_now, arranged);
+    call {queue}_arrange(1000, p_now, arranged);
     commit;
 end //

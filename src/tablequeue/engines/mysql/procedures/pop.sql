@@ -52,7 +52,7 @@ begin
             message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
     end if;
     -- [end]
-    call {queue}_find(p_n, p_now, p_ids);
+    call {queue}_find(p_n, ours, p_now, p_ids);
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
     -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
     -- and all is undone: a client reads to the end.

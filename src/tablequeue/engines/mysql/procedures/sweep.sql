@@ -1,6 +1,8 @@
 -- {queue}_sweep: what is due or abandoned becomes ready; p_moved is how many, or null if the last sweep of this session
--- was less than p_every seconds ago. For {queue}_find. The session remembers it in the variable @`tablequeue.{table}`.
-{create} procedure {queue}_sweep(p_every bigint, p_now datetime(6), out p_moved bigint)
+-- was less than p_every seconds ago. For {queue}_find.
+-- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there p_n says how
+-- many, of each kind, it makes ready at the most. The session remembers it in the variable @`tablequeue.{table}`.
+{create} procedure {queue}_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
     declare arranged bigint;
@@ -11,7 +13,7 @@ sweep: begin
     end if;
     set @`tablequeue.{table}` = clock, p_moved = 0;
     select json_arrayagg(id) into found from (
-        {sql sweep/1 n=1000}
+        {sql sweep/1}
     ) as due;
     if found is not null then
         select json_arrayagg(id), count(*) into locked, p_moved from (
@@ -23,7 +25,7 @@ sweep: begin
         {sql sweep/4 ids=locked};
     end if;
     -- [grouped]
-    call {queue}_arrange(p_now, arranged);
+    call {queue}_arrange(p_n, p_now, arranged);
     set p_moved = p_moved + arranged;
     -- [end]
     -- [retention]

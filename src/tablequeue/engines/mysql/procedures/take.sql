@@ -31,7 +31,7 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'n is not from 1 to {largest}. Give another number.';
     end if;
-    call {queue}_find(p_n, p_now, p_ids);
+    call {queue}_find(p_n, ours, p_now, p_ids);
     set p_popped_at = {now};
     -- The rows go out before the change, which may leave nothing of them. If it fails, an error follows them, and all
     -- is undone: a client reads to the end.

@@ -3,7 +3,7 @@
 -- message; that becomes the front; the notes are done with.
 -- IGNORE: if another one makes a front of the same group at once, the unique index lets one of them through, and the
 -- other goes without. Nothing else can fail here that it would hide.
--- Indexes: {table}_front, {table}_blocked. Locks: the notes (passing over those another one has), the new fronts.
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes (passing over those another one has), the new fronts.
 -- A crash leaves all or nothing: what was not arranged is still noted.
 select id from {turns} order by id limit :n;
 select turn.id

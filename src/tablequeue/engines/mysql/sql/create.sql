@@ -27,7 +27,7 @@ create table {queue} (
     sweep_at datetime(6) generated always as (
         case state when 'scheduled' then due_at when 'in_progress' then lease_until end
     ) stored,
-    key {table}_state (state, sweep_at, id),
-    unique key {table}_key (dedup_key)
+    key {table}__state (state, sweep_at, id),
+    unique key {table}__key (dedup_key)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of {table}';

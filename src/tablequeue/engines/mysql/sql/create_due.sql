@@ -2,4 +2,4 @@
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table {queue}
     add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,
-    add key {table}_ready (waiting, {ready_index});
+    add key {table}__ready (waiting, {ready_index});

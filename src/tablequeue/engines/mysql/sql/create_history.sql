@@ -19,6 +19,6 @@ create table {history} (
     headers longtext,
     errors longtext,
     payload {payload_type},
-    key {table}_finished (finished_at)
+    key {table}__finished (finished_at)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: history of {table}';

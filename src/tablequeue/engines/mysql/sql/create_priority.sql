@@ -4,4 +4,4 @@
 alter table {queue}
     add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,
     add column urgency bigint generated always as (-priority) stored,
-    add key {table}_ready (waiting, {ready_index});
+    add key {table}__ready (waiting, {ready_index});

@@ -1,5 +1,5 @@
 -- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
--- highest first. Indexes: the primary key, {table}_finished. Locks: none.
+-- highest first. Indexes: the primary key, {table}__finished. Locks: none.
 select
     id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
     priority, convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, producer,

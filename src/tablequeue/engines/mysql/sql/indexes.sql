@@ -1,4 +1,4 @@
 -- The indexes of the queue and of its history. Locks: none.
 select distinct index_name
 from information_schema.statistics
-where table_schema = {database} and table_name in ('{table}', '{table}_history', '{table}_turns');
+where table_schema = {database} and table_name in ('{table}', '{table}_history', '{table}__turns');

@@ -1,14 +1,14 @@
 -- Delete up to :n messages from the history that were finished, and as many that were lost, :age seconds ago or longer.
--- Index: {table}_finished. Locks: the rows of one bounded batch, by their ids; locked ones are passed over.
+-- Index: {table}__finished. Locks: the rows of one bounded batch, by their ids; locked ones are passed over.
 (
-    select id from {history} force index ({table}_finished)
+    select id from {history} force index ({table}__finished)
     where finished_at <= {now} - interval :age second
     order by finished_at
     limit :n
 )
 union all
 (
-    select id from {history} force index ({table}_finished)
+    select id from {history} force index ({table}__finished)
     where finished_at is null and popped_at <= {now} - interval :age second
     limit :n
 );

@@ -1,6 +1,6 @@
 -- Up to 100 keys of what the :attempts of the write :write staged that messages have already, or that are there twice.
 -- Locks: none.
--- Index: {table}_key; it reads all of {staged}.
+-- Index: {table}__key; it reads all of {staged}.
 select convert(dedup_key using utf8mb4) from (
     select dedup_key
     from {staged} as staged

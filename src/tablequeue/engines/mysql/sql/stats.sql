@@ -1,4 +1,4 @@
--- Exact counts by state, each a range of {table}_state, and the age in seconds of the first ready message.
+-- Exact counts by state, each a range of {table}__state, and the age in seconds of the first ready message.
 -- Locks: none.
 select
     (select count(*) from {queue} where state = 'ready'),
@@ -8,5 +8,5 @@ select
     (select count(*) from {queue} where state = 'blocked'),
     (
         select timestampdiff(microsecond, pushed_at, {now}) / 1e6
-        from {queue} force index ({table}_state) where state = 'ready' and sweep_at is null order by id limit 1
+        from {queue} force index ({table}__state) where state = 'ready' and sweep_at is null order by id limit 1
     );

@@ -1,5 +1,5 @@
 -- How many finished messages are in the history: counted below 100,000, and from there on as the statistics of the
--- table estimate it. Index: {table}_finished, for 100,000 entries. Locks: none.
+-- table estimate it. Index: {table}__finished, for 100,000 entries. Locks: none.
 -- As a whole number: greatest() makes a decimal of the unsigned estimate.
 select cast(case when counted < 100000 then counted else greatest(counted, coalesce((
     select table_rows from information_schema.tables
@@ -7,6 +7,6 @@ select cast(case when counted < 100000 then counted else greatest(counted, coale
 ), 0)) end as signed)
 from (
     select count(*) as counted from (
-        select 1 from {history} force index ({table}_finished) where finished_at is not null limit 100000
+        select 1 from {history} force index ({table}__finished) where finished_at is not null limit 100000
     ) as few
 ) as counts;

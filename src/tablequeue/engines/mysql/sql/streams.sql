@@ -1,5 +1,5 @@
 -- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
--- Index: the primary key; {table}_state.
+-- Index: the primary key; {table}__state.
 select
     convert(stream using utf8mb4), epoch, batch, completed, token, claimed_at,
     (

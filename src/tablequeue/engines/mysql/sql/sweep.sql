@@ -2,14 +2,14 @@
 -- instead if their last attempt is spent. A lost lease is an error of the attempt.
 -- The first statement looks, and mostly finds nothing: one round trip and no locks. Then: which of those are still so,
 -- locked by their ids; those locked already are passed over. Then the changes.
--- Indexes: {table}_state, the primary key. A crash leaves all or nothing.
+-- Indexes: {table}__state, the primary key. A crash leaves all or nothing.
 (
-    select id from {queue} force index ({table}_state)
+    select id from {queue} force index ({table}__state)
     where state = 'scheduled' and sweep_at <= {now} order by sweep_at limit :n
 )
 union all
 (
-    select id from {queue} force index ({table}_state)
+    select id from {queue} force index ({table}__state)
     where state = 'in_progress' and sweep_at <= {now} order by sweep_at limit :n
 );
 select message.id

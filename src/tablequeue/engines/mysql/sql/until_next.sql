@@ -1,13 +1,13 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
--- Index: {table}_state, one entry of each state. Locks: none.
+-- Index: {table}__state, one entry of each state. Locks: none.
 select case
-    when exists (select 1 from {queue} force index ({table}_state) where state = 'ready'){or_noted} then 0
+    when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0
     else timestampdiff(microsecond, {now}, least(
         coalesce((
-            select min(sweep_at) from {queue} force index ({table}_state) where state = 'scheduled'
+            select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
         ), '9999-01-01'),
         coalesce((
-            select min(sweep_at) from {queue} force index ({table}_state) where state = 'in_progress'
+            select min(sweep_at) from {queue} force index ({table}__state) where state = 'in_progress'
         ), '9999-01-01')
     )) / 1e6
-end;
+end as seconds;

@@ -11,7 +11,7 @@ create or replace function {queue}_claim(
     #variable_conflict use_column
     declare
         claimed integer;
-        swept boolean := {queue}_sweep(1, p_now) is not null;
+        swept boolean := {queue}_sweep(1, p_n, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -25,7 +25,7 @@ create or replace function {queue}_claim(
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when {queue}_sweep(0, p_now) = 0;
+            exit when {queue}_sweep(0, p_n, p_now) = 0;
         end loop;
     end;
     $$;

@@ -1,7 +1,8 @@
 -- {queue}_complete: finish those of p_ids that p_token holds, for consumers; which they were.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
 -- [grouped]
--- The next messages of their groups become ready, in this transaction: see {queue}_arrange.
+-- The next messages of their groups become ready; in a transaction of the caller's by the next pop after its commit
+-- that finds too little: see {queue}_sweep.
 -- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 create or replace function {queue}_complete(
@@ -29,7 +30,9 @@ create or replace function {queue}_complete(
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
         -- [grouped]
-        perform {queue}_arrange(p_now);
+        if now() = statement_timestamp() then
+            perform {queue}_arrange(1000, p_now);
+        end if;
         -- [end]
     end;
     $$;

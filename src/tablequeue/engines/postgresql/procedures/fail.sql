@@ -18,6 +18,7 @@ create or replace function {queue}_fail(
     declare
         p_delay float8 := p_retry_in;
         new_state text;
+        waited_for boolean;
     begin
         if not p_delay between 0 and {longest} then
             raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
@@ -34,8 +35,8 @@ create or replace function {queue}_fail(
             into p_delay
             from {queue} where id = p_id and token = p_token;
         end if;
-        {sql fail max_attempts=max_attempts}
-        into new_state;
+        {sql fail max_attempts=max_attempts within=true}
+        into new_state, waited_for;
         -- [end]
         -- [at_most_once]
         {sql fail_once}
@@ -46,9 +47,12 @@ create or replace function {queue}_fail(
                 message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
+        -- [at_least_once]
+        perform {queue}_notify(waited_for);
+        -- [end]
         -- [grouped]
-        if new_state = 'dead' then
-            perform {queue}_arrange(p_now);
+        if new_state = 'dead' and now() = statement_timestamp() then
+            perform {queue}_arrange(1000, p_now);
         end if;
         -- [end]
         return new_state;

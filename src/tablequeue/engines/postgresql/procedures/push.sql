@@ -16,6 +16,7 @@ create or replace function {queue}_push(
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         pushed bigint;
+        waited_for boolean;
         there text;
     begin
         perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict);
@@ -30,8 +31,8 @@ create or replace function {queue}_push(
         p_group := '';
         -- [end]
         loop
-            {sql push}
-            into pushed;
+            {sql push within=true}
+            into pushed, waited_for;
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then
                 raise exception using errcode = 'TQ002', detail = p_key,
@@ -42,6 +43,7 @@ create or replace function {queue}_push(
             into there, pushed;
             exit when pushed is not null; -- else it was finished between the two statements: push again
         end loop;
+        perform {queue}_notify(waited_for);
         return pushed;
     end;
     $$;

@@ -27,6 +27,7 @@ create or replace function {queue}_push_each(
         p_delays float8[];
         place integer;
         id bigint;
+        waited_for boolean;
     begin
         p_producer := coalesce(p_producer, session_user);
         perform {queue}_check(
@@ -67,8 +68,8 @@ create or replace function {queue}_push_each(
             into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
             from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
             place := 0;
-            for id in
-                {sql push_each}
+            for id, waited_for in
+                {sql push_each within=true}
             loop
                 place := place + 1;
                 pushed[places[place]] := id;
@@ -94,6 +95,7 @@ create or replace function {queue}_push_each(
             -- What was finished between the two statements is pushed again.
             places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
         end loop;
+        perform {queue}_notify(waited_for);
         return query select * from unnest(pushed);
     end;
     $$;

@@ -15,6 +15,8 @@ create or replace function {queue}_push_many(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     declare
+        pushed bigint;
+        waited_for boolean;
         -- [json]
         p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
         -- [end]
@@ -36,8 +38,12 @@ create or replace function {queue}_push_many(
         -- [strict]
         p_group := '';
         -- [end]
-        return query
-            {sql push_many};
+        for pushed, waited_for in
+            {sql push_many within=true}
+        loop
+            return next pushed;
+        end loop;
+        perform {queue}_notify(waited_for);
     end;
     $$;
 revoke all on function {queue}_push_many from public;

@@ -7,6 +7,9 @@ create or replace function {queue}_release(
     p_delay float8 default 0,
     p_now timestamptz default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    declare
+        released bigint;
+        waited_for boolean;
     begin
         if p_delay is null or not p_delay between 0 and {longest} then
             raise exception using errcode = 'TQ001',
@@ -14,13 +17,17 @@ create or replace function {queue}_release(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         perform {queue}_unpack(p_token);
-        return query
-            {sql release};
-        if not found and cardinality(p_ids) > 0 then
+        for released, waited_for in
+            {sql release within=true}
+        loop
+            return next released;
+        end loop;
+        if released is null and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was released.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
+        perform {queue}_notify(waited_for);
     end;
     $$;
 revoke all on function {queue}_release from public;

@@ -8,7 +8,7 @@ create or replace function {queue}_remove(
     #variable_conflict use_column
     declare
         removed integer;
-        swept boolean := {queue}_sweep(1, p_now) is not null;
+        swept boolean := {queue}_sweep(1, p_n, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -22,7 +22,7 @@ create or replace function {queue}_remove(
             p_n := p_n - removed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when {queue}_sweep(0, p_now) = 0;
+            exit when {queue}_sweep(0, p_n, p_now) = 0;
         end loop;
     end;
     $$;

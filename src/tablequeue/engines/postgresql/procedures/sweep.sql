@@ -1,7 +1,12 @@
 -- {queue}_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
--- than p_every seconds ago. For pop and take. The session remembers it in the setting tablequeue.{table}.
-create or replace function {queue}_sweep(p_every float8, p_now timestamptz) returns bigint language plpgsql as $$
+-- than p_every seconds ago. For pop and take.
+-- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there it makes p_n
+-- ready at the most. The first statement of a transaction that one begins by itself begins when the transaction does.
+-- The session remembers it in the setting tablequeue.{table}.
+create or replace function {queue}_sweep(p_every float8, p_n integer, p_now timestamptz)
+returns bigint language plpgsql as $$
     declare
+        most integer := case when now() = statement_timestamp() then 1000 else least(p_n, 1000) end;
         moved bigint := 0;
         message bigint;
         clock float8 := extract(epoch from clock_timestamp());
@@ -12,12 +17,12 @@ create or replace function {queue}_sweep(p_every float8, p_now timestamptz) retu
         end if;
         perform set_config('tablequeue.{table}', cast(clock as text), false);
         for message in
-            {sql sweep n=1000 max_attempts=max_attempts}
+            {sql sweep n=most max_attempts=max_attempts}
         loop
             moved := moved + 1;
         end loop;
         -- [grouped]
-        moved := moved + {queue}_arrange(p_now);
+        moved := moved + {queue}_arrange(most, p_now);
         -- [end]
         -- [retention]
         {sql purge_history n=1000 age=retention};

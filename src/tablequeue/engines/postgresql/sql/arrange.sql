@@ -1,10 +1,10 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the front, if there is none. How
--- many did, and the last note.
--- Indexes: {table}_front, {table}_blocked. In order of notes from :noted on: dead entries before it are not walked
+-- many did, the last note, and whether consumers wait, as in push.
+-- Indexes: {table}__front, {table}__blocked. In order of notes from :noted on: dead entries before it are not walked
 -- again (engine.py; 0.7 ms with 200,000 of them).
 -- Locks: the notes (passing over those another one has), the new fronts.
 -- Two that arrange the same group at once: the unique index lets one of them through, the other one tries again.
--- state || '': else the planner, whose statistics are always late here, may read all of {table}_blocked beside the
+-- state || '': else the planner, whose statistics are always late here, may read all of {table}__blocked beside the
 -- primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
 -- A crash leaves all or nothing: what was not arranged is still noted.
 with turn as (
@@ -27,4 +27,6 @@ with turn as (
     )) and state || '' = 'blocked'
     returning id
 )
-select (select count(*) from moved), (select max(id) from turn);
+select
+    (select count(*) from moved), (select max(id) from turn),
+    case when exists (select from moved) then {waited_for} else false end;

@@ -3,4 +3,4 @@
 -- with the session, however that ends. Locks: an advisory one, shared, which waits for nobody longer than a push
 -- takes to look at it.
 listen {table};
-select pg_advisory_lock_shared({bell_lock});
+select pg_advisory_lock_shared({waiting_lock});

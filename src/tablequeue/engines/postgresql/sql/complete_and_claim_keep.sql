@@ -1,7 +1,7 @@
 -- Finish those of :ids that are held under :held: they move to the history. If that is all :number
 -- of them, claim up to :n ready messages under a new lease, as claim does. One round trip and one flush for both.
 -- A row for each message that was claimed; else one with the ids that were finished, if they are fewer.
--- Indexes: the primary key, {table}_ready. Locks: the rows. A crash does all of it or nothing.
+-- Indexes: the primary key, {table}__ready. Locks: the rows. A crash does all of it or nothing.
 with finished as (
     delete from {queue}
     where id = any(cast(:ids as bigint[])) and token = cast(:held as uuid)

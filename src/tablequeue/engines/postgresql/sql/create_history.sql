@@ -2,7 +2,7 @@
 -- its token is the fence of the acknowledgement.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table {history} (
-    id bigint primary key,
+    id bigint constraint {table}__history_id primary key,
     attempts integer not null,
     priority integer not null default 0,
     token uuid,
@@ -19,4 +19,4 @@ create table {history} (
     errors jsonb,
     payload {payload_type} not null
 );
-create index {table}_finished on {history} (finished_at);
+create index {table}__finished on {history} (finished_at);

@@ -35,7 +35,7 @@ alter table {packs}
     alter producers set storage external,
     alter headers set storage external,
     alter payloads set storage external;
-create index {table}_packs_lease on {packs} (lease_until);
+create index {table}__packs_lease on {packs} (lease_until);
 create view {packed} as
 select
     message.id, 'in_progress' as state, 1 as attempts, message.priority, pack.token, message.pushed_at, message.due_at,

@@ -1,6 +1,5 @@
--- What streams and bulk writes made beside a queue, if they did. {queue}_staged: of an older bulk write.
+-- What streams and bulk writes made beside a queue, if they did.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {streams};
 drop table if exists {staged};
-drop table if exists {queue}_staged;
 drop table if exists {writers};

@@ -1,5 +1,5 @@
 -- As peek, of the messages in progress: those of the table, and those in packs. Locks: none.
--- Index: {table}_in_progress.
+-- Index: {table}__in_progress.
 select *
 from (
     select

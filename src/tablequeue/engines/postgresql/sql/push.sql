@@ -1,6 +1,7 @@
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
--- Locks: none that another reader or writer waits for; and, if somebody waits for a message, that of NOTIFY, for the
--- length of the commit. A crash before the commit leaves nothing.
+-- Beside the id, whether consumers wait who are to be notified apart; see notify.
+-- Locks: none that another reader or writer waits for; and, if consumers wait, that of NOTIFY, for the length of the
+-- commit. A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (
         payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
@@ -18,4 +19,4 @@ with pushed as (
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id
 )
-select id from pushed where {rung};
+select id, {waited_for} as waited_for from pushed;

@@ -1,6 +1,7 @@
 -- Push a batch of messages with options of their own, in the order of the arrays; null for each whose key a message
--- has already. Ids are drawn before, to tell which row got which; those of refused rows stay gaps.
--- Index: {table}_key. Locks: a row waits for another transaction that is pushing the same key.
+-- has already; and whether consumers wait, as in push. Ids are drawn before, to tell which row got which; those of
+-- refused rows stay gaps.
+-- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key.
 with batch as materialized (
     select nextval((select cast(pg_get_serial_sequence('{queue}', 'id') as regclass))) as id, entry.*
     from (
@@ -26,4 +27,4 @@ with batch as materialized (
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id
 )
-select pushed.id from batch left join pushed on pushed.id = batch.id where {rung} order by batch.place;
+select pushed.id, {waited_for} as waited_for from batch left join pushed on pushed.id = batch.id order by batch.place;

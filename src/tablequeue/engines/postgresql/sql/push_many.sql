@@ -1,4 +1,5 @@
 -- Push a batch of messages in one statement, in the order of the array: all of them, or none.
+-- Beside the ids, as in push, whether consumers wait who are to be notified apart.
 -- Locks: none that another reader or writer waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
@@ -15,4 +16,4 @@ with pushed as (
     order by place
     returning id
 )
-select id from pushed where {rung};
+select id, {waited_for} as waited_for from pushed;

@@ -1,5 +1,5 @@
 -- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
--- Index: {table}_dead. Locks: the rows. A crash leaves all or nothing of a batch.
+-- Index: {table}__dead. Locks: the rows. A crash leaves all or nothing of a batch.
 with redriven as (
     update {queue}
     set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
@@ -8,4 +8,4 @@ with redriven as (
     ))
     returning id
 )
-select id from redriven where {rung};
+select id, {waited_for} as waited_for from redriven;

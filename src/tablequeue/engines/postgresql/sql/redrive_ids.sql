@@ -7,4 +7,4 @@ with redriven as (
     where id = any(cast(:ids as bigint[])) and state || '' = 'dead'
     returning id
 )
-select id from redriven where {rung};
+select id, {waited_for} as waited_for from redriven;

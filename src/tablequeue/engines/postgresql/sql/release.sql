@@ -13,4 +13,4 @@ with released as (
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
     returning id
 )
-select id from released where {rung};
+select id, {waited_for} as waited_for from released;

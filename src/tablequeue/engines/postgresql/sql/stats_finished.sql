@@ -1,6 +1,6 @@
 -- Who pushed and finished the last :n messages of those finished less than :age seconds ago, the last one first: the
 -- seconds that each waited and ran, its attempts, and how many seconds ago it was finished.
--- Index: {table}_finished. Locks: none.
+-- Index: {table}__finished. Locks: none.
 select
     producer,
     consumer,

@@ -1,5 +1,5 @@
 -- How many finished messages are in the history: counted below 100,000, and from there on as the planner estimates it,
--- by the rows on a page that autovacuum last found and the pages that there are. Index: {table}_finished, for 100,000
+-- by the rows on a page that autovacuum last found and the pages that there are. Index: {table}__finished, for 100,000
 -- entries. Locks: none.
 select case when counted < 100000 then counted else greatest(counted, (
     select cast(reltuples / nullif(relpages, 0) * (

@@ -1,7 +1,7 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
 -- Those of up to ten packs, too, whose lease has expired: they are rows of the queue again.
--- Indexes: {table}_scheduled, {table}_in_progress, {table}_packs_lease. Locks: the rows; those locked already are
+-- Indexes: {table}__scheduled, {table}__in_progress, {table}__packs_lease. Locks: the rows; those locked already are
 -- passed over. A crash leaves all or nothing.
 with due as (
     select id from {queue}

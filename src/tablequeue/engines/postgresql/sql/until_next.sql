@@ -1,11 +1,14 @@
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
--- Indexes: {table}_ready, {table}_scheduled, {table}_in_progress, {table}_packs_lease, one entry
--- of each. Locks: none.
-select case
-    when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
-    else cast(extract(epoch from least(
-        (select min(due_at) from {queue} where state = 'scheduled'),
-        (select min(lease_until) from {queue} where state = 'in_progress'),
-        (select min(lease_until) from {packs})
-    ) - {now}) as float8)
-end;
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come; and whether a push is under way
+-- in a transaction that is open, so that one may come at any moment. For consumers that wait.
+-- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, {table}__packs_lease, one entry
+-- of each. Locks: an advisory one, for the length of a look.
+select
+    case
+        when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
+        else cast(extract(epoch from least(
+            (select min(due_at) from {queue} where state = 'scheduled'),
+            (select min(lease_until) from {queue} where state = 'in_progress'),
+            (select min(lease_until) from {packs})
+        ) - {now}) as float8)
+    end as seconds,
+    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing;

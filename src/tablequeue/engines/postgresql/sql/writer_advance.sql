@@ -1,5 +1,5 @@
 -- The writer :writer is at :batch; one row, or none if it was there already: that batch was written before.
 -- Index: the primary key. Locks: the row, until the transaction ends, in which publish follows.
 insert into {writers} (writer, batch) values (:writer, :batch)
-on conflict (writer) do update set batch = excluded.batch where {table}_writers.batch < excluded.batch
+on conflict (writer) do update set batch = excluded.batch where {table}__writers.batch < excluded.batch
 returning batch;

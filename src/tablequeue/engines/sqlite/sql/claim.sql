@@ -1,6 +1,6 @@
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: {table}_ready. Locks: the database, for the length of the statement.
+-- Index: {table}__ready. Locks: the database, for the length of the statement.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 update {queue}
 set state = 'in_progress',

@@ -22,9 +22,9 @@ create table {queue} (
     errors text check (errors is null or json_valid(errors)),
     payload {payload_type}
 ) strict;
-create index {table}_ready on {queue} ({ready_index}) where {indexed};
-create index {table}_scheduled on {queue} (due_at) where state = 'scheduled';
-create index {table}_in_progress on {queue} (lease_until) where state = 'in_progress';
-create index {table}_dead on {queue} (id) where state = 'dead';
-create index {table}_blocked on {queue} (group_key, id) where state = 'blocked';
-create unique index {table}_key on {queue} (dedup_key) where dedup_key is not null;
+create index {table}__ready on {queue} ({ready_index}) where {indexed};
+create index {table}__scheduled on {queue} (due_at) where state = 'scheduled';
+create index {table}__in_progress on {queue} (lease_until) where state = 'in_progress';
+create index {table}__dead on {queue} (id) where state = 'dead';
+create index {table}__blocked on {queue} (group_key, id) where state = 'blocked';
+create unique index {table}__key on {queue} (dedup_key) where dedup_key is not null;

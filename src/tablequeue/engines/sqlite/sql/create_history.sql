@@ -19,4 +19,4 @@ create table {history} (
     errors text,
     payload {payload_type}
 ) strict;
-create index {table}_finished on {history} (finished_at);
+create index {table}__finished on {history} (finished_at);

@@ -1,5 +1,5 @@
 -- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
--- Index: {table}_finished. Locks: none.
+-- Index: {table}__finished. Locks: none.
 select
     id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
     priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,

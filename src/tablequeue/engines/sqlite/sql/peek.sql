@@ -1,4 +1,4 @@
--- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}_{state}. Locks: none.
+-- The first :n messages that are {state} with an id above :after, claiming none. Index: {table}__{state}. Locks: none.
 select
     id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
     first_popped_at, popped_at, lease_until, null as finished_at, errors

@@ -1,5 +1,5 @@
 -- Delete up to :n messages from the history that were finished, or lost, :age seconds ago or longer.
--- Index: {table}_finished. Locks: the database, for the length of one bounded batch.
+-- Index: {table}__finished. Locks: the database, for the length of one bounded batch.
 delete from {history}
 where id in (
     select id from {history}

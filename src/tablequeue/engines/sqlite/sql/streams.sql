@@ -1,5 +1,5 @@
 -- The streams of a queue, by name, with the number of messages in progress of each. Locks: none.
--- Index: the primary key; {table}_in_progress, where a stream has no lease.
+-- Index: the primary key; {table}__in_progress, where a stream has no lease.
 select
     stream, epoch, batch, completed, token, claimed_at,
     (

@@ -1,6 +1,6 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
--- Indexes: {table}_scheduled, {table}_in_progress. A crash leaves all or nothing.
+-- Indexes: {table}__scheduled, {table}__in_progress. A crash leaves all or nothing.
 update {queue}
 set state = case when state = 'in_progress' and attempts >= :max_attempts then 'dead' else 'ready' end,
     errors = case

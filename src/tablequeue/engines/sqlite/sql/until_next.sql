@@ -1,9 +1,9 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
--- Indexes: {table}_ready, {table}_scheduled, {table}_in_progress, one entry of each. Locks: none.
+-- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none.
 select case
     when exists (select 1 from {queue} where state = 'ready') then 0
     else (min(
         coalesce((select min(due_at) from {queue} where state = 'scheduled'), 9e18),
         coalesce((select min(lease_until) from {queue} where state = 'in_progress'), 9e18)
     ) - {now}) / 1e6
-end;
+end as seconds;

@@ -1,2 +1,0 @@
--- Wake those who wait at the queue, when this transaction commits; nothing if nobody does. After a COPY.
-select {rung};

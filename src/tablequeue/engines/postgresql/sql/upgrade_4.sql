@@ -1,0 +1,11 @@
+-- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- Of the procedures, those that take other parameters now are dropped; all are to be made again.
+-- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3.
+alter index if exists {queue}_ready rename to {table}__ready;
+alter index if exists {queue}_scheduled rename to {table}__scheduled;
+alter index if exists {queue}_in_progress rename to {table}__in_progress;
+alter index if exists {queue}_dead rename to {table}__dead;
+alter index if exists {queue}_blocked rename to {table}__blocked;
+alter index if exists {queue}_key rename to {table}__key;
+drop function if exists {queue}_sweep(float8, timestamptz);
+drop function if exists {queue}_arrange(timestamptz);

@@ -1,0 +1,15 @@
+-- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- SQLite has no other way to rename an index than to make it again.
+-- Locks: the database, for as long as its indexes take. Runs in one transaction: a crash leaves version 3.
+drop index if exists {table}_ready;
+drop index if exists {table}_scheduled;
+drop index if exists {table}_in_progress;
+drop index if exists {table}_dead;
+drop index if exists {table}_blocked;
+drop index if exists {table}_key;
+create index if not exists {table}__ready on {queue} ({ready_index}) where {indexed};
+create index if not exists {table}__scheduled on {queue} (due_at) where state = 'scheduled';
+create index if not exists {table}__in_progress on {queue} (lease_until) where state = 'in_progress';
+create index if not exists {table}__dead on {queue} (id) where state = 'dead';
+create index if not exists {table}__blocked on {queue} (group_key, id) where state = 'blocked';
+create unique index if not exists {table}__key on {queue} (dedup_key) where dedup_key is not null;

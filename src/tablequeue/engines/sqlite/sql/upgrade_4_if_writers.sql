@@ -1,0 +1,3 @@
+-- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+alter table {queue}_writers rename to {table}__writers;

@@ -1,0 +1,47 @@
+"""Names of queues, and of their tables: no two queues ever share a table. Pure: no database here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from tablequeue.errors import BadName
+
+CATALOGUE = "tq_queues"
+HISTORY = "_history"
+PART = "__"
+"""Between the name of a queue's table and what belongs to it: `tq_orders__streams`, `tq_orders__ready`."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+# The catalogue's table would be that of the queue of this name.
+_RESERVED = frozenset({CATALOGUE.removeprefix("tq_")})
+# PostgreSQL cuts a name off after 63 bytes: `tq_`, 47, and the longest part, `__packs_lease`, are that many.
+_LONGEST = 47
+_HASH = 10
+
+
+def check_name(name: str, what: str = "queue") -> str:
+    """`name` itself, if it can name a table on every engine; else `BadName`."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadName(
+            f"{name!r} cannot name a {what}.",
+            "Use 1 to 48 characters: a lower-case letter, then lower-case letters, digits and underscores.",
+        )
+    if what == "queue" and name in _RESERVED:
+        raise BadName(f"{name!r} is reserved for the catalogue of queues.", "Choose another name.")
+    return name
+
+
+def table_of(name: str) -> str:
+    """The name of a new queue's table; the catalogue keeps it.
+
+    It is `tq_<name>`. What belongs to it is named `tq_<name>_history`, or `tq_<name>__<part>`. A name whose table could
+    be a part of another queue, or leaves no room for parts, gets `tq_<its beginning>_x<hash>` instead; and so does a
+    name that looks like that.
+    """
+    odd = PART in name or name.endswith(("_", HISTORY)) or len(name) > _LONGEST
+    if not odd and not re.search(rf"_x[0-9a-f]{{{_HASH}}}$", name):
+        return f"tq_{name}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
+    stem = re.sub("_+", "_", name[: _LONGEST - _HASH - 2]).rstrip("_")
+    return f"tq_{stem}_x{digest}"

@@ -1,0 +1,89 @@
+"""Names of tables never meet: what a queue has besides its table is no other queue's, whatever queues are called."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, Queue, staging
+from tablequeue.names import table_of
+from tablequeue.stream import Stream
+from tablequeue.worker.schedule import Schedule, push_due
+from tests.servers import Place
+from tests.support import claimed, counts
+
+# What belongs to a queue's table on some engine, now or in an earlier version: its parts, indexes, triggers, sequences.
+PARTS = (
+    "history turns turn packs packed streams staged parts writers ready scheduled in_progress dead blocked key front "
+    "finished pushed left moved state pkey id_seq ids packs_lease schedules bell _streams _ready _packs x0123456789"
+).split()
+
+
+def fill(queue: Queue) -> None:
+    """Give a queue everything that it may have besides its table."""
+    Stream(queue, "lake")
+    staging.prepare(queue)
+    queue.push({"n": 1}, group="a" if queue.definition.groups else None)
+
+
+@pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=["fifo", "groups", "due"])
+@pytest.mark.parametrize("first", ["queue", "neighbours"])
+def test_a_queue_is_dropped_without_its_neighbours(db: Database, definition: dict[str, Any], first: str) -> None:
+    def queue() -> None:
+        fill(db.create_queue("orders", **definition))
+
+    def neighbours() -> None:
+        for part in PARTS:
+            fill(db.create_queue(f"orders_{part}"))
+
+    for make in (queue, neighbours) if first == "queue" else (neighbours, queue):
+        make()
+    db.queue("orders").drop()
+    assert db.queues() == sorted(f"orders_{part}" for part in PARTS)
+    for part in PARTS:
+        neighbour = db.queue(f"orders_{part}")
+        claimed(neighbour).complete()
+        assert counts(neighbour) == {"finished": 1}
+    fill(db.create_queue("orders", **definition))
+    for part in PARTS:
+        db.queue(f"orders_{part}").drop()
+    assert counts(db.queue("orders")) == {"ready": 1}
+    assert db.doctor("orders") == [] or all("index" not in finding.cause for finding in db.doctor("orders"))
+
+
+def test_a_queue_called_schedules_stops_no_schedule(db: Database) -> None:
+    schedules = db.create_queue("schedules")
+    orders = db.create_queue("orders")
+    hourly = Schedule("hourly", "orders", "0 * * * *", {"report": True})
+    push_due(db, hourly, datetime(2040, 1, 1, 0, 30, tzinfo=UTC))
+    push_due(db, hourly, datetime(2040, 1, 1, 1, 30, tzinfo=UTC))
+    assert counts(orders) == {"ready": 1}
+    schedules.push("x")
+    schedules.drop()
+    push_due(db, hourly, datetime(2040, 1, 1, 2, 30, tzinfo=UTC))
+    assert counts(orders) == {"ready": 2}
+
+
+def test_the_catalogue_keeps_the_name_of_the_table(db: Database, place: Place) -> None:
+    """What belongs to no other queue is `tq_<name>`; users' own SQL may rely on it."""
+    assert table_of("orders") == "tq_orders"
+    assert table_of("order_parts") == "tq_order_parts"
+    db.create_queue("order_parts").push(1)
+    (row,) = place.execute(f"select count(*) from {place.table('order_parts')}")  # noqa: S608 (a name of ours)
+    assert row[0] == 1
+    (row,) = place.execute(f"select definition from {place.table('queues')}")  # noqa: S608 (a name of ours)
+    assert '"table": "tq_order_parts"' in row[0]
+
+
+def test_tables_of_two_queues_are_two() -> None:
+    names = {f"{stem}_{part}" for stem in ("a", "a_b", "q" * 30) for part in (*PARTS, "", "_", "b__c")}
+    names |= {"q" * length for length in range(40, 49)}
+    tables = {name: table_of(name) for name in names}
+    assert len({*tables.values()}) == len(names)
+    made = {f"{table}_history" for table in tables.values()} | {
+        f"{table}__{part}" for table in tables.values() for part in PARTS
+    }
+    assert not made & {*tables.values()}
+    assert max(map(len, tables.values())) <= 50
