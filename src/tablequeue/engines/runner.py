@@ -48,7 +48,7 @@ class Runner:
         self.sa_engine = sa_engine
         self.engine = engine
         self.bell = self._new_bell()
-        self._idle: deque[Held] | _Closing = deque()
+        self._idle: deque[Held] = deque()
         self._all: list[Held] = []
         self._gate = Condition()
         self._forking = False
@@ -289,17 +289,15 @@ class Runner:
         )
 
 
-class _Closing:
+class _Closing(deque[Held]):
     """In the place of the idle connections before a fork: has none, and closes what is put there."""
 
     def __init__(self, discard: Callable[[Held], None]) -> None:
-        self.append = discard
+        super().__init__()
+        self._discard = discard
 
-    def pop(self) -> Held:
-        raise IndexError
-
-    def __len__(self) -> int:
-        return 0
+    def append(self, held: Held) -> None:
+        self._discard(held)
 
 
 def _connection_of(connection: Any) -> Any:
