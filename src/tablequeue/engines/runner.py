@@ -329,7 +329,8 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     for runner in list(_runners):
-        runner.open_after_fork()
+        if runner.engine.closes_before_fork:
+            runner.open_after_fork()
 
 
 def _forget_parent() -> None:

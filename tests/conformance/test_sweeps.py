@@ -1,0 +1,198 @@
+"""Sweeps: what is due, abandoned or late becomes anybody's, whatever transactions are open and whatever is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tablequeue import Claim, Database, Queue
+from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.errors import LeaseLost, Locked
+from tablequeue.operations import claim
+from tests.callers import Caller
+from tests.servers import Kind, Place
+from tests.support import at, claimed, counts, design_group, ids_of, refuses
+
+MANY = 30
+
+
+def ago(seconds: float) -> datetime:
+    """So many seconds before a moment that is over by the database's clock, too."""
+    return at(-seconds).replace(year=2020)
+
+
+def fill(queue: Queue) -> list[int]:
+    """Messages that were due long ago, and others whose leases ended long ago; each in a group of its own."""
+    abandoned = [queue.push("x", **design_group(queue, f"a{n}"), now=ago(2000)) for n in range(MANY)]
+    queue.pop_many(MANY, lease=1, now=ago(1000)) if queue.definition.delivery == "at_least_once" else None
+    due = [queue.push("y", delay=1, **design_group(queue, f"d{n}"), now=ago(2000)) for n in range(MANY)]
+    return abandoned + due
+
+
+TAKEN: dict[str, Callable[[Queue, Any], Claim | None]] = {
+    "take": lambda queue, connection: queue.take(connection),
+    "pop": lambda queue, connection: queue.pop(connection=connection),
+}
+
+
+@pytest.mark.parametrize("verb", TAKEN)
+def test_an_open_transaction_withholds_its_own_message_only(
+    queue: Queue, place: Place, kind: Kind, caller: Caller, verb: str
+) -> None:
+    if not kind.side_by_side:
+        pytest.skip("nobody else can write while a transaction does")
+    if queue.definition.strict:
+        pytest.skip("one message is in progress at a time")
+    ids = fill(queue)
+    mine = TAKEN[verb](queue, caller.connection)
+    assert mine is not None
+    theirs = place.open().queue("work")
+    got = [message.id for _ in range(5) for message in theirs.pop_many(MANY)]
+    assert sorted([mine.id, *got]) == ids, "all the others"
+    caller.commit()
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
+    """An engine that refuses operations while its attribute `refuses` is true, as a lock of somebody's would."""
+
+    def variant(engine: type[Engine]) -> type[Engine]:
+        def refuse(name: str) -> Callable[..., Any]:
+            def operation(self: Any, cursor: Cursor, table: Table, params: Params) -> Any:
+                if Refusing.refuses and params.get("now") is None:
+                    raise Locked("It is locked.", "Try again.")
+                return getattr(engine, name)(self, cursor, table, params)
+
+            operation.__name__ = name
+            return operation
+
+        class Refusing(engine):  # type: ignore[misc, valid-type]
+            refuses = False
+
+        for name in operations:
+            setattr(Refusing, name, refuse(name))
+        return Refusing
+
+    return variant
+
+
+@pytest.fixture
+def locked(place: Place, kind: Kind, options: dict[str, Any], request: pytest.FixtureRequest) -> Any:
+    """A queue whose sweeps are refused, or what the parameter of the test names, from when its engine is told so."""
+    engine = refusing(*getattr(request, "param", ("sweep", "arrange")))(kind.engine_class)
+    queue = place.open_with(engine).create_queue("work", **options)
+    queue.refusals = engine  # type: ignore[attr-defined]
+    return queue
+
+
+def refuse(queue: Any, now: bool = True) -> None:
+    queue.refusals.refuses = now
+
+
+@pytest.mark.needs("plain_push", "many_in_progress")
+@pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
+def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
+    ids = locked.push_many("abc")
+    locked._desk.table.next_sweep = 0 if due else float("inf")
+    refuse(locked)
+    assert sorted(ids_of(locked.pop_many(10))) == ids
+    locked._desk.table.next_sweep = float("inf")
+    assert refuses(Locked, locked.pop).cause == "It is locked.", "nothing is ready that is known of"
+    refuse(locked, False)
+    assert locked.pop() is None
+    assert counts(locked) == {"in_progress": 3}
+
+
+@pytest.mark.needs("plain_push")
+@pytest.mark.parametrize("locked", [("sweep", "arrange"), ("sweep", "arrange", "claim")], indirect=True)
+@pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
+def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
+    """A refusal would have the caller try again, and be told that the lease is lost."""
+    first = locked.push("a")
+    locked.push("b")
+    message = claimed(locked)
+    locked._desk.table.next_sweep = 0 if due else float("inf")
+    refuse(locked)
+    try:
+        more = locked.pop_many(5, completing=[message])
+    except Locked:
+        # Then nothing was changed.
+        refuse(locked, False)
+        more = locked.pop_many(5, completing=[message])
+    refuse(locked, False)
+    assert locked.definition.order == "lifo" or ids_of(locked.history()) == [first]
+    assert len(locked.history()) == 1
+    assert len(more) + len(locked.pop_many(5)) == 1
+    refuses(LeaseLost, message.complete)
+
+
+@pytest.mark.needs("plain_push", "many_in_progress")
+@pytest.mark.parametrize("verb", ["complete_many", "release_many"])
+def test_claims_of_several_pops_are_finished_together_or_not_at_all(db: Database, queue: Queue, verb: str) -> None:
+    queue.push_many("abcd")
+    claims = [*queue.pop_many(2), *queue.pop_many(2)]
+    engine, finish = queue._desk.engine, verb.removesuffix("_many")
+    calls = iter([False, True])
+    original = getattr(engine, finish)
+
+    def refused_the_second_time(cursor: Cursor, table: Table, params: Params) -> Any:
+        result = original(cursor, table, params)
+        if next(calls, False):
+            raise Locked("It is locked.", "Try again.")
+        return result
+
+    setattr(engine, finish, refused_the_second_time)
+    refuses(Locked, getattr(queue, verb), claims)
+    assert counts(queue) == {"in_progress": 4}
+    getattr(queue, verb)(claims)
+    assert counts(queue) == ({"finished": 4} if finish == "complete" else {"ready": 4})
+
+
+def test_each_lost_claim_is_named_once(queue: Queue) -> None:
+    queue.push("x", **design_group(queue, "a"), now=at(0))
+    old = claimed(queue, lease=1, now=at(0))
+    new = claimed(queue, now=at(1))
+    assert refuses(LeaseLost, queue.complete_many, [old, new]).ids == (old.id,)
+    assert counts(queue) == {"finished": 1}
+
+
+# -- how late ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("plain_push", "many_in_progress")
+def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock on which every claim and every sweep takes ten seconds."""
+    clock, sweeps = [1000.0], [0]
+    monkeypatch.setattr(claim, "monotonic", lambda: clock[0])
+    engine, original = queue._desk.engine, queue._desk.engine.sweep
+
+    def slow(cursor: Cursor, table: Table, params: Params) -> int:
+        clock[0] += 10
+        sweeps[0] += 1
+        return original(cursor, table, params)
+
+    engine.sweep = slow  # type: ignore[method-assign]
+    queue.push_many("x" * 10)
+    for _ in range(10):
+        claimed(queue)
+        clock[0] += claim.SWEEP_EVERY
+    assert sweeps[0] == 10, "before each of them"
+
+
+@pytest.mark.needs("plain_push")
+def test_more_than_one_sweep_makes_ready_is_swept_at_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "SWEEP_SIZE", 2)
+    ids = [queue.push("x", delay=1, now=ago(0)) for _ in range(6)]
+    seen = []
+    for _ in ids:
+        message = claimed(queue)
+        seen.append(message.id)
+        message.complete()
+    assert sorted(seen) == ids
