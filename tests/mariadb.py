@@ -43,7 +43,7 @@ def kind(kind: Callable[..., Any], server: Callable[[], Any]) -> Any:
 def index_of(queue: Any, state: str) -> str:
     """One index has all states, and another one those to claim if they are not claimed by id."""
     own = state == "ready" and queue.definition.order in ("due", "priority")
-    return f"tq_{queue.name}_{'ready' if own else 'state'}"
+    return f"tq_{queue.name}__{'ready' if own else 'state'}"
 
 
 def _blocked_threads(watch: sa.Connection) -> set[int]:

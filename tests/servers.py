@@ -76,7 +76,7 @@ class Kind:
     """Arguments of the driver's connect with which nobody gives up waiting before a test does."""
     drop_schema: str | None = "drop schema if exists {} cascade"
     """Drops the schema of a test; None where the whole database goes with the run."""
-    index_of: Callable[[Queue, str], str] = lambda queue, state: f"tq_{queue.name}_{state}"
+    index_of: Callable[[Queue, str], str] = lambda queue, state: f"tq_{queue.name}__{state}"
     """Which index has the messages of a queue in a state."""
     looks: int | None = None
     """How many statements of an operation look for messages, the first ones; the others act on what was found."""

@@ -7,6 +7,7 @@ from tablequeue.errors import Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.stats import Activity, Stats, Times, Window
+from tablequeue.payload import Unreadable
 from tablequeue.queue import Queue
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Stats",
     "TablequeueError",
     "Times",
+    "Unreadable",
     "Window",
     "connect",
     "errors",

@@ -320,8 +320,9 @@ class AsyncQueue:
         traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it (where
         delivery is at most once it fails it too).
         """
-        async with self._waiter() as waiter:
+        with self._waiter() as waiter:
             batch = await self._next(waiter, 1, lease, wait)
+        # No await from here to the block: a cancellation would strand the message.
         if not batch:
             raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
         (message,) = batch
@@ -346,7 +347,7 @@ class AsyncQueue:
         the event loop comes to it.
         """
         self._queue._check_prefetch(prefetch)
-        async with self._waiter() as waiter:
+        with self._waiter() as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from functools import partial
 from time import monotonic
 from typing import Self
@@ -13,26 +14,35 @@ from tablequeue.threads import Threads
 
 
 class AsyncWaiter:
-    """`Waiter` for asyncio: no thread is held while it sleeps."""
+    """`Waiter` for asyncio: no thread is held while it sleeps.
+
+    To leave it does not wait for anything, so that no cancellation can come between a pop that has found a message and
+    the one who gets it.
+    """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
         self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
         self._waiter = queue.waiter(ring=self._ring)
+        self._leaving: Future[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self._threads.run_to_end(self._waiter.leave)
+    def __exit__(self, *exc: object) -> None:
+        self._threads.start(self._waiter.leave)
 
     def found(self) -> None:
-        self._waiter.found()
+        if self._waiter.is_busy():
+            self._leaving = self._threads.start(self._waiter.leave)
 
     async def wait(self, limit: float) -> None:
         """After a pop that has found nothing: until another one may find something, or for `limit` seconds."""
         end = monotonic() + limit if limit < INFINITE else INFINITE
+        if self._leaving is not None:
+            await asyncio.wrap_future(self._leaving)  # else it might leave after it has come again
+            self._leaving = None
         while (pause := await self._threads.run(partial(self._waiter.pause, end))) is not None:
             try:
                 async with asyncio.timeout(pause):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from tablequeue.payload import load_headers
+
 if TYPE_CHECKING:
     from tablequeue.queue import Queue
 
@@ -40,6 +42,7 @@ class AttemptError:
 class Message:
     """A message as peek, dead and history show it. Times are aware and in UTC.
 
+    payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
     state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished.
     attempts        how often it was claimed so far.
     producer        the name of the writer that pushed it; `consumer` the last reader that popped it.
@@ -104,7 +107,7 @@ class Claim:
 
     @property
     def headers(self) -> dict[str, Any]:
-        return self._queue.load_headers(self._row[2])
+        return load_headers(self._row[2])
 
     @property
     def attempts(self) -> int:

@@ -3,29 +3,141 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, NamedTuple, TypeVar
 
 from tablequeue.errors import BadPayload
+
+T = TypeVar("T")
+
+# Levels of lists and dicts in one another. Python's own limit depends on how deep the caller's stack is.
+DEEPEST = 500
+
+# Keys that json may have made of what was no text. To look at the text costs a tenth of looking at the value.
+_may_have_odd_keys = re.compile(r'[{,]"(?:-?[0-9]|(?:true|false|null|-?Infinity|NaN)")').search
+
+# What json writes as it is; anything else is a list, a dict, or of a class that is derived of one of these.
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
 
 # allow_nan: NaN and Infinity are not JSON. ensure_ascii: a DBA should be able to read the column.
 _encode_plain = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _encode_escaped = json.JSONEncoder(allow_nan=False, ensure_ascii=True, separators=(",", ":")).encode
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """In the place of a payload that cannot be read: `data` is what is stored, as bytes, and `reason` says why."""
+
+    data: bytes
+    reason: str
+
+    def __str__(self) -> str:
+        return self.data.decode("utf-8", "backslashreplace")
+
+
+class Codec(NamedTuple):
+    """`dump` makes the column's value of a payload; `load` is its inverse. Both raise `BadPayload`."""
+
+    dump: Callable[[Any], str | bytes]
+    load: Callable[[Any], Any]
+
+
+# -- json ------------------------------------------------------------------------------------------------------------
+
+
 def _dump_json(value: Any) -> str:
     try:
-        text = _encode_plain(value)
+        text = on_any_stack(_encode_plain, value)
+        if text.count("[") + text.count("{") > DEEPEST or _may_have_odd_keys(text):
+            _check_structure(value)
         if not text.isascii() and _has_surrogate(text):
-            text = _encode_escaped(value)  # a lone surrogate has no UTF-8, but its \\u escape is valid JSON
+            text = on_any_stack(_encode_escaped, value)  # it has no UTF-8, but its \\u escape is valid JSON
     except RecursionError:
-        raise BadPayload("The payload is nested too deeply for JSON.", "Flatten it, or use a bytes queue.") from None
+        raise _too_deep() from None
     except (TypeError, ValueError) as error:
         raise BadPayload(
             f"The payload is not JSON: {error}.",
-            "Push dicts, lists, strings, finite numbers, booleans and None, or use a text or bytes queue.",
+            "Push dicts with keys of text, lists, strings, finite numbers, booleans and None, or use a text or bytes "
+            "queue.",
         ) from None
     return text
+
+
+def _load_json(value: str | bytes) -> Any:
+    try:
+        return on_any_stack(_decode, value)
+    except RecursionError:
+        reason = "It is nested too deeply"
+    except ValueError as error:
+        reason = f"It is JSON that Python cannot read ({error})"
+    raise BadPayload(f"{reason}.", "Read it by SQL, or by Message.payload.data, and push it in another form.")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large for a float")
+    return number
+
+
+# A float of Python's that is infinite where the number is not would be another payload. Only floats cost a call.
+_decode = json.JSONDecoder(parse_float=_finite).decode
+
+
+def _check_structure(value: Any) -> None:
+    """Refuse keys that json would turn into text, and what is nested more deeply than it could be read."""
+    level, depth = [value], 0
+    while level := [one for one in level if isinstance(one, (dict, list, tuple))]:
+        depth += 1
+        if depth > DEEPEST:
+            raise _too_deep()
+        below: list[Any] = []
+        for one in level:
+            inside: Any = one
+            if isinstance(one, dict):
+                if not _TEXT.issuperset(map(type, one)) and (odd := [key for key in one if not isinstance(key, str)]):
+                    raise TypeError(f"the key {odd[0]!r} is no text")
+                inside = one.values()
+            if not _SCALARS.issuperset(map(type, inside)):
+                below += inside
+        level = below
+
+
+def _too_deep() -> BadPayload:
+    return BadPayload(
+        f"The payload is nested more than {DEEPEST} levels deep.", "Flatten it, or use a bytes queue with its text."
+    )
+
+
+def on_any_stack(call: Callable[[Any], T], value: Any) -> T:
+    """The result of a call that recurses into its value, however deep the caller's own stack is."""
+    try:
+        return call(value)
+    except RecursionError:
+        pass
+    result: list[T] = []
+    error: list[BaseException] = []
+
+    def on_a_stack_of_its_own() -> None:
+        try:
+            result.append(call(value))
+        except BaseException as raised:
+            error.append(raised)
+
+    thread = Thread(target=on_a_stack_of_its_own)
+    thread.start()
+    thread.join()
+    if error:
+        raise error[0]
+    return result[0]
+
+
+# -- text and bytes --------------------------------------------------------------------------------------------------
 
 
 def _dump_text(value: Any) -> str:
@@ -62,18 +174,24 @@ def _has_surrogate(text: str) -> bool:
     return False
 
 
-class Codec(NamedTuple):
-    """`dump` makes the column's value of a payload or raises `BadPayload`; `load` is its inverse."""
-
-    dump: Callable[[Any], str | bytes]
-    load: Callable[[Any], Any]
-
-
 CODECS: Mapping[str, Codec] = {
-    "json": Codec(_dump_json, json.loads),
+    "json": Codec(_dump_json, _load_json),
     "text": Codec(_dump_text, str),
     "bytes": Codec(_dump_bytes, bytes),
 }
+
+
+def load_or_show(codec: Codec, value: Any) -> Any:
+    """The payload, or `Unreadable` in its place: for those who look."""
+    try:
+        return codec.load(value)
+    except BadPayload as error:
+        return Unreadable(value.encode() if isinstance(value, str) else bytes(value), error.cause)
+
+
+def json_text(payload: Any, indent: int | None = None) -> str:
+    """A payload as JSON for people to read, however deep it is nested."""
+    return on_any_stack(lambda value: json.dumps(value, ensure_ascii=False, indent=indent), payload)
 
 
 def dump_headers(headers: Mapping[str, Any] | None) -> str | None:
@@ -83,3 +201,12 @@ def dump_headers(headers: Mapping[str, Any] | None) -> str | None:
     if not isinstance(headers, Mapping):
         raise BadPayload(f"The headers are {type(headers).__name__}.", "Give a dict of JSON values.")
     return _dump_json(dict(headers))
+
+
+def load_headers(value: Any) -> dict[str, Any]:
+    """The headers of a message; none, if somebody has stored others than `push` takes."""
+    try:
+        headers = _load_json(value) if isinstance(value, str) else value
+    except BadPayload:
+        return {}
+    return headers if isinstance(headers, dict) else {}

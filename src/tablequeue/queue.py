@@ -10,9 +10,9 @@ from typing import Any, Literal, overload
 
 from tablequeue import telemetry
 from tablequeue.definition import Definition
-from tablequeue.errors import BadInput, Empty
+from tablequeue.errors import BadInput, BadPayload, Empty
 from tablequeue.message import Claim, Message
-from tablequeue.operations import claim, finish, inspect, maintain, push, stats
+from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.desk import Desk, seconds
 from tablequeue.operations.maintain import Which
@@ -194,9 +194,15 @@ class Queue:
                      claimed.
         """
         done = tuple(completing)
-        if done:
-            return self._claims(*complete_and_claim(self._desk, done, n, lease, now, connection))
-        return self._claims(*claim.claim(self._desk, n, lease, now, connection))
+        while True:
+            if done:
+                token, rows = complete_and_claim(self._desk, done, n, lease, now, connection)
+            else:
+                token, rows = claim.claim(self._desk, n, lease, now, connection)
+            claims = self._claims(token, rows, now, connection)
+            if claims or not rows:
+                return claims
+            done = ()  # nothing of what was claimed can be read, and perhaps there is more
 
     def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready.
@@ -204,12 +210,15 @@ class Queue:
         It is finished when that transaction commits, exactly once with all that is done in it, and back where it was
         after a rollback. Until then nobody else gets it.
         """
-        rows = claim.take(self._desk, 1, now, connection)
-        return self._claims("", rows)[0] if rows else None
+        messages = self.take_many(1, connection, now=now)
+        return messages[0] if messages else None
 
     def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        return self._claims("", claim.take(self._desk, n, now, connection))
+        while rows := claim.take(self._desk, n, now, connection):
+            if claims := self._claims("", rows, now, connection):
+                return claims
+        return []
 
     def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
         """The message is done: it moves to the history. `LeaseLost`, and no change, if the claim is not held."""
@@ -386,13 +395,16 @@ class Queue:
 
     # -- private ---------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def load_headers(value: Any) -> dict[str, Any]:
-        return inspect.load_json(value) or {}
-
-    def _claims(self, token: str, rows: Sequence[Sequence[Any]]) -> list[Claim]:
+    def _claims(self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Any) -> list[Claim]:
+        """Those of them whose payloads can be read; each of the others is buried."""
         load = self._desk.codec.load
-        return [Claim(self, row, load(row[1]), token) for row in rows]
+        try:
+            return [Claim(self, row, load(row[1]), token) for row in rows]
+        except BadPayload:
+            return [
+                Claim(self, row, payload, token)
+                for row, payload in unreadable.readable(self._desk, token, rows, now, connection)
+            ]
 
     def _check_prefetch(self, prefetch: int) -> None:
         if prefetch != 1 and self.definition.delivery == "at_most_once":

@@ -29,6 +29,10 @@ class Threads:
     def renew(self) -> None:
         self._pool = ThreadPoolExecutor(self._size, "tablequeue")
 
+    def start(self, call: Callable[[], T]) -> Future[T]:
+        """It is done, and nobody waits for it."""
+        return self._pool.submit(call)
+
     async def run(self, call: Callable[[], T]) -> T:
         """Once begun it goes on; before that, a cancellation takes it back."""
         return await asyncio.wrap_future(self._pool.submit(call))

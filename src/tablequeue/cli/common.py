@@ -25,6 +25,7 @@ from tablequeue.database import Database, connect
 from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
 from tablequeue.errors import DriverMissing, TablequeueError
 from tablequeue.message import Claim, Message
+from tablequeue.payload import Unreadable, json_text, on_any_stack
 from tablequeue.queue import Queue
 
 REFUSED, USAGE, EMPTY, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -222,7 +223,7 @@ def definition_of(options: Mapping[str, Any]) -> Definition:
 
 def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
     # ASCII: a payload is not to reach the terminal as anything but text, and a pipe may have any encoding.
-    click.echo(json.dumps(value, default=_plain), err=err)
+    click.echo(on_any_stack(lambda value: json.dumps(value, default=_plain), value), err=err)
 
 
 def _plain(value: Any) -> Any:
@@ -232,10 +233,14 @@ def _plain(value: Any) -> Any:
 
 
 def record_of(item: Any, *names: str) -> dict[str, Any]:
-    """A message or claim as a JSON object: these attributes, or all fields; bytes as base64."""
+    """A message or claim as a JSON object: these attributes, or all fields. What is bytes, or unreadable, in base64."""
     names = names or tuple(field.name for field in dataclasses.fields(item))
     record = {name: getattr(item, name) for name in names}
-    if isinstance(record["payload"], bytes):
+    payload = record["payload"]
+    if isinstance(payload, Unreadable):
+        record["unreadable"] = payload.reason
+        payload = record["payload"] = payload.data
+    if isinstance(payload, bytes):
         encoded = base64.b64encode(record.pop("payload")).decode()
         record = {"id": record.pop("id"), "payload_base64": encoded, **record}
     if "errors" in record:
@@ -251,8 +256,10 @@ def shown(text: str) -> str:
 
 
 def payload_text(payload: Any, kind: str) -> str:
+    if isinstance(payload, Unreadable):
+        return shown(str(payload))
     if kind == "json":
-        return shown(json.dumps(payload, ensure_ascii=False))
+        return shown(json_text(payload))
     return repr(payload) if kind == "bytes" else shown(payload)
 
 

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.scheduling import Scheduling
 from tablequeue.engines.texts import (
+    COLUMNS,
     RANKS,
     UPGRADES,
     Row,
@@ -127,6 +129,8 @@ class Stored(NamedTuple):
     """What comes after it."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped before, and the rights on it with it."""
+    words: Mapping[str, str] = MappingProxyType({})
+    """What some words of the texts stand for in procedures instead."""
     there: str = ""
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
 
@@ -179,9 +183,14 @@ class Engine(Scheduling, ABC):
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
-    def render(self, operation: str, table: Table, state: str = "ready") -> str:
-        """The SQL text of an operation on a queue, with its header and `:name` parameters."""
-        words = self.words(table, state)
+    def render(
+        self, operation: str, table: Table, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
+        """The SQL text of an operation on a queue, with its header and `:name` parameters.
+
+        instead   what some of its words are to stand for.
+        """
+        words = {**self.words(table, state), **instead}
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
@@ -391,6 +400,18 @@ class Engine(Scheduling, ABC):
         operation = "fail_once" if table.definition.delivery == "at_most_once" else "fail"
         rows = self._rows(cursor, table, operation, params)
         return rows[0][0] if rows else None
+
+    def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Make a message that was taken in this transaction a dead letter, with the `error` after the earlier ones."""
+        errors: Any = []
+        if table.definition.keeps_history:
+            id = params["id"]
+            (row,) = self.history(cursor, table, {"low": id, "high": id, "n": 1})
+            errors = row[COLUMNS.index("errors")] or []
+            self._run(cursor, table, "forget", params)
+        known = json.loads(errors) if isinstance(errors, str) else errors
+        values = {name: value for name, value in params.items() if name != "error"}
+        self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Give back those of `ids` that `token` holds; which they were."""

@@ -156,7 +156,7 @@ def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] |
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
             values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
-            text = engine.render(match[1], table, values.get("state", "ready"))
+            text = engine.render(match[1], table, values.get("state", "ready"), _stored(engine).words)
             return _bound(engine, engine.split(text)[int(match[2] or 1) - 1], values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))

@@ -11,6 +11,7 @@ from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES, Message, load_errors
 from tablequeue.operations.desk import Desk, count, seconds, whole_ids
+from tablequeue.payload import load_headers, load_or_show
 
 _LARGEST = (1 << 63) - 1
 
@@ -77,13 +78,10 @@ def _message(desk: Desk, row: Row) -> Message:
     for name in COLUMNS:
         if name.endswith(("_at", "_until")) and values[name] is not None:
             values[name] = load_time(values[name])
-    values["payload"] = desk.codec.load(values["payload"])
+    values["payload"] = load_or_show(desk.codec, values["payload"])
     values["group"] = values["group"] or None
-    values["headers"] = load_json(values["headers"]) or {}
-    values["errors"] = load_errors(load_json(values["errors"]) or [], load_time)
+    values["headers"] = load_headers(values["headers"])
+    # JSON, as text from some drivers, and read from others.
+    errors = values["errors"]
+    values["errors"] = load_errors(json.loads(errors) if isinstance(errors, str) else errors or [], load_time)
     return Message(**values)
-
-
-def load_json(value: Any) -> Any:
-    """A JSON column: text from some drivers, values from others."""
-    return json.loads(value) if isinstance(value, str) else value

@@ -62,12 +62,16 @@ class Waiter:
 
     def found(self) -> None:
         """A pop has found something."""
+        if self.is_busy():
+            self.leave()
+
+    def is_busy(self) -> bool:
+        """A pop has found something; whether that goes on for so long already that pushes need not notify: then `leave`."""
         self._pause, self._looked_early, self._linger = 0.0, False, 0.0
         now = monotonic()
         if self._busy_since is None:
             self._busy_since = now
-        if self._bell is not None and now - self._busy_since >= self._bell.busy_after:
-            self.leave()
+        return self._bell is not None and now - self._busy_since >= self._bell.busy_after
 
     def wait(self, limit: float | None = None) -> None:
         """After a pop that has found nothing: until another one may find something, or for `limit` seconds.

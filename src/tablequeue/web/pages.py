@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.message import Message
+from tablequeue.payload import Unreadable, json_text
 from tablequeue.web import search
 from tablequeue.web.render import LONGEST, Site, payload_text
 
@@ -82,8 +83,10 @@ def payload(site: Site, request: Request) -> Response:
     """The payload whole, as a file: a browser saves it and never shows it as what it says it is."""
     message = _find(site, request)
     content = message.payload
-    if site.database.queue(request.path_params["queue"]).definition.payload == "json":
-        content = json.dumps(content, ensure_ascii=False)
+    if isinstance(content, Unreadable):
+        content = content.data
+    elif site.database.queue(request.path_params["queue"]).definition.payload == "json":
+        content = json_text(content)
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
     name = f"{request.path_params['queue']}-{message.id}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
+from tablequeue.payload import Unreadable, json_text
 from tablequeue.readable import duration, number, rate
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
@@ -65,11 +65,13 @@ def time(value: datetime | None) -> str:
 
 def payload_text(payload: Any, *, pretty: bool = False) -> str:
     """A payload for people: JSON, text, or bytes as Python writes them."""
+    if isinstance(payload, Unreadable):
+        return str(payload)
     if isinstance(payload, bytes):
         return repr(payload)[2:-1]
     if isinstance(payload, str) and not pretty:
         return payload
-    return json.dumps(payload, ensure_ascii=False, indent=2 if pretty else None)
+    return json_text(payload, 2 if pretty else None)
 
 
 def shown(value: Any) -> Any:

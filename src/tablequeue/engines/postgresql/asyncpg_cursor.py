@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,8 +9,6 @@ from typing import Any
 
 import psycopg
 from sqlalchemy.exc import EmulatedDBAPIException
-
-_JSON_TYPES = (114, 3802)  # the type ids of json and jsonb
 
 
 class AsyncpgCursor:
@@ -35,18 +32,10 @@ class AsyncpgCursor:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         row = self._cursor.fetchone()
-        return None if row is None else self._plain(row)
+        return None if row is None else tuple(row)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return [self._plain(row) for row in self._cursor.fetchall()]
-
-    def _plain(self, row: Any) -> tuple[Any, ...]:
-        # SQLAlchemy has set asyncpg to read JSON, which the codec does on every engine: back to text. A number that
-        # json.loads and json.dumps change (1e999) has been changed by then, as the codec would have done.
-        return tuple(
-            json.dumps(value) if column[1] in _JSON_TYPES else value
-            for value, column in zip(row, self._cursor.description, strict=True)
-        )
+        return [tuple(row) for row in self._cursor.fetchall()]
 
     def _translated(self, error: Any) -> psycopg.Error:
         words = str(error.orig or error)

@@ -46,6 +46,8 @@ NOTIFYING = frozenset("push push_many push_each notify release fail redrive redr
 # What the server says of times and texts is read in these settings alone; it reports them when they change.
 READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
 
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
 # The arrays of push_each, and the parameter of a row that each is made of.
 _ARRAYS = {
     "payloads": "payload",
@@ -101,7 +103,13 @@ class PostgreSQL(Packs, StreamingEngine):
     clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
     wire = PostgresWire
     _pooled = False
-    stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
+    stored = Stored(
+        "p_{}",
+        partial(quoted_role, '""'),
+        "public",
+        "select current_schema()",
+        words={"payload_text": "payload", "headers_text": "headers"},
+    )
     alone = frozenset(
         "push push_many claim take sweep arrange complete complete_and_claim fail release extend purge purge_ids "
         "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds lost "
@@ -118,6 +126,9 @@ class PostgreSQL(Packs, StreamingEngine):
         return {
             **words,
             "array_type": array_type,
+            # JSON as text, which every driver leaves as it is. The procedures return JSON.
+            "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
+            "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
             "waiting_lock": waiting,
             "pushing_lock": pushing,
@@ -239,7 +250,13 @@ class PostgreSQL(Packs, StreamingEngine):
         return time
 
     def load_time(self, value: Any) -> datetime:
-        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+        if not isinstance(value, str):
+            return value.astimezone(UTC)
+        try:
+            return datetime.fromisoformat(value).astimezone(UTC)
+        except (ValueError, OverflowError):
+            # Of somebody's own SQL: a time before the first or after the last year that Python has.
+            return FIRST if value.startswith("-") or value.endswith("BC") else LAST
 
     def dump_ids(self, ids: Sequence[int]) -> Ids:
         return Ids(ids)

@@ -45,13 +45,11 @@ class Packs(LowWater):
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
-        definition = table.definition
         return {
             **words,
             "packs": f"{words['queue']}{PART}packs",
             "packed": f"{words['queue']}{PART}packed",
             "pack_messages": PACK_MESSAGES,
-            "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "least_packed": str(self.least_packed),
             "most_packed": str(self.most_packed),
             "largest_packed": str(self.largest_packed),

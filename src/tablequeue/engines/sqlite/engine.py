@@ -114,7 +114,11 @@ class SQLite(StreamingEngine):
         return (time - _EPOCH) // _MICROSECOND
 
     def load_time(self, value: int) -> datetime:
-        return _EPOCH + timedelta(microseconds=value)
+        try:
+            return _EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            # Of somebody's own SQL: a time before the first or after the last year that Python has.
+            return (datetime.min if value < 0 else datetime.max).replace(tzinfo=UTC)
 
     def dump_ids(self, ids: Sequence[int]) -> str:
         return str(list(ids))  # JSON: json.dumps says the same, 1 µs later

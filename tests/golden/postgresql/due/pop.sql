@@ -20,4 +20,5 @@ where id = any(array(
     for update skip locked
 ))
 returning
-    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;
+    id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
+    due_at;

@@ -107,7 +107,8 @@ create or replace function public.tq_emails_claim(
                     for update skip locked
                 ))
                 returning
-                    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;
+                    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
+                    due_at;
             get diagnostics claimed = row_count;
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
@@ -165,8 +166,8 @@ create or replace function public.tq_emails_remove(
                     headers, errors, payload
                 from taken
                 returning
-                    id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key, dedup_key,
-                    due_at;
+                    id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key,
+                    dedup_key, due_at;
             get diagnostics removed = row_count;
             p_n := p_n - removed;
             exit when p_n <= 0 or swept;

@@ -10,5 +10,5 @@ where id = any(array(
     for update skip locked
 ))
 returning
-    id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as timestamptz), statement_timestamp()), cast(null as timestamptz), priority, group_key, dedup_key,
-    due_at;
+    id, payload, cast(headers as text), attempts + 1, pushed_at, coalesce(cast(:now as timestamptz), statement_timestamp()), cast(null as timestamptz), priority, group_key,
+    dedup_key, due_at;

@@ -42,10 +42,11 @@ with picked as materialized (
         lease_until = {now} + cast(:lease as float8) * interval '1 second'
     where {row} = any(array(select place from picked where not (select packs from whole)))
     returning
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        id, {payload_text} as payload, {headers_text} as headers, attempts, pushed_at, popped_at, lease_until, priority,
+        group_key, dedup_key, due_at
 )
 select
-    id, payload, headers, attempts + 1, pushed_at, {now}, {now} + cast(:lease as float8) * interval '1 second',
+    id, {payload_text}, {headers_text}, attempts + 1, pushed_at, {now}, {now} + cast(:lease as float8) * interval '1 second',
     priority, group_key, dedup_key, due_at
 from gone
 union all

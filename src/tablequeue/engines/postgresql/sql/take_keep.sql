@@ -22,5 +22,5 @@ select
     headers, errors, payload
 from taken
 returning
-    id, payload, headers, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key, dedup_key,
-    due_at;
+    id, {payload_text}, {headers_text}, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key,
+    dedup_key, due_at;

@@ -1,0 +1,61 @@
+"""Messages whose payloads cannot be read: each fails alone, at once and for good, and the others go on.
+
+They come from programs that push by SQL, or from a Python that reads more than this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from tablequeue.engines.base import Params
+from tablequeue.engines.texts import Row
+from tablequeue.errors import BadPayload, TablequeueError
+from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.desk import Desk
+
+
+def readable(
+    desk: Desk, token: str, rows: Sequence[Row], now: datetime | None, connection: Any
+) -> Iterator[tuple[Row, Any]]:
+    """The claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
+    for row in rows:
+        try:
+            yield row, desk.codec.load(row[1])
+        except BadPayload as error:
+            _bury(desk, token, row, error.cause, now, connection)
+
+
+def _bury(desk: Desk, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
+    if not token:  # taken, in the caller's transaction
+        desk.runner.run(desk.engine.put_back, desk.table, _buried(desk, row, reason), connection)
+        return
+    params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": desk.time(now)}
+    try:
+        desk.runner.run(desk.engine.fail, desk.table, params, connection)
+    except TablequeueError:
+        if connection is not None:
+            raise
+        return  # it comes back when its lease ends, and is buried then
+    arrange_after(desk, now, connection)
+
+
+def _buried(desk: Desk, row: Row, reason: str) -> Params:
+    id, payload, headers, attempts, pushed_at, popped_at, _, priority, group, key, due = row
+    # The time as the engine writes it into errors: as it reads it from rows, which are text or numbers.
+    at = popped_at if isinstance(popped_at, (str, int)) else str(popped_at)
+    return {
+        "id": id,
+        "payload": payload,
+        "headers": headers,
+        "attempts": attempts,
+        "pushed_at": pushed_at,
+        "popped_at": popped_at,
+        "priority": priority,
+        "group": group,
+        "key": key,
+        "due": due,
+        "consumer": desk.who,
+        "error": {"attempt": attempts, "at": at, "consumer": desk.who, "error": reason},
+    }
