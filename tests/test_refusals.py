@@ -137,13 +137,16 @@ def test_a_server_that_does_not_answer(url: str) -> None:
         f"://somebody:{SECRET}@host/db",
         f"postgresql+psycopg://somebody:{SECRET}@127.0.0.1:1/db?nonsense=1",
         f"postgresql+psycopg://127.0.0.1:1/db?password={SECRET}&nonsense=1",
+        f"postgresql+psycopg://somebody:x@{SECRET}@127.0.0.1:1/db",
+        f"postgresql+psycopg://somebody:x@y/{SECRET}@127.0.0.1:1/db",
+        f"mariadb+pymysql://somebody:x@{SECRET}@127.0.0.1:1/db",
     ],
 )
 def test_no_password_in_what_is_said_of_a_url(url: str) -> None:
     assert SECRET not in told(refuses(TablequeueError, tablequeue.connect, url))
 
 
-@pytest.mark.parametrize("where", ["somebody:{}@", "?password={}"])
+@pytest.mark.parametrize("where", ["somebody:{}@", "?password={}", "?passwd={}", "?PWD={}", "?odbc_connect=PWD%3D{}"])
 def test_no_password_in_a_repr(sqlite_url: str, where: str) -> None:
     path = where.format(SECRET)
     url = f"postgresql+psycopg://{path}host/db" if path.endswith("@") else f"postgresql+psycopg://host/db{path}"

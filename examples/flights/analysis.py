@@ -82,7 +82,7 @@ def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -
         page.Section(
             "Throughput",
             "What happened in each second. While the upper line is the pushed one, the backlog grows.",
-            plots=[page.Plot("", "", plots.lines(x, rates, "messages a second", x_label="second"))],
+            plots=[page.Plot("", "", plots.lines(x, 1, rates, "messages a second", x_label="second"))],
         ),
         page.Section(
             "Wait and run times",

@@ -138,6 +138,9 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             "The database URL cannot be read.",
             "Write it as sqlite:///work.db or postgresql+psycopg://user:password@host/database.",
         ) from None
+    if parsed.password is not None and "@" in f"{parsed.host}{parsed.database}":
+        # What follows that @ would be taken for the host, and repeated.
+        raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
     _check_kind(kind)
     arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tablequeue.errors import BadInput, BadName
-from tablequeue.spark.options import Options
+from tablequeue.spark.options import NAMES, Options
 from tests.support import refuses
 
 GOOD = {"url": "sqlite:///work.db", "queue": "emails"}
@@ -53,10 +53,19 @@ def test_the_queue_is_needed() -> None:
     refuses(BadName, Options.parse, {**GOOD, "queue": "No Queue"})
 
 
-@pytest.mark.parametrize("url", ["postgresql://ada:s3cret@host/db", "postgresql://host/db?password=s3cret"])
-def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
-    error = refuses(BadInput, Options.parse, {**GOOD, "url": url})
-    assert "urlEnv" in error.remedy
+@pytest.mark.parametrize("option", NAMES)
+@pytest.mark.parametrize("url", ["postgresql://ada:s3cret@host/db", "mariadb+pymysql://host/db?passwd=s3cret"])
+def test_a_password_is_refused_and_not_repeated(option: str, url: str) -> None:
+    """In whichever option it was put."""
+    place = {} if option.startswith("url") else GOOD
+    error = refuses(BadInput, Options.parse, {**place, "queue": "emails", option: url})
+    assert option in error.cause
+    assert "urlFile" in error.remedy
+    assert "s3cret" not in str(error)
+
+
+def test_a_password_in_an_option_that_there_is_not_is_not_repeated() -> None:
+    error = refuses(BadInput, Options.parse, {**GOOD, "path": "postgresql://ada:s3cret@host/db"})
     assert "s3cret" not in str(error)
 
 

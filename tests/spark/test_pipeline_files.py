@@ -93,7 +93,9 @@ def test_a_stage_has_a_name_of_its_own() -> None:
 def test_pipelines_that_are_refused(tmp_path: Path) -> None:
     refuses(BadName, Pipeline, "No Name")
     refuses(BadInput, Pipeline, "test", url="sqlite:///work.db", url_env="TQ")
-    assert "holds a password" in str(refuses(BadInput, Pipeline, "test", url="postgresql://a:s3cret@host/db"))
+    assert "holds a URL with a password" in str(
+        refuses(BadInput, Pipeline, "test", url="postgresql://a:s3cret@host/db")
+    )
     pipeline = Pipeline("test", url=f"sqlite:///{tmp_path / 'work.db'}")
     assert "has no stages" in str(refuses(BadInput, run, pipeline, None, "checkpoints"))
     pipeline.stage(FromQueue("raw"), ToQueue("raw"))(same)

@@ -25,6 +25,7 @@ from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.bell import Bell
 from tablequeue.engines.looking import LOOKS
 from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, Locked, TablequeueError, Unreachable
+from tablequeue.redaction import is_secret
 
 T = TypeVar("T")
 
@@ -317,7 +318,7 @@ def _adapted(connection: Any) -> Any:
 
 def shown(url: sa.URL) -> str:
     """The URL for people to read, without its passwords: SQLAlchemy hides only the one before the @."""
-    hidden = {name: "***" for name in url.query if "password" in name.lower()}
+    hidden = {name: "***" for name in url.query if is_secret(name)}
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 

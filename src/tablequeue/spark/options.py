@@ -10,11 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import sqlalchemy as sa
-
 import tablequeue
 from tablequeue.errors import BadInput
 from tablequeue.names import check_name
+from tablequeue.redaction import has_password
 
 Use = Literal["read", "stream", "write", "stream write"]
 
@@ -94,27 +93,26 @@ class Options:
                 told = f" to {use}" if right and use else ""
                 names = ", ".join(one for one in NAMES if one in allowed)
                 raise BadInput(f"tablequeue has no option {right or name!r}{told}.", f"Options are: {names}.")
+            if has_password(value):
+                raise BadInput(
+                    f"The option {right} holds a URL with a password, and Spark shows options on its pages.",
+                    "Put the URL into a file, and name that as urlFile; change the password if others see these pages.",
+                )
             values[right] = value
         if sum(name in values for name in ("url", "urlEnv", "urlFile")) != 1:
             raise BadInput(
                 "Exactly one of url, urlEnv and urlFile must be given.",
-                "Take urlEnv or urlFile if there is a password.",
+                "Take urlFile if there is a password.",
             )
         if "queue" not in values:
             raise BadInput("The option queue is missing.", "Name the queue.")
-        url = values.get("url")
-        if url is not None and _password(url):
-            raise BadInput(
-                "The option url holds a password, which Spark would show in its plans.",
-                "Put the URL into an environment variable or a file, and give its name as urlEnv or urlFile.",
-            )
         if use == "stream" and not values.get("stream"):
             raise BadInput("The option stream is missing.", "Give the stream a name, under which it keeps its place.")
         if ("writer" in values) != ("batch" in values):
             raise BadInput("Only one of writer and batch is given.", "Give both, or none.")
         columns = values.get("columns")
         return cls(
-            url,
+            values.get("url"),
             values.get("urlEnv"),
             values.get("urlFile"),
             check_name(values["queue"]),
@@ -164,14 +162,6 @@ class Options:
 @lru_cache(maxsize=8)
 def _database(address: str, schema: str | None) -> tablequeue.Database:
     return tablequeue.connect(address, schema=schema)
-
-
-def _password(url: str) -> bool:
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        return False  # connect will refuse it, without repeating it
-    return parsed.password is not None or any("password" in name.lower() for name in parsed.query)
 
 
 def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> Any:

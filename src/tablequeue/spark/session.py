@@ -12,6 +12,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from tablequeue.spark.java import ensure_java
+from tablequeue.spark.settings import hide_passwords
 
 
 def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False) -> SparkSession:
@@ -83,4 +84,5 @@ def _session(conf: SparkConf) -> SparkSession:
         # it starts would break off in the middle of a batch: who stops what is for the program to say.
         SparkContext._gateway = launch_gateway(conf, {"start_new_session": True})
         SparkContext._jvm = SparkContext._gateway.jvm
+    hide_passwords(conf, SparkContext._jvm)
     return SparkSession.builder.config(conf=conf).getOrCreate()

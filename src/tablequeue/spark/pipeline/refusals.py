@@ -14,6 +14,8 @@ from tablequeue.errors import TablequeueError
 REMEDY = "See to the cause and run it again: it goes on with that batch."
 LONGEST = 400
 
+# What Spark says of the driver's workers, which look for the format, and of those of the executors.
+_MISSING = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] [^.]*: tablequeue\.|No module named 'tablequeue'")
 _PLACE = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: .+|\w+)$", re.MULTILINE)
 
@@ -28,6 +30,11 @@ def words_of(error: Exception) -> tuple[str, str]:
         text = str(error.java_exception.toString())
     else:
         text = "".join(traceback.format_exception(error))
+    if _MISSING.search(text):
+        return (
+            "The Python that Spark starts its workers with has no tablequeue.",
+            "Name one that has it by PYSPARK_PYTHON, on the driver and on every executor; see docs/spark.md.",
+        )
     _, python, after = text.rpartition("Traceback (most recent call last):")
     if not python:
         return _sentence(text.strip().partition("\n")[0]), REMEDY

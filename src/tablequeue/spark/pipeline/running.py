@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tablequeue.spark.pipeline.refusals import words_of
 from tablequeue.spark.pipeline.sinks import Batch, ToQueue
 from tablequeue.spark.pipeline.sources import FromQueue
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
+from tablequeue.spark.settings import REDACTION, shown_passwords
 from tablequeue.stream import Stream, fail
 
 # Seconds between two looks at the queries, and between two counts of what is ready, which is a read of an index.
@@ -62,11 +64,17 @@ def run(
     Each stage has its checkpoint in a folder of `checkpoints`, where any file system of Spark's may be; the next run
     goes on from there. A stop lets each query finish its batch; a crash leaves a batch that the next run does again.
     `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how many seconds pass from one look for
-    messages to the next.
+    messages to the next. Warns of a password that the session shows in its settings.
     """
     stop = stop or Event()
     with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
         _check(pipeline, database)
+        for name in shown_passwords(spark):
+            warnings.warn(
+                f"Spark shows the password in {name} on its pages, by REST and in event logs. "
+                f"Put the URL into a file instead (url_file), or set {REDACTION} before the session begins.",
+                stacklevel=2,
+            )
         stages = [_Running(stage, pipeline.database, database) for stage in pipeline.stages.values()]
         every = f"{round(trigger * 1000)} milliseconds"
         when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": every}

@@ -32,9 +32,9 @@ class Stage:
 class Pipeline:
     """Stages, in the order in which a run to the end takes them.
 
-    The database of the queues is at `url`, if that holds no password, or else in the environment variable `url_env`
-    or the file `url_file`, which the driver and every executor have; `TABLEQUEUE_URL` if nothing is said. `schema`
-    is that of the queues. The queues must be there: a pipeline creates none.
+    The database of the queues is at `url`, if that holds no password, or else in the file `url_file` or the
+    environment variable `url_env`, which the driver and every executor have; `TABLEQUEUE_URL` if nothing is said.
+    `schema` is that of the queues. The queues must be there: a pipeline creates none.
     """
 
     def __init__(

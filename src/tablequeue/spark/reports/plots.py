@@ -7,13 +7,13 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 # Colours that stay apart for colour-blind readers, on white and on black.
 BLUE, ORANGE, GREEN, RED = "#3b82c4", "#e08a1e", "#3a9d6a", "#c9485b"
@@ -34,8 +34,15 @@ mpl.rcParams.update(
 )
 _SIZE = (6.4, 2.8)
 _LONGEST = 32  # a name's letters
-_DOTS = 60  # points that are marked
-_TICKS = (0, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, *(days * 86400 for days in (1, 7, 30, 365)))
+_WIDTHS = (2.8, 2.0, 1.2)  # a line that lies under another one is seen beside it
+_ROOM = 1.05  # above the highest value
+_STEPS = (1, 2, 5, 10)  # from one mark to the next, whatever the power of ten
+# Seconds that an axis of times has a mark for.
+_MARKS = (0, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, *(days * 86400 for days in (1, 7, 30, 365)))
+# How a mark of an axis of time is written, by what differs from one to the next: years, months, days, hours, minutes,
+# seconds; and then by the same for the first month, day, hour and so on, where something longer begins.
+_MARKED = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
+_BEGUN = ("%Y", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S")
 
 
 # From how many seconds on a unit is used, how many it is, and its name.
@@ -59,12 +66,14 @@ def bars(names: Sequence[str], values: Sequence[float], label: str, color: str =
     axes.set_yticks(range(len(names)), [_short(name) for name in names])
     axes.set_ylim(rows - 0.5, -0.5)
     axes.margins(x=0.12)
+    _mark(axes.xaxis, values)
     axes.set_xlabel(label)
     return _svg(figure, label)
 
 
 def lines(
     x: Sequence[Any],
+    span: Any,
     series: Mapping[str, Sequence[float | None]],
     y_label: str,
     colors: Sequence[str] = (ORANGE, BLUE, GREEN),
@@ -73,36 +82,43 @@ def lines(
     level: float | None = None,
     times: bool = False,
 ) -> str:
-    """One line for each series over the same x, which are numbers or times.
+    """One staircase for each series over the same x, which are numbers or times, in their order.
 
-    `level` is where a dashed line is drawn, the target. `times`: what is shown are seconds, few or many.
+    A value stands for what was from its x on, for `span`: so one alone is a line as long as the axis, and where an x is
+    missing there is a gap. `level` is where a dashed line is drawn, the target. `times`: what is shown are seconds, few
+    or many.
     """
-    figure, axes = _axes(x, x_label, y_label)
-    marker = "o" if len(x) <= _DOTS else ""
-    for (name, values), color in zip(series.items(), colors, strict=False):
-        axes.plot(x, values, label=name, color=color, linewidth=1.8, marker=marker, markersize=3)
+    figure, axes = _axes(x, span, x_label, y_label)
+    for (name, values), color, width in zip(series.items(), colors, _WIDTHS, strict=False):
+        # The round cap makes a dot of a step that is too short to be seen.
+        axes.plot(*_steps(x, span, values), label=name, color=color, linewidth=width, solid_capstyle="round")
+    shown = [value for values in series.values() for value in values if value is not None]
     if level is not None:
         axes.axhline(level, color=_INK, linestyle="--", linewidth=1, label="target")
-    axes.set_ylim(bottom=0)
+        shown.append(level)
     if times:
-        lowest = min((value for values in series.values() for value in values if value is not None), default=0)
+        low, high = min(shown, default=0), max(shown, default=0)
         axes.set_yscale("symlog", linthresh=1e-3)
-        axes.set_ylim(bottom=max(tick for tick in _TICKS if tick <= lowest))
-        axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+        below, above = [mark for mark in _MARKS if mark < low], [mark for mark in _MARKS if mark > high]
+        axes.set_ylim(max(below, default=0), min(above, default=2 * high))
+        axes.yaxis.set_major_locator(FixedLocator(_MARKS))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    else:
+        _from_zero(axes, shown)
     _legend(axes)
     return _svg(figure, y_label)
 
 
-def areas(x: Sequence[Any], series: Mapping[str, Sequence[float]], y_label: str) -> str:
-    """Filled staircases, one upon the other."""
-    figure, axes = _axes(x, "", y_label)
-    floor = [0.0] * len(x)
+def areas(x: Sequence[Any], span: Any, series: Mapping[str, Sequence[float]], y_label: str) -> str:
+    """Filled staircases, one upon the other. A value stands from its x to the next one; the last one for `span`."""
+    figure, axes = _axes(x, span, "", y_label)
+    edges = [*x, x[-1] + span]
+    floor = [0.0] * len(edges)
     for (name, values), color in zip(series.items(), (ORANGE, BLUE), strict=False):
-        top = [low + value for low, value in zip(floor, values, strict=True)]
-        axes.fill_between(x, floor, top, step="post", label=name, color=color, alpha=0.8, linewidth=0)
+        top = [low + value for low, value in zip(floor, [*values, values[-1]], strict=True)]
+        axes.fill_between(edges, floor, top, step="post", label=name, color=color, alpha=0.8, linewidth=0)
         floor = top
-    axes.set_ylim(0, max(1, *floor) * 1.05)
+    _from_zero(axes, floor)
     _legend(axes)
     return _svg(figure, y_label)
 
@@ -120,18 +136,50 @@ def duration(seconds: float) -> str:
     return f"{number(seconds / size)} {unit}"
 
 
-def _axes(x: Sequence[Any], x_label: str, y_label: str) -> tuple[Figure, Any]:
+def _axes(x: Sequence[Any], span: Any, x_label: str, y_label: str) -> tuple[Figure, Any]:
+    """Axes from the first x to the end of the last one. Those of times say under them of which days they are."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.subplots()
+    first, end = x[0], x[-1] + span
+    axes.set_xlim(first, end)
+    if isinstance(first, datetime):
+        # With so few and so many, there is an interval that fits every length.
+        locator = AutoDateLocator(minticks=3, maxticks=7)
+        locator.intervald |= dict.fromkeys((SECONDLY, MINUTELY), (1, 2, 5, 10, 15, 30))
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(
+            ConciseDateFormatter(locator, formats=_MARKED, zero_formats=_BEGUN, show_offset=False)
+        )
+        days = sorted({f"{day:%Y-%m-%d}" for day in (first, end - timedelta.resolution)})
+        x_label = f"{' to '.join(days)}, UTC"
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.grid(axis="y", color=_INK, alpha=0.25)
-    if x and isinstance(x[0], datetime):
-        locator = AutoDateLocator(maxticks=8)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     return figure, axes
+
+
+def _steps(x: Sequence[Any], span: Any, values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
+    """The corners of a staircase, with a gap before an x that is not where the last one ends."""
+    across: list[Any] = []
+    up: list[float] = []
+    for at, value in zip(x, values, strict=True):
+        if across and across[-1] != at:
+            across.append(at)
+            up.append(math.nan)
+        across += [at, at + span]
+        up += [math.nan if value is None else value] * 2
+    return across, up
+
+
+def _from_zero(axes: Any, values: Sequence[float]) -> None:
+    axes.set_ylim(0, max(values, default=0) * _ROOM or 1)
+    _mark(axes.yaxis, values)
+
+
+def _mark(axis: Any, values: Sequence[float]) -> None:
+    """Numbers as `number` writes them; whole ones if the values are."""
+    axis.set_major_locator(MaxNLocator("auto", steps=_STEPS, integer=all(value == int(value) for value in values)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
 def _legend(axes: Any) -> None:
@@ -149,7 +197,6 @@ def _svg(figure: Figure, label: str) -> str:
     buffer = io.StringIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the font here lacks a letter; that of the reader's browser has it
-        warnings.filterwarnings("ignore", "AutoDateLocator")  # of an axis with one time on it
         figure.savefig(buffer, format="svg", metadata={"Creator": None, "Date": None, "Title": label})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), count=1, flags=re.DOTALL)
     return svg.replace(_INK, "currentColor")

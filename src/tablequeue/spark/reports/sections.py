@@ -19,6 +19,8 @@ COUNTS = ("finished", "retried", "backlog", "in_progress", "dead", "lost")
 _ROWS = 20
 _BARS = 12
 
+_HOUR = timedelta(hours=1)
+
 
 def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime) -> str:
     """The page of these rows. `target` is that of the readers, `every` the seconds of a row of throughput."""
@@ -80,13 +82,14 @@ def _findings(mine: Mapping[str, Rows], times: Mapping[str, Row], target: float)
 
 
 def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
+    span = timedelta(seconds=every)
     if mine["throughput"]:
         at, happened = _filled(mine["throughput"], every)
         shown = {name: happened[name] for name in ("pushed", "finished", "failed") if any(happened[name])}
         yield Plot(
             "Throughput.",
             "While more are pushed than finished, the backlog grows.",
-            plots.lines(at, shown, f"messages in {_span(every)}", (ORANGE, BLUE, RED)),
+            plots.lines(at, span, shown, f"messages in {_span(every)}", (ORANGE, BLUE, RED)),
         )
     if mine["backlog"]:
         waiting = [row["waiting"] for row in mine["backlog"]]
@@ -95,7 +98,7 @@ def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
             "Backlog.",
             "What was pushed and not finished: never popped, or popped at least once.",
             plots.areas(
-                [row["at"] for row in mine["backlog"]], {"never popped": waiting, "popped": popped}, "messages"
+                [row["at"] for row in mine["backlog"]], span, {"never popped": waiting, "popped": popped}, "messages"
             ),
         )
 
@@ -109,7 +112,7 @@ def _times(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
         if hours:
             series = {name: [row[name] for row in hours] for name in reversed(SHARES)}
             x, level = [row["hour"] for row in hours], target if time == "wait" else None
-            plot = plots.lines(x, series, "", (RED, ORANGE, BLUE), level=level, times=True)
+            plot = plots.lines(x, _HOUR, series, "", (RED, ORANGE, BLUE), level=level, times=True)
             yield Plot(f"{time.capitalize()} times.", words, plot)
 
 
@@ -122,7 +125,7 @@ def _readers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
     yield Plot(
         "Readers.",
         f"How many worked in each hour, and how many would have kept 95 % of the waits under {duration(target)}.",
-        plots.lines(x, counts, "readers", (ORANGE, BLUE)),
+        plots.lines(x, _HOUR, counts, "readers", (ORANGE, BLUE)),
     )
     rates = {
         "came": [row["arrival_rate"] for row in rows],
@@ -131,7 +134,7 @@ def _readers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
     yield Plot(
         "Load.",
         "How fast messages came, and how fast the readers of the hour could have finished them together.",
-        plots.lines(x, rates, "messages a second", (ORANGE, BLUE)),
+        plots.lines(x, _HOUR, rates, "messages a second", (ORANGE, BLUE)),
     )
 
 

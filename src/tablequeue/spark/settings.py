@@ -1,0 +1,38 @@
+"""The settings of a session that Spark shows, on its pages, by REST and in event logs: what hides a password there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from tablequeue.redaction import PASSWORD, has_password
+
+REDACTION = "spark.redaction.regex"
+
+
+def hide_passwords(settings: SparkConf, java: Any) -> None:
+    """Let Spark hide each setting whose value has a URL with a password, besides what it hides anyway.
+
+    For a session that is still to begin. Spark's own pattern, or that of its spark-defaults.conf, goes on to count.
+    """
+    defaults = SparkConf(_jvm=java)  # those of the file, too, which Java alone has read
+    settings.set(REDACTION, f"(?:{_pattern(defaults, java)})|{PASSWORD}")
+
+
+def shown_passwords(spark: SparkSession) -> list[str]:
+    """The names of the session's settings that have a URL with a password, and that Spark does not hide."""
+    java = spark.sparkContext._jvm
+    settings = spark.sparkContext.getConf()
+    hidden = java.java.util.regex.Pattern.compile(_pattern(settings, java))
+    return sorted(
+        name
+        for name, value in settings.getAll()
+        if has_password(value) and not any(hidden.matcher(text).find() for text in (name, value))
+    )
+
+
+def _pattern(settings: SparkConf, java: Any) -> str:
+    config = getattr(java.org.apache.spark.internal.config, "package$")
+    return settings._jconf.get(getattr(config, "MODULE$").SECRET_REDACTION_PATTERN()).toString()
