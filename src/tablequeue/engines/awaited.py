@@ -19,7 +19,7 @@ class Awaited:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
-        if not callable(value):
+        if not callable(value) or isinstance(value, type):
             return value
 
         def call(*args: Any, **options: Any) -> Any:

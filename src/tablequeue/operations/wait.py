@@ -66,7 +66,7 @@ class Waiter:
             self.leave()
 
     def is_busy(self) -> bool:
-        """A pop has found something; whether that goes on for so long already that pushes need not notify: then `leave`."""
+        """A pop has found something; whether that goes on for so long that pushes need not notify any more."""
         self._pause, self._looked_early, self._linger = 0.0, False, 0.0
         now = monotonic()
         if self._busy_since is None:

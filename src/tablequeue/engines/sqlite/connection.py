@@ -110,6 +110,7 @@ def hold(dbapi: Any) -> SQLiteHeld:
             "Use a newer Python, or one built against a newer SQLite.",
         )
     dbapi.isolation_level = None
+    dbapi.text_factory = str
     cursor = plain_cursor(dbapi)
     path = path_of(cursor)
     if not path:

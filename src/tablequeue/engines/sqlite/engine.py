@@ -81,6 +81,11 @@ class SQLite(StreamingEngine):
         return held
 
     def join(self, dbapi: Any) -> Cursor:
+        if dbapi.text_factory is not str:
+            raise errors.BadInput(
+                f"The text_factory of the connection is {dbapi.text_factory!r}, by which messages cannot be read.",
+                "Leave it at str.",
+            )
         cursor = plain_cursor(dbapi)
         refuse_inherited(cursor)
         if not dbapi.in_transaction:

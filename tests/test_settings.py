@@ -1,0 +1,111 @@
+"""Settings of roles and connections that change what a driver reads: ours are set, a caller's are looked at."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+import tablequeue
+from tablequeue import Database, Queue
+from tablequeue.errors import BadInput
+from tests.servers import Place, only
+from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
+
+STYLES = ("SQL, DMY", "German", "Postgres, MDY")
+
+
+def with_setting(place: Place, name: str, value: str) -> sa.URL:
+    words = value.replace(" ", "")
+    return sa.make_url(place.url).update_query_dict({"options": f"-c{name}={words}"})
+
+
+@pytest.fixture
+def styled(place: Place, request: pytest.FixtureRequest) -> Iterator[Database]:
+    with tablequeue.connect(with_setting(place, "DateStyle", request.param), schema=place.schema) as database:
+        yield database
+        database.engine.dispose()
+
+
+@only("postgresql")
+@pytest.mark.parametrize("styled", STYLES, indirect=True)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_times_are_read_whatever_the_role_says(styled: Database, design: str) -> None:
+    queue = styled.create_queue("work", **DESIGNS[design])
+    group = design_group(queue, "a")
+    for _ in range(2):
+        queue.push(1, due=at(1), now=at(0), **group)
+    message = claimed(queue, now=at(2))
+    assert (message.pushed_at, message.popped_at, message.due_at) == (at(0), at(2), at(1))
+    message.fail("no", retry_in=0, now=at(3))
+    assert found(queue, message.id).errors[0].at == at(3)
+    assert queue.stats(window=60).ready >= 1
+
+
+@only("postgresql")
+@pytest.mark.parametrize("style", STYLES)
+def test_a_callers_connection_that_cannot_be_read_by_is_refused(db: Database, place: Place, style: str) -> None:
+    """Before anything is claimed on it."""
+    queue = db.create_queue("work", order="due")
+    queue.push(1)
+    engine = sa.create_engine(with_setting(place, "DateStyle", style))
+    with engine.connect() as connection:
+        for verb in (
+            queue.pop,
+            lambda connection: queue.take(connection),
+            lambda connection: queue.push(2, connection=connection),
+        ):
+            error = refuses(BadInput, verb, connection=connection)
+            assert "DateStyle" in error.cause
+        connection.exec_driver_sql("set datestyle to 'ISO, DMY'")
+        assert queue.take(connection) is not None
+        connection.commit()
+    engine.dispose()
+    assert counts(queue) == {"finished": 1}
+
+
+@only("postgresql")
+def test_texts_of_another_encoding(db: Database, place: Place) -> None:
+    queue = db.create_queue("work")
+    queue.push("\N{SNOWMAN}", key="\N{SNOWMAN}")
+    with tablequeue.connect(with_setting(place, "client_encoding", "latin1"), schema=place.schema) as database:
+        assert claimed(database.queue("work")).key == "\N{SNOWMAN}"
+        database.engine.dispose()
+    engine = sa.create_engine(with_setting(place, "client_encoding", "latin1"))
+    with engine.connect() as connection:
+        assert "client_encoding" in refuses(BadInput, queue.push, 1, connection=connection).cause
+    engine.dispose()
+
+
+@only("postgresql")
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "20000-01-01", "0044-03-15 BC"])
+def test_times_that_python_does_not_have(db: Database, place: Place, time: str) -> None:
+    """Of programs that push by SQL: claims and looks go on."""
+    queue = db.create_queue("work", order="due")
+    ids = queue.push_many("abc")
+    place.execute(f"update {place.table('work')} set due_at = '{time}' where id = {ids[1]}")  # noqa: S608 (our names)
+    assert len(queue.peek()) == 3
+    got = [message.id for message in queue.pop_many(5)]
+    assert got == ([ids[1], ids[0], ids[2]] if "-" in time[:1] or "BC" in time else [ids[0], ids[2]])
+
+
+@only("sqlite")
+def test_texts_that_a_caller_has_as_bytes(db: Database, place: Place) -> None:
+    queue: Queue = db.create_queue("work", payload="text")
+    queue.push("é")
+    path = sa.make_url(place.url).database
+    assert path
+    with closing(sqlite3.connect(Path(path))) as connection:
+        connection.text_factory = bytes
+        call: Any = queue.take
+        assert "text_factory" in refuses(BadInput, call, connection).cause
+        connection.text_factory = str
+        message = queue.take(connection)
+        assert message is not None
+        assert message.payload == "é"
+        connection.rollback()
