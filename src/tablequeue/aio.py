@@ -176,6 +176,11 @@ class AsyncClaim:
         self.queue = queue
         self.claim = claim
 
+    @classmethod
+    def of(cls, queue: AsyncQueue, id: int, token: str, attempts: int = 0) -> Self:
+        """A claim known by its id and token alone, good for finishing it; see `Claim.of`."""
+        return cls(queue, Claim.of(queue._queue, id, token, attempts))
+
     def __getattr__(self, name: str) -> Any:
         if name in AsyncClaim.__annotations__:
             return getattr(self.claim, name)
