@@ -8,8 +8,18 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.common import Group, Settings, definition_of, definition_options, print_fields, print_json
+from tablequeue.cli.common import (
+    Group,
+    Settings,
+    definition_of,
+    definition_options,
+    finished_cell,
+    print_fields,
+    print_json,
+    stats_record,
+)
 from tablequeue.errors import BadInput
+from tablequeue.readable import estimates_of
 
 
 @click.group(cls=Group)
@@ -55,14 +65,18 @@ def list_(settings: Settings) -> None:
 def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME and the numbers of its messages."""
     with settings.queue(name) as queue:
-        definition, stats = dataclasses.asdict(queue.definition), dataclasses.asdict(queue.stats())
-        del stats["window"]
+        definition, found = dataclasses.asdict(queue.definition), queue.stats()
+    stats = stats_record(found)
+    del stats["window"]
     if settings.json:
         print_json({"queue": name, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
-    values = {**stats, **definition, **backoff}
+    del stats["estimated"]
+    values = {**stats, "finished": finished_cell(found), **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
+    for words in estimates_of([found]):
+        click.echo(words)
 
 
 @queue.command()
