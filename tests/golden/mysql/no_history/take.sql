@@ -9,4 +9,4 @@ where state = 'ready' and sweep_at is null and id > :low_water
 order by id
 limit :n
 for update skip locked;
-delete message from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;
+delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;
