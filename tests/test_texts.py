@@ -30,6 +30,10 @@ FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
 FILES = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
 
 
+# Its triggers arrange, it has no schemas, and of its transactions one writes at a time.
+NOT_NEEDED = {"sqlite": {"arrange", "drop_groups", "install_schema", "has_schema", "lock"}}
+
+
 def dialect_of(name: str) -> Any:
     """Made without the driver, which need not be installed."""
     return sa.make_url(f"{name}+{engine_class(name).drivers[0]}://").get_dialect()()
@@ -41,7 +45,7 @@ def needed(name: str) -> set[str]:
     bases = [base for base in engine_class(name).__mro__ if re.fullmatch(r"tablequeue\.engines\.\w+", base.__module__)]
     source = "".join(map(inspect.getsource, bases))
     named = (set(re.findall(r'"(\w+)"', source)) & everywhere) | by_history(source)
-    return named if engine_class(name).arranges else named - {"arrange", "drop_groups"}
+    return named - NOT_NEEDED.get(name, set())
 
 
 def by_history(source: str) -> set[str]:

@@ -241,10 +241,6 @@ class Engine(Scheduling, ABC):
 
     # -- the catalogue -----------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Whether the catalogue's table is there."""
-
     def lookup(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         """`(definition, schema_version)` of a queue."""
         return self._fetch(cursor, table, "lookup", params, cursor.fetchone)
@@ -268,10 +264,6 @@ class Engine(Scheduling, ABC):
         if table.definition.keeps_history:
             self._run(cursor, table, f"upgrade_{params['schema_version']}_history", params)
         self._run(cursor, table, "set_version", params)
-
-    @abstractmethod
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the catalogue if it is not there, and let one creator at a time go on from here."""
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "drop", params)

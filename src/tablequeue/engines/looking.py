@@ -33,6 +33,15 @@ class Looking:
     made_by: ClassVar[tuple[str, ...]] = ("create",)
     """The files that make what every queue has, in their order."""
 
+    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether the table that `params["word"]` stands for in the texts is there, as far as the user may know."""
+        name = table.engine.words(table.name, table.definition, "ready")[params["word"]]
+        return bool(self._rows(cursor, table, "has_table", {"table": name})[0][0])
+
+    def has_schema(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether the schema of the queues is there."""
+        return bool(self._rows(cursor, table, "has_schema", params)[0][0])
+
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
         cursor.execute(table.statement("peek", params["state"]), params)

@@ -72,7 +72,7 @@ class SQLServer(SQLServerStreams):
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
-        "redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost stats live live_bounds "
+        "redrive_ids lookup names find_keys peek find history history_bounds lost stats live live_bounds "
         "finished finished_bounds stream_ids stream_rows streams staged_count staged_taken".split()
     )
 
@@ -160,14 +160,6 @@ class SQLServer(SQLServerStreams):
         return str(sorted(set(ids)))
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
-
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "create", params)

@@ -77,7 +77,7 @@ class Operations(MySQLStreams):
     # Operations of several statements make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds "
+        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds "
         "lost stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count "
         "staged_taken".split()
     )
@@ -150,15 +150,6 @@ class Operations(MySQLStreams):
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._lock(cursor, table, params)
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
-
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._clear(cursor, table, params)
         definition = table.definition
@@ -172,8 +163,8 @@ class Operations(MySQLStreams):
         self._run(cursor, table, "register", params)
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._lock(cursor, table, params)
-        if self.has_catalogue(cursor, table, params):
+        self.lock(cursor, table, params)
+        if self.has_table(cursor, table, {"word": "catalogue"}):
             self._run(cursor, table, "unregister", params)
         self._run(cursor, table, "drop", params)
         if table.definition.grouped:
@@ -182,7 +173,7 @@ class Operations(MySQLStreams):
             self._run(cursor, table, "drop_history", params)
         self._run(cursor, table, "drop_streams", params)
 
-    def _lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
             raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True

@@ -99,7 +99,7 @@ class PostgreSQL(Packs, StreamingEngine):
     stored = Stored("p_{}", partial(quoted_role, '""'), "public", "select current_schema()")
     alone = frozenset(
         "push push_many claim take sweep arrange complete complete_and_claim fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids has_catalogue lookup names find_keys peek find history history_bounds lost "
+        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds lost "
         "stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams stage "
         "staged_count staged_taken".split()
     )
@@ -227,14 +227,6 @@ class PostgreSQL(Packs, StreamingEngine):
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
-
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
         small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
@@ -349,6 +341,8 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
     ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
+    # Of no schema in the search path it tells only when something is to be created.
+    ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
     ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
     ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
     ("55P03|57014", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),

@@ -54,7 +54,7 @@ class SQLite(StreamingEngine):
     # with fractions came with 3.42 only.
     clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
     alone = frozenset(
-        "has_catalogue lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
+        "lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
         "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()
     )
     has_schemas = False
@@ -111,11 +111,8 @@ class SQLite(StreamingEngine):
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return bool(self._rows(cursor, table, "has_catalogue", params)[0][0])
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "install", params)
+    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Nothing is to be done: of the transactions of ours one writes at a time."""
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]

@@ -4,14 +4,16 @@
 --   :schema_version  2
 --   :now             null, for the database's clock
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
--- The application lock lets one creator at a time through, until its transaction ends: IF OBJECT_ID ... IS NULL alone
--- lets two through at once. No row lock can say it: there is no row yet. A crash leaves nothing.
+-- The creators' lock: one at a time makes tables in a database, until its transaction ends; for want of one it fails.
+-- IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no row yet.
 declare @granted int;
 exec @granted = sp_getapplock
     @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
 if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
         name varchar(48) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,

@@ -4,10 +4,12 @@
 --   :schema_version  3
 --   :now             null, for the database's clock
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
--- The advisory lock (the number is tablequeue's own) lets one creator at a time through, until its transaction ends:
--- CREATE ... IF NOT EXISTS alone fails when two run at once. A crash leaves nothing.
+-- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
+-- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
 select pg_advisory_xact_lock(8318836321);
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creators' lock. A crash leaves nothing.
 create table if not exists tq_queues (
     name text primary key,
     definition text not null,

@@ -1,2 +1,0 @@
--- Whether the catalogue is there.
-select to_regclass('{catalogue}') is not null;

@@ -1,2 +1,0 @@
--- Whether the catalogue is there.
-select exists (select 1 from sqlite_master where type = 'table' and name = 'tq_queues');
