@@ -36,7 +36,7 @@ NOT_NEEDED = {"sqlite": {"arrange", "drop_groups", "install_schema", "has_schema
 
 def dialect_of(name: str) -> Any:
     """Made without the driver, which need not be installed."""
-    return sa.make_url(f"{name}+{engine_class(name).drivers[0]}://").get_dialect()()
+    return sa.URL.create(name).get_dialect()()
 
 
 def needed(name: str) -> set[str]:

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, driver_missing, engine_class
+from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl, TablequeueError
+from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain
 from tablequeue.operations.desk import Desk
 from tablequeue.operations.doctor import Finding
@@ -42,7 +43,13 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     if schema is not None and not engine_type.has_schemas:
         raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
     database = Database(sa_engine, Runner(sa_engine, engine_type(sa_engine.dialect, schema)), name)
-    database.queues()
+    try:
+        database.queues()
+    except BaseException:
+        database.close()
+        if sa_engine is not url:
+            sa_engine.dispose()
+        raise
     return database
 
 
@@ -140,6 +147,13 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
         ) from None
     kind = parsed.get_backend_name()
     _check_kind(kind)
+    try:
+        driver = parsed.get_dialect().driver
+    except sa.exc.NoSuchModuleError:
+        cause = f"SQLAlchemy {sa.__version__} has no database driver {parsed.drivername!r}."
+        raise BadUrl(cause, "Correct the URL before the ://.") from None
+    # Before SQLAlchemy imports the driver: of one that is of no use here nobody is told to install it.
+    preferred = _load(kind, driver, chosen="+" in parsed.drivername).drivers[0]
     arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
     try:
         sa_engine = sa.create_engine(parsed, connect_args=arguments)
@@ -148,10 +162,13 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             warnings.simplefilter("error", sa.exc.SAWarning)
             sa_engine.dialect.create_connect_args(parsed)
         return sa_engine
-    except sa.exc.NoSuchModuleError:
-        raise BadUrl(f"There is no database driver {parsed.drivername!r}.", "Correct the URL before the ://.") from None
     except ImportError as error:
-        raise driver_missing(kind, error) from None
+        if driver == preferred:
+            raise driver_missing(kind, error) from None
+        raise DriverMissing(
+            f"The Python driver {driver} is not installed ({error}).",
+            f"Install it, or write {kind}+{preferred}:// in the URL.",
+        ) from None
     except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
         words = str(error).rstrip(".")
         raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
@@ -159,15 +176,17 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
 
 def _check_kind(kind: str) -> None:
     if kind not in ENGINES:
-        remedy = "Write postgresql://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
+        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
         raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
-def _load(kind: str, driver: str) -> Any:
+def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:
+    """The engine of that kind; `chosen`: whether the URL names the driver, or SQLAlchemy has."""
     engine_type = engine_class(kind)
     if driver not in engine_type.drivers:
+        whose = "" if chosen else f", which SQLAlchemy takes for {kind}://"
         raise BadUrl(
-            f"tablequeue does not speak {kind} through the driver {driver}.",
+            f"tablequeue does not speak {kind} through the driver {driver}{whose}.",
             f"Write {kind}+{engine_type.drivers[0]}:// in the URL.",
         )
     return engine_type

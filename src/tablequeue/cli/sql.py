@@ -163,4 +163,5 @@ def _engine(dialect: str, schema: str | None) -> Engine:
     kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
-    return kind(sa.URL.create(f"{dialect}+{kind.drivers[0]}").get_dialect()(), schema)
+    # Of any driver: only its name is looked at.
+    return kind(sa.URL.create(dialect).get_dialect()(), schema)

@@ -170,7 +170,7 @@ class PostgreSQL(Packs, StreamingEngine):
         return cursor
 
     def join_async(self, adapted: Any) -> Cursor:
-        if adapted.dbapi.driver.__name__ == "asyncpg":
+        if type(adapted.driver_connection).__module__.startswith("asyncpg"):
             return AsyncpgCursor(adapted)
         return super().join_async(adapted)
 
