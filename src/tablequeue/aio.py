@@ -106,6 +106,10 @@ class AsyncDatabase:
         """The names of all queues, sorted."""
         return await self._threads.run(self._database.queues)
 
+    async def has_schema(self) -> bool:
+        """Whether the schema that `connect` was given is there; see `Database.has_schema`."""
+        return await self._threads.run(self._database.has_schema)
+
     @property
     def schema_version(self) -> int:
         """Of the tables of a queue on this kind of database; see `Database.schema_version`."""

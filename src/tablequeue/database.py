@@ -28,11 +28,11 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     """A database, reached and checked.
 
     url     a SQLAlchemy URL, as `sqlite:///work.db` or `postgresql+psycopg://user@host/db`, or an Engine.
-    schema  where all tables live, for engines that have schemas; it is created with the first queue.
+    schema  where all tables live, for engines that have schemas; the first `create_queue` makes it if it is not there.
     name    under which this process pushes and pops, shown in the history; `host:pid` if not given.
 
-    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, except
-    the database file of SQLite.
+    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, and nothing
+    else creates a schema or the file of SQLite: of a file that is not there, `queues()` is empty.
     """
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
@@ -90,6 +90,10 @@ class Database:
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
         return maintain.names(self._runner, self._runner.engine)
+
+    def has_schema(self) -> bool:
+        """Whether the schema that `connect` was given is there; the first `create_queue` makes it. True without one."""
+        return maintain.has_schema(self._runner, self._runner.engine)
 
     @property
     def schema_version(self) -> int:

@@ -29,16 +29,22 @@ def queue() -> None:
 
 @queue.command()
 @click.argument("name")
+@click.option("--create-schema", is_flag=True, help="Make the schema that --schema names, if it is not there.")
 @definition_options
 @click.pass_obj
-def create(settings: Settings, /, name: str, **options: Any) -> None:
+def create(settings: Settings, /, name: str, create_schema: bool, **options: Any) -> None:
     """Create the queue NAME.
 
     A queue that is there with the same definition is left as it is; with another one, the difference is shown and
-    nothing is changed.
+    nothing is changed. The file of a SQLite database is made with its first queue; a schema is only made if that is
+    asked for.
     """
     definition = definition_of(options)
     with settings.database() as database:
+        if not create_schema and not database.has_schema():
+            raise BadInput(
+                f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to make it."
+            )
         fields = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
         database.create_queue(name, **fields)
     if settings.json:

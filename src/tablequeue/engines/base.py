@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition, check_name
@@ -200,6 +201,13 @@ class Engine(Scheduling, ABC):
         return Table(self, name, definition)
 
     # -- connections and errors ------------------------------------------------------------------------------------
+
+    def missing(self, sa_engine: sa.Engine) -> str | None:
+        """The path of the database, if the first connection makes it; None if it is there, or no connection makes it.
+
+        `Unreachable` if it could not be made.
+        """
+        return None
 
     @abstractmethod
     def hold(self, dbapi: Any) -> Held:

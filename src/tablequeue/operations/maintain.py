@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Engine, Params, Table
-from tablequeue.engines.runner import Runner
+from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
@@ -44,7 +44,7 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
             engine.create(cursor, table, params)
         return row
 
-    row = _lookup(runner, engine, name) or runner.run(create, table, params)
+    row = _lookup(runner, engine, name) or runner.run(create, table, params, creating=True)
     if row is not None:
         there = _definition(engine, name, row[0], row[1])
         if there != definition:
@@ -59,6 +59,13 @@ def find(runner: Runner, engine: Engine, name: str) -> Table:
     """The queue of that name, as the catalogue defines it."""
     row = _lookup(runner, engine, check_name(name))
     if row is None:
+        if path := runner.missing():
+            raise QueueNotFound(f"There is no queue {name!r}, for there is no database file {path}.", FILE_REMEDY)
+        if not has_schema(runner, engine):
+            raise QueueNotFound(
+                f"There is no queue {name!r}, for there is no schema {engine.schema!r} that this user may see.",
+                "Correct the schema; or create the queue, and the schema with it.",
+            )
         near = difflib.get_close_matches(name, names(runner, engine), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
@@ -70,6 +77,11 @@ def names(runner: Runner, engine: Engine) -> list[str]:
     if not _installed(runner, engine):
         return []
     return runner.run(engine.names, engine.table("none", Definition()), {})
+
+
+def has_schema(runner: Runner, engine: Engine) -> bool:
+    """Whether the schema of the queues is there, or none was named."""
+    return engine.schema is None or runner.run(engine.has_schema, engine.table("none", Definition()), {})
 
 
 def drop(desk: Desk) -> None:
@@ -181,6 +193,8 @@ def _each_dead(desk: Desk, which: Sequence[int] | Callable[[Message], bool], do:
 
 
 def _installed(runner: Runner, engine: Engine) -> bool:
+    if runner.missing():
+        return False
     return runner.run(engine.has_table, engine.table("none", Definition()), {"word": "catalogue"})
 
 

@@ -33,12 +33,21 @@ class SQLiteHeld(Held):
     NORMAL, and the WAL is flushed here, after the unlock, before the call returns. A flush covers all that was
     written before it: also what the call has seen of others is on the disk when it returns. Those of several
     processes run side by side; one flush for all who wait, by whoever comes first, was not faster.
+
+    The first transaction sets the database to WAL, if it is not: whoever only looks at a database leaves it as it is.
+    Under the lock, for when many do it at once SQLite refuses some.
     """
 
-    def __init__(self, dbapi: Any, cursor: Cursor, path: str, flushes: bool) -> None:
+    def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
         super().__init__(dbapi, cursor)
-        self.flushes = flushes
+        # An Engine of the caller's that flushes less keeps to that.
+        self.full = _pragma(cursor, "synchronous") >= FULL
+        """Whether commits are on the disk when a call returns, by us or by SQLite."""
+        self.flushes = False
         self._path = path
+        self._is_wal = False
+        if _pragma(cursor, "journal_mode") == "wal":
+            self._enter_wal()
         self._lock: int | None = None
         self._wal: int | None = None
 
@@ -47,6 +56,8 @@ class SQLiteHeld(Held):
             self._lock = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
+            if not self._is_wal and _pragma(self.cursor, "journal_mode = wal") == "wal":
+                self._enter_wal()
             self.cursor.execute("begin immediate")
         except BaseException:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -75,6 +86,12 @@ class SQLiteHeld(Held):
         self._lock = self._wal = None
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _enter_wal(self) -> None:
+        self._is_wal = True
+        if self.full:
+            self.cursor.execute("pragma synchronous = normal")
+            self.flushes = True
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -107,14 +124,7 @@ def hold(dbapi: Any) -> SQLiteHeld:
             "An in-memory SQLite database belongs to one connection alone, and dies with it.",
             "Name a file: sqlite:///work.db, for tests in a temporary folder.",
         )
-    journal = _pragma(cursor, "journal_mode")
-    if journal != "wal" and os.access(path, os.W_OK):
-        journal = _pragma(cursor, "journal_mode = wal")
-    # An Engine of the caller's that flushes less keeps to that.
-    flushes = journal == "wal" and _pragma(cursor, "synchronous") >= FULL
-    if flushes:
-        cursor.execute("pragma synchronous = normal")
-    return SQLiteHeld(dbapi, cursor, path, flushes)
+    return SQLiteHeld(dbapi, cursor, path)
 
 
 @contextmanager

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
+
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
+from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Row
 from tablequeue.errors import TablequeueError
@@ -60,15 +63,22 @@ class SQLite(StreamingEngine):
     has_schemas = False
     arranges = False
     wire = SQLiteWire
+    _path: str | None = ""
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
 
     # -- connections and errors ------------------------------------------------------------------------------------
 
+    def missing(self, sa_engine: sa.Engine) -> str | None:
+        if self._path == "":
+            # Once: SQLAlchemy too has put the working folder before a relative path when the Engine was made.
+            self._path = path_of(sa_engine)
+        return None if self._path is None else missing(self._path)
+
     def hold(self, dbapi: Any) -> SQLiteHeld:
         held = hold(dbapi)
-        self._flushes = held.flushes
+        self._full = held.full
         return held
 
     def join(self, dbapi: Any) -> Cursor:
@@ -151,7 +161,7 @@ class SQLite(StreamingEngine):
 
     def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
-        if params["check"] == "check_synchronous" and self._flushes:
+        if params["check"] == "check_synchronous" and self._full:
             return []  # it is NORMAL because the flush comes after the commit, from us
         if params["check"] == "check_wal":
             # SQLite itself tells the size of its WAL only to who begins a checkpoint.
