@@ -10,6 +10,7 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
+from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine
@@ -32,12 +33,13 @@ FILES = {
         "create_groups": "grouped",
         "create_history": "keep",
         "register": "",
+        "unlock": "",
     },
-    "create_streams": {"lock": "", "create_streams": ""},
-    "create_staged": {"lock": "", "create_staged": ""},
-    "create_schedules": {"lock": "", "create_schedules": ""},
+    "create_streams": {"lock": "", "create_streams": "", "unlock": ""},
+    "create_staged": {"lock": "", "create_staged": "", "unlock": ""},
+    "create_schedules": {"lock": "", "create_schedules": "", "unlock": ""},
     "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-    "upgrade": {"upgrade_2": "", "upgrade_2_history": "keep", "create_packs": "", "set_version": ""},
+    "upgrade": {"lock": "", "upgrade_2": "", "upgrade_2_history": "keep", "create_packs": "", "set_version": ""},
     "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
     "take": {"take_keep": "keep", "take_none": "none"},
     "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
@@ -62,6 +64,7 @@ FILES = {
 @click.option("--producer", multiple=True, metavar="ROLE", help="For grant: who may push.")
 @click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: who may pop and finish.")
 @click.option("--observer", multiple=True, metavar="ROLE", help="For grant: who may look.")
+@click.option("--values", is_flag=True, help="Examples in place of the parameters.")
 @definition_options
 @click.pass_obj
 def sql(
@@ -75,12 +78,15 @@ def sql(
     producer: tuple[str, ...],
     consumer: tuple[str, ...],
     observer: tuple[str, ...],
+    values: bool,
     **options: Any,
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
     It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
-    Nothing is run and no database is needed. A word after a colon is a parameter.
+    Nothing is run and no database is needed. What is run once, as create, drop, upgrade, procedures and grant, the
+    client of the database (psql, mariadb, sqlite3) can run as it is printed. In a verb, a word after a colon is a
+    parameter; with --values there is an example in its place, for the client too.
 
     `procedures` makes stored procedures of the verbs, and `grant` lets roles call them: --producer, --consumer and
     --observer, each as often as needed. Nobody needs the tables.
@@ -96,7 +102,7 @@ def sql(
     roles = {"producer": producer, "consumer": consumer, "observer": observer}
     if operation != "grant" and any(roles.values()):
         raise click.UsageError("Roles go with `sql grant` only.")
-    text = script(engine, operation, queue, definition_of(options), state, roles)
+    text = script(engine, operation, queue, definition_of(options), state, roles, values)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -105,7 +111,8 @@ def sql(
 
 def operations(engine: str) -> list[str]:
     """The operations of an engine, by the names of the verbs."""
-    files = {*operations_of(engine)} - {"set_version"}  # the end of an upgrade, where there is one
+    # Begin and end of an upgrade, where there is one.
+    files = {*operations_of(engine)} - {"lock", "set_version"}
     parts = {part for several in FILES.values() for part in several}
     names = {name for name, several in FILES.items() if files & several.keys()} | files - parts
     return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
@@ -118,8 +125,12 @@ def script(
     definition: Definition,
     state: str,
     roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    values: bool = False,
 ) -> str:
-    """The files of an operation, one after the other."""
+    """The files of an operation, one after the other; with `values`, as the database's own client runs it.
+
+    What is the same at every run on the queue is in the text anyway: so is all of what is run once.
+    """
     check_name(queue)
     if operation == "procedures":
         return procedures.procedures(engine, queue, definition)
@@ -131,21 +142,18 @@ def script(
     texts = [engine.render(file, queue, definition, state).strip() for file in wanted]
     if operation == "drop" and engine.stored:
         texts.insert(0, procedures.dropping(engine, queue, definition))
-    if operation in _PARAMETERS:
-        values = {
-            "name": f"'{queue}'",
-            "definition": f"'{definition.to_json()}'",
-            "schema_version": engine.schema_version,
-            "now": "null, for the database's clock",
-        }
-        lines = [f"--   {f':{name}':16} {values[name]}" for name in _PARAMETERS[operation]]
-        texts.insert(0, "\n".join([_RUN, *lines]))
-    return "\n\n".join(texts)
+    text = put(engine, "\n\n".join(texts), known(engine, operation, queue, definition))
+    left = parameters(text)
+    if values or left <= {"now"}:
+        text = put(engine, text, examples(engine, operation, definition))
+        heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
+    else:
+        heading = f"-- A word after a colon is a parameter; with --values there are examples, for {engine.client.name}."
+    return "\n\n".join(filter(None, [heading, text]))
 
 
-_RUN = "-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:"
-# Nobody can guess these; of the other operations, the parameters are what the caller wants.
-_PARAMETERS = {"create": ("name", "definition", "schema_version", "now"), "upgrade": ("name", "schema_version")}
+# What is run once for a queue, and of which a part should not be run alone.
+ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
 
 
 def _holds(engine: Engine, definition: Definition) -> set[str]:

@@ -104,6 +104,17 @@ class Stored(NamedTuple):
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
 
 
+class Client(NamedTuple):
+    """The program of the database that runs what is printed; see cli/values.py."""
+
+    name: str
+    whole: str
+    """How it runs several statements as one transaction, in a sentence."""
+    values: Mapping[str, str] = {}
+    """Values of parameters as its SQL writes them, where it writes them otherwise than others do; `stage.key` is that
+    of one operation."""
+
+
 class Engine(Scheduling, ABC):
     """One database system. Its SQL lives in `sql/`, a file an operation; nothing above this class names it."""
 
@@ -115,8 +126,11 @@ class Engine(Scheduling, ABC):
     """The `ORDER BY` of a claim, for each order."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
+    own_clock: ClassVar[str]
+    """The database's clock as an SQL expression."""
     clock: ClassVar[str]
-    """The database's clock as an SQL expression; `:now` overrides it."""
+    """The same, which `:now` overrides."""
+    client: ClassVar[Client]
     alone: ClassVar[frozenset[str]]
     """The operations that need no transaction around them: reads, and single statements that are one by themselves."""
     drivers: ClassVar[tuple[str, ...]]

@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Cursor, Held, Params, Table, by_history
+from tablequeue.engines.base import Client, Cursor, Held, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -46,6 +46,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
+# Texts that are only printed: a connection of ours frees its locks when it commits.
+PRINTED = ("unlock",)
 # What a queue of that order has besides: an index of its own for the claim.
 EXTRAS = {"due": "create_due", "priority": "create_priority"}
 
@@ -73,7 +75,13 @@ class Operations(MySQLStreams):
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
-    clock = "coalesce(cast(:now as datetime(6)), utc_timestamp(6))"
+    own_clock = "utc_timestamp(6)"
+    clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
+    client = Client(
+        "mariadb or mysql",
+        "Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.",
+        {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
+    )
     # Operations of several statements make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "

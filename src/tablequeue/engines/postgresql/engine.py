@@ -18,7 +18,7 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
+from tablequeue.engines.base import Client, Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
@@ -92,7 +92,24 @@ class PostgreSQL(Packs, StreamingEngine):
     stages_columns = True
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
-    clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    own_clock = "statement_timestamp()"
+    clock = f"coalesce(cast(:now as timestamptz), {own_clock})"
+    client = Client(
+        "psql",
+        "With `psql --single-transaction` it is all or nothing.",
+        {
+            "bytes": r"'\x00ff'",
+            "payloads": "array['1', '2']",
+            "priorities": "array[0, 0]",
+            "groups": "array['', '']",
+            **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
+            "attempts": "array['attempt']",
+            "ids": "array[1]",
+            "stage.payload": "array['1', '2']",
+            "stage.priority": "null",
+            "stage.group": "null",
+        },
+    )
     schema_version = 3
     wire = PostgresWire
     _pooled = False

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.base import Client, Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
@@ -55,7 +55,13 @@ class SQLite(StreamingEngine):
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
-    clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
+    own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
+    clock = f"coalesce(:now, {own_clock})"
+    client = Client(
+        "sqlite3",
+        "Between `begin;` and `commit;` it is all or nothing.",
+        {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
+    )
     alone = frozenset(
         "lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
         "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()

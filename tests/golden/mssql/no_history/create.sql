@@ -1,8 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "none", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "bytes", "strict": false}'
---   :schema_version  2
---   :now             null, for the database's clock
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
 
 -- The creators' lock: one at a time makes tables in a database, until its transaction ends; for want of one it fails.
 -- IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no row yet.
@@ -70,4 +66,4 @@ create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is no
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast(:name as varchar(48)), cast(:definition as nvarchar(max)), :schema_version, coalesce(cast(:now as datetime2(6)), sysutcdatetime()));
+values (cast('emails' as varchar(48)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "none", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "bytes", "strict": false}' as nvarchar(max)), 2, sysutcdatetime());

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
+
 -- Finish those of :ids that are held under :token: they move to the history.
 -- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
 -- (BEGIN, INSERT, DELETE, COMMIT).

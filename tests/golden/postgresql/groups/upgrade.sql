@@ -1,6 +1,8 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :schema_version  3
+-- For psql, as it is. With `psql --single-transaction` it is all or nothing.
+
+-- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
+-- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
+select pg_advisory_xact_lock(8318836321);
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -70,4 +72,4 @@ from tq_emails_packs as pack, unnest(
     ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = :schema_version where name = :name;
+update tq_queues set schema_version = 3 where name = 'emails';

@@ -1,8 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "none", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "bytes", "strict": false}'
---   :schema_version  3
---   :now             null, for the database's clock
+-- For psql, as it is. With `psql --single-transaction` it is all or nothing.
 
 -- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
 -- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
@@ -112,4 +108,4 @@ from tq_emails_packs as pack, unnest(
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, coalesce(cast(:now as timestamptz), statement_timestamp()));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "none", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "bytes", "strict": false}', 3, statement_timestamp());

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for psql.
+
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Locks: none that another reader or writer waits for; and, if somebody waits for a message, that of NOTIFY, for the
 -- length of the commit. A crash before the commit leaves nothing.

@@ -1,6 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :schema_version  2
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -12,4 +10,4 @@ create index tq_emails_blocked on tq_emails (group_key, id) where state = 'block
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = :schema_version where name = :name;
+update tq_queues set schema_version = 2 where name = 'emails';

@@ -1,2 +1,2 @@
 -- Whether the schema of the queues is there.
-select to_regnamespace('{schema}') is not null;
+select exists (select from pg_namespace where nspname = '{schema}');
