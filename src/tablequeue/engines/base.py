@@ -18,7 +18,7 @@ from sqlalchemy.engine import Dialect
 from tablequeue.definition import Definition, check_name
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.scheduling import Scheduling
-from tablequeue.engines.texts import RANKS, Row, ready_states, sql_text, statements_in
+from tablequeue.engines.texts import RANKS, Client, Row, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
 
@@ -102,17 +102,6 @@ class Stored(NamedTuple):
     """The dialects that cannot replace a procedure: it is dropped before, and the rights on it with it."""
     there: str = ""
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
-
-
-class Client(NamedTuple):
-    """The program of the database that runs what is printed; see cli/values.py."""
-
-    name: str
-    whole: str
-    """How it runs several statements as one transaction, in a sentence."""
-    values: Mapping[str, str] = {}
-    """Values of parameters as its SQL writes them, where it writes them otherwise than others do; `stage.key` is that
-    of one operation."""
 
 
 class Engine(Scheduling, ABC):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Client, Cursor, Held, Params, Stored, Table
+from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, dashed, hold, whole
 from tablequeue.engines.mssql.refusals import (
@@ -27,7 +27,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.mssql.streams import SQLServerStreams
-from tablequeue.engines.texts import Row, quoted_role, ready_states
+from tablequeue.engines.texts import Client, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # What each row of push_each may have of its own.

@@ -17,7 +17,7 @@ from pymysql.constants import ER
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Client, Cursor, Held, Params, Table, by_history
+from tablequeue.engines.base import Cursor, Held, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -27,7 +27,7 @@ from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
 from tablequeue.engines.poll import Poll
-from tablequeue.engines.texts import Row, compile_text
+from tablequeue.engines.texts import Client, Row, compile_text
 from tablequeue.errors import TablequeueError
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.

@@ -18,14 +18,14 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Client, Cursor, Held, Params, Stored, Table, by_history
+from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import BELL, RINGING, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import Row, compile_text, quoted_role
+from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 
 # Rows, or characters, from which a bulk push is a COPY instead of one INSERT of an array. Measured, COPY's rate over

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.base import Client, Cursor, Params, Table
+from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import Row
+from tablequeue.engines.texts import Client, Row
 from tablequeue.errors import TablequeueError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
