@@ -68,6 +68,7 @@ def test_a_client_killed_at_any_step(place: Place, name: str) -> None:
 @pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
 def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, definition: dict[str, Any]) -> None:
     definition = {**definition, "payload": "text"}
+    place.open().create_queue("another")  # the catalogue is there: the steps are the same each time
     words = steps_of(place, lambda database: database.create_queue("made", **definition))
     database = place.open()
     for number in range(1, len(words) + 1):
@@ -75,10 +76,31 @@ def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, defin
         with standing(crashes.stop_in_create, place, definition, number) as pipe:
             assert answer(pipe) == words[number - 1]
         if number == len(words):
-            assert database.queues() == ["made"]
+            assert database.queues() == ["another", "made"]
         if "made" in database.queues():
             check_works(database.queue("made"))
         check_works(database.create_queue("made", **definition))
+
+
+def test_the_first_creator_killed_at_any_step(place: Place, kind: Kind) -> None:
+    """The catalogue, the schema and the file too are whole, or made by the next creator."""
+    words = steps_of(place, lambda database: database.create_queue("made"))
+    for number in range(1, len(words) + 1):
+        _make_anew(place, kind)
+        with standing(crashes.stop_in_create, place, {}, number) as pipe:
+            assert answer(pipe) == words[number - 1]
+        check_works(place.open().create_queue("made"))
+
+
+def _make_anew(place: Place, kind: Kind) -> None:
+    """As if there had never been a queue."""
+    place.close()
+    if place.schema:
+        place.execute((kind.drop_schema or "").format(place.schema))
+    else:
+        path = Path(sa.make_url(place.url).database or "")
+        for file in path.parent.glob(f"{path.name}*"):
+            file.unlink()
 
 
 @pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)

@@ -265,6 +265,26 @@ def test_a_url_without_a_database(place: Place) -> None:
         database.engine.dispose()
 
 
+@pytest.mark.parametrize("history", ["keep", "none", 3600])
+def test_a_schema_is_enough_of_a_name(place: Place, history: str | float) -> None:
+    """Each verb that deletes, on connections that are in no database."""
+    url = sa.make_url(place.url).set(database="")
+    with tablequeue.connect(url, schema=place.schema) as database:
+        queue = database.create_queue("work", groups=True, max_attempts=1, history=history)
+        queue.push_many([NewMessage("x", group=f"group {number}") for number in range(7)])
+        claimed(queue).complete()
+        queue.complete_many(queue.pop_many(2))
+        with database.engine.begin() as connection:
+            queue.take_many(2, connection)
+        claimed(queue).fail("why")
+        assert queue.purge_dead([message.id for message in queue.dead()]) == 1
+        assert queue.purge() == 1
+        if queue.definition.keeps_history:
+            assert queue.purge_history(0) == 5
+        queue.drop()
+        database.engine.dispose()
+
+
 def test_a_transaction_that_may_only_read(db: Database, place: Place) -> None:
     db.create_queue("work").push(1)
     with tablequeue.connect(with_setting(place, "tx_read_only = 1"), schema=place.schema) as database:

@@ -32,7 +32,7 @@ from tests.tsql import parse_errors
 parses = pytest.mark.skipif(
     sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
 )
-ENGINE = SQLServer(sa.make_url("mssql+mssqlpython://").get_dialect()())
+ENGINE = SQLServer(sa.URL.create("mssql").get_dialect()())
 CREATING = ("install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged")
 OPERATIONS = operations_of("mssql")
 FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")

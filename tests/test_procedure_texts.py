@@ -25,7 +25,7 @@ WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
 @pytest.mark.parametrize("name", WITH_PROCEDURES)
 def test_there_is_a_template_for_each_verb(name: str) -> None:
     folder = engine_class(name).name
-    engine = engine_class(name)(sa.make_url(f"{name}+{engine_class(name).drivers[0]}://").get_dialect()())
+    engine = engine_class(name)(sa.URL.create(name).get_dialect()())
     words = {*engine.words(engine.table("work", Definition()))}
     missing = {*procedures.VERBS, "grant", "drop"} - set(procedures.templates(folder))
     # On SQL Server a history is a table, so that no procedure can be called so.
@@ -53,7 +53,7 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
         "bytes": {"payload": "bytes"},
     }
     definition = Definition(**{**DESIGNS, **more}[design])
-    engine = engine_class("mssql")(sa.make_url("mssql+mssqlpython://").get_dialect()(), "shop")
+    engine = engine_class("mssql")(sa.URL.create("mssql").get_dialect()(), "shop")
     roles = {kind: ["web", "CORP\\ada"] for kind in procedures.ROLES}
     table = engine.table("work", definition)
     for text in (

@@ -102,6 +102,19 @@ def test_the_number_of_very_many_finished_ones_is_an_estimate(place: Place, kind
     assert queue.stats().finished == pytest.approx(400, rel=0.2)
 
 
+def test_what_is_no_exact_number_is_named(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "COUNTED", 30)
+    monkeypatch.setattr(numbers, "MOST", 20)
+    finish(queue, 19)
+    assert queue.stats(window=60, now=at(1)).estimated == ()
+    finish(queue, 10)
+    assert queue.stats(window=60, now=at(1)).estimated == ("window",)
+    finish(queue, 1)
+    assert queue.stats(window=60, now=at(1)).estimated == ("finished", "window")
+    assert queue.stats().estimated == ("finished",)
+    assert queue.stats(window=60, now=at(1000)).estimated == ("finished",)
+
+
 def test_a_bulk_push_of_this_moment_has_a_rate(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "FIRST", 10)
     monkeypatch.setattr(numbers, "MOST", 20)

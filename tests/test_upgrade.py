@@ -32,7 +32,7 @@ PACK = "85a5213b3e70889b846c690401616055"
 @pytest.fixture
 def first(place: Place, kind: Kind) -> Place:
     """A place with three queues of schema version 1."""
-    return _filled(place, kind, 1)
+    return filled(place, kind, 1)
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def third(place: Place, kind: Kind) -> Place:
     `work` has an open batch of a stream, `lines` a writer and a schedule, `teams` two groups of two messages each, on
     PostgreSQL `packed` a claim of 250 messages. `work_staged` is a queue, and no part of `work`.
     """
-    return _filled(place, kind, 3)
+    return filled(place, kind, 3)
 
 
-def _filled(place: Place, kind: Kind, version: int) -> Place:
+def filled(place: Place, kind: Kind, version: int) -> Place:
     script = FIXTURES / f"schema_{version}.{kind.name}.sql"
     if not script.exists():
         pytest.skip("this engine was not there at that version")

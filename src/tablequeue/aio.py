@@ -106,6 +106,10 @@ class AsyncDatabase:
         """The names of all queues, sorted."""
         return await self._threads.run(self._database.queues)
 
+    async def has_schema(self) -> bool:
+        """Whether the schema that `connect` was given is there; see `Database.has_schema`."""
+        return await self._threads.run(self._database.has_schema)
+
     @property
     def schema_version(self) -> int:
         """Of the tables of a queue on this kind of database; see `Database.schema_version`."""
@@ -175,6 +179,11 @@ class AsyncClaim:
     def __init__(self, queue: AsyncQueue, claim: Claim) -> None:
         self.queue = queue
         self.claim = claim
+
+    @classmethod
+    def of(cls, queue: AsyncQueue, id: int, token: str, attempts: int = 0) -> Self:
+        """A claim known by its id and token alone, good for finishing it; see `Claim.of`."""
+        return cls(queue, Claim.of(queue._queue, id, token, attempts))
 
     def __getattr__(self, name: str) -> Any:
         if name in AsyncClaim.__annotations__:

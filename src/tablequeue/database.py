@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, driver_missing, engine_class
+from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl, TablequeueError
+from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain
 from tablequeue.operations.desk import Desk
 from tablequeue.operations.doctor import Finding
@@ -27,11 +28,11 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     """A database, reached and checked.
 
     url     a SQLAlchemy URL, as `sqlite:///work.db` or `postgresql+psycopg://user@host/db`, or an Engine.
-    schema  where all tables live, for engines that have schemas; it is created with the first queue.
+    schema  where all tables live, for engines that have schemas; the first `create_queue` makes it if it is not there.
     name    under which this process pushes and pops, shown in the history; `host:pid` if not given.
 
-    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, except
-    the database file of SQLite.
+    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, and nothing
+    else creates a schema or the file of SQLite: of a file that is not there, `queues()` is empty.
     """
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
@@ -42,7 +43,13 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
     if schema is not None and not engine_type.has_schemas:
         raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
     database = Database(sa_engine, Runner(sa_engine, engine_type(sa_engine.dialect, schema)), name)
-    database.queues()
+    try:
+        database.queues()
+    except BaseException:
+        database.close()
+        if sa_engine is not url:
+            sa_engine.dispose()
+        raise
     return database
 
 
@@ -83,6 +90,10 @@ class Database:
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
         return maintain.names(self._runner, self._runner.engine)
+
+    def has_schema(self) -> bool:
+        """Whether the schema that `connect` was given is there; the first `create_queue` makes it. True without one."""
+        return maintain.has_schema(self._runner, self._runner.engine)
 
     @property
     def schema_version(self) -> int:
@@ -143,6 +154,13 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
         raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
     _check_kind(kind)
+    try:
+        driver = parsed.get_dialect().driver
+    except sa.exc.NoSuchModuleError:
+        cause = f"SQLAlchemy {sa.__version__} has no database driver {parsed.drivername!r}."
+        raise BadUrl(cause, "Correct the URL before the ://.") from None
+    # Before SQLAlchemy imports the driver: of one that is of no use here nobody is told to install it.
+    preferred = _load(kind, driver, chosen="+" in parsed.drivername).drivers[0]
     arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
     try:
         sa_engine = sa.create_engine(parsed, connect_args=arguments)
@@ -151,10 +169,13 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             warnings.simplefilter("error", sa.exc.SAWarning)
             sa_engine.dialect.create_connect_args(parsed)
         return sa_engine
-    except sa.exc.NoSuchModuleError:
-        raise BadUrl(f"There is no database driver {parsed.drivername!r}.", "Correct the URL before the ://.") from None
     except ImportError as error:
-        raise driver_missing(kind, error) from None
+        if driver == preferred:
+            raise driver_missing(kind, error) from None
+        raise DriverMissing(
+            f"The Python driver {driver} is not installed ({error}).",
+            f"Install it, or write {kind}+{preferred}:// in the URL.",
+        ) from None
     except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
         words = str(error).rstrip(".")
         raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
@@ -162,15 +183,17 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
 
 def _check_kind(kind: str) -> None:
     if kind not in ENGINES:
-        remedy = "Write postgresql://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
+        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
         raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
-def _load(kind: str, driver: str) -> Any:
+def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:
+    """The engine of that kind; `chosen`: whether the URL names the driver, or SQLAlchemy has."""
     engine_type = engine_class(kind)
     if driver not in engine_type.drivers:
+        whose = "" if chosen else f", which SQLAlchemy takes for {kind}://"
         raise BadUrl(
-            f"tablequeue does not speak {kind} through the driver {driver}.",
+            f"tablequeue does not speak {kind} through the driver {driver}{whose}.",
             f"Write {kind}+{engine_type.drivers[0]}:// in the URL.",
         )
     return engine_type

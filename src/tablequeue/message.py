@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from tablequeue.definition import LARGEST
+from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
 
 if TYPE_CHECKING:
     from tablequeue.queue import Queue
 
 STATES = ("ready", "scheduled", "in_progress", "dead", "blocked")
+
+_is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,15 @@ class Claim:
 
     @classmethod
     def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
-        """A claim known by its token alone, as on a command line: good for finishing it."""
+        """A claim known by its id and token alone, as on a command line: good for finishing it.
+
+        `attempts` is for the backoff of `fail`. `BadInput` if they cannot be those of a claim; whether it is held is
+        only known when it is finished.
+        """
+        checked_id(id)
+        checked_token(token)
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 0 <= attempts <= LARGEST:
+            raise BadInput(f"attempts is {attempts!r}.", f"Give a whole number from 0 to {LARGEST}.")
         return cls(queue, (id, None, None, attempts), None, token)
 
     def __repr__(self) -> str:
@@ -166,3 +179,22 @@ class Claim:
 
 def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:
     return tuple(AttemptError(row["attempt"], load_time(row["at"]), row["consumer"], row["error"]) for row in rows)
+
+
+def checked_id(id: int) -> int:
+    """An id that a bigint can hold; else `BadInput`."""
+    if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
+        raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
+    return id
+
+
+def checked_token(token: str) -> str:
+    """A token as a pop makes them; else `BadInput`."""
+    if isinstance(token, str) and _is_token(token):
+        return token
+    if token == "":
+        raise BadInput(
+            "A message that was taken is finished by the transaction it was taken in.",
+            "Commit that to finish it, or roll it back to put the message back.",
+        )
+    raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
+
+from tablequeue.operations.stats import COUNTED, MOST, Stats
 
 # What stands where there is no value.
 NOTHING = "\N{EN DASH}"
+# What `~` means, by what is estimated.
+ESTIMATED = {
+    "finished": f"~ of finished messages: an estimate, for {COUNTED:,} and more are not counted.",
+    "window": f"~ of a time with more than {MOST:,} messages: of the last {MOST:,}.",
+}
 
 
 def number(value: int | None) -> str:
@@ -34,3 +42,9 @@ def duration(value: float | timedelta | None) -> str:
         if seconds >= least:
             return f"{seconds / size:.3g} {unit}"
     return "< 1 ms" if seconds else "0 s"
+
+
+def estimates_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
+    """What is to be said below numbers with a `~`; but not of `but`, which is not shown."""
+    names = {name for stats in found for name in stats.estimated} - {but}
+    return [words for name, words in ESTIMATED.items() if name in names]

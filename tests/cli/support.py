@@ -13,3 +13,31 @@ Run = Callable[..., Result]
 
 def lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+# Every command that only looks, or that acts on what is there.
+COMMANDS = [
+    "queue list",
+    "queue show work",
+    "queue drop work --yes",
+    "queue purge work --yes",
+    "stats",
+    "stats work",
+    "top",
+    "top work",
+    "peek work",
+    "push work 1",
+    "pop work",
+    "complete work 1 ffffffffffffffffffffffffffffffff",
+    "fail work 1 ffffffffffffffffffffffffffffffff",
+    "dead list work",
+    "dead redrive work",
+    "history list work",
+    "lost work",
+    "doctor",
+    "doctor work",
+    "stream list work",
+    "stream release work lake",
+    "upgrade",
+    "work tests.worker.handlers:never_end --queue work --drain",
+]

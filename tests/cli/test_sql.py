@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_every_operation_has_its_sql(run: Run, dialect: str) -> None:
     """Each operation, and each file by its own name, for each kind of queue that has it."""
     names = run("sql", "--dialect", dialect).stdout.split()
     assert {"create", "drop", "push", "pop", "take", "complete", "fail", "stats", "lost"} <= set(names)
-    engine = engine_class(dialect)(sa.URL.create(f"{dialect}+{engine_class(dialect).drivers[0]}").get_dialect()())
+    engine = engine_class(dialect)(sa.URL.create(dialect).get_dialect()())
     for name in {*names, *operations_of(engine.name)}:
         for design in DESIGNS:
             text = run("sql", name, "emails", "--dialect", dialect, *design.split()).stdout
@@ -72,7 +73,7 @@ def test_sql_drops_what_groups_have(run: Run) -> None:
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
 def test_sql_upgrade(run: Run, dialect: str) -> None:
     text = run("sql", "upgrade", "emails", "--dialect", dialect).stdout
-    assert f"--   :schema_version  {engine_class(dialect).schema_version}\n" in text
+    assert f"set schema_version = {engine_class(dialect).schema_version} where name = 'emails'" in text
     places = [text.index(f"alter table {table} add") for table in ("tq_emails", "tq_emails_history")]
     assert places == sorted(places)
     assert text.index("update tq_queues") > places[-1]
@@ -100,21 +101,22 @@ def test_sql_create_is_what_a_dba_runs(run: Run) -> None:
 
 def test_sql_create_makes_a_queue(run: Run, url: str, tmp_path: Path) -> None:
     text = run("sql", "create", "emails", "--dialect", "sqlite", "--lease", 7).stdout
-    [definition] = [line.split("'")[1] for line in text.splitlines() if line.startswith("--   :definition")]
-    values = {
-        "name": "emails",
-        "definition": definition,
-        "schema_version": engine_class("sqlite").schema_version,
-        "now": None,
-    }
-    connection = sqlite3.connect(tmp_path / "work.db")
-    with connection:
-        for statement in text.split(";\n"):
-            named = {name: value for name, value in values.items() if f":{name}" in statement}
-            connection.execute(statement, named)
-    connection.close()
+    with closing(sqlite3.connect(tmp_path / "work.db")) as connection:
+        connection.executescript(text)
     made = connect(url).create_queue("emails", lease=7)
     assert made.push(1) == 1
+
+
+def test_sql_says_what_a_parameter_is(run: Run) -> None:
+    words = "sql pop emails --dialect postgresql".split()
+    text, example = run(*words).stdout, run(*words, "--values").stdout
+    assert ("limit :n" in text, "limit 10" in example) == (True, True)
+    assert "--values" in text.splitlines()[0]
+    assert "Claim up to :n ready messages" in example, "a comment is about the parameter"
+    assert "statement_timestamp() + cast(60.0 as float8)" in example
+    assert "limit 10" in run(*words, "--values", "--json").stdout
+    once = run("sql", "create", "emails", "--dialect", "postgresql").stdout
+    assert once == run("sql", "create", "emails", "--dialect", "postgresql", "--values").stdout
 
 
 def test_sql_refuses(run: Run) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tablequeue import Database, Queue
 from tablequeue.cli.top import spark
 from tablequeue.errors import DatabaseError
+from tablequeue.operations import stats as numbers
 from tests.cli.support import Run, lines
 from tests.support import claimed
 
@@ -106,3 +107,30 @@ def test_stats_of_a_window(run: Run, db: Database) -> None:
     assert (found["window"]["seconds"], found["window"]["queue"]["pushed"]) == (60, 5)
     assert found["window"]["queue"]["wait_time"].keys() == {"p50", "p95", "p99"}
     assert "window" in run("stats", "--window", "0", code=1).stderr
+
+
+def test_estimates_look_like_estimates(run: Run, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = db.create_queue("emails")
+    queue.push_many(range(12))
+    queue.complete_many(queue.pop_many(11))
+    for words in (("stats",), ("stats", "emails"), ("top", "emails"), ("queue", "show", "emails")):
+        assert "~" not in run(*words).stdout
+    monkeypatch.setattr(numbers, "COUNTED", 11)
+    monkeypatch.setattr(numbers, "MOST", 10)
+    for words in (("stats",), ("stats", "emails")):
+        shown = run(*words).stdout
+        assert re.search(r"emails +1 +0 +0 +0 +\S+ +~11\n", shown), "to the right, as numbers are"
+        assert re.search(r"emails +~12 +~\S+ +~10 +~\S+ +~0\n", shown)
+        assert "~ of finished messages: an estimate" in shown
+        assert "~ of a time with more than" in shown
+        assert all(len(line) <= 80 for line in shown.splitlines())
+    assert re.search(r"finished +~11\n", run("queue", "show", "emails").stdout)
+    top = run("top", "emails").stdout
+    assert top.count("pushed ") == top.count("pushed   ~") + top.count("pushed    ~") + top.count("pushed  ~") == 2
+    assert "~ of a time with more than" in top
+    assert "finished messages" not in top, "it shows no number of them"
+    for words in (("stats",), ("top",)):
+        (found,) = lines(run(*words, "--json"))
+        assert found["estimated"] == ["finished", "window"]
+        assert (found["finished"], found["window"]["whole"]) == (11, False)
+    assert lines(run("queue", "show", "emails", "--json"))[0]["stats"]["estimated"] == ["finished"]

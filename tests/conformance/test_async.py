@@ -164,7 +164,19 @@ def test_an_async_class_has_no_verb_of_its_own() -> None:
 
 def test_an_async_claim_says_what_a_claim_says() -> None:
     assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of"}
-    assert not hasattr(AsyncClaim.__new__(AsyncClaim), "of"), "nor does a half-made one, as copy makes it, hang"
+    assert not hasattr(AsyncClaim.__new__(AsyncClaim), "nonsense"), "nor does a half-made one, as copy makes it, hang"
+
+
+@in_loop
+async def test_a_claim_that_is_made_up(work: AsyncQueue) -> None:
+    await work.push("x")
+    claim = await claimed(work)
+    for id, token in ((claim.id, "f" * 32), (claim.id + 1, claim.token)):
+        await refuses(LeaseLost, AsyncClaim.of(work, id, token).complete)
+    with pytest.raises(BadInput):
+        AsyncClaim.of(work, "1 or 1=1", claim.token)  # type: ignore[arg-type]
+    await AsyncClaim.of(work, claim.id, claim.token).complete()
+    assert (await work.stats()).finished == 1
 
 
 def test_connect_takes_the_same() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import tablequeue
-from tablequeue import Database, NewMessage, TablequeueError
+from tablequeue import Claim, Database, NewMessage, TablequeueError
 from tablequeue.errors import BadInput, BadName, LeaseLost
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, found, ids_of, refuses
+from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
 
 # Every character but the surrogates and NUL, in runs that a column can hold.
 UNICODE = [
@@ -259,10 +259,36 @@ def test_numbers_that_are_no_count(db: Database, n: Any) -> None:
 @pytest.mark.parametrize("id", [-1, 1 << 63, True, 1.0, "1", None, "1 or 1=1"], ids=repr)
 def test_ids_that_are_none(db: Database, id: Any) -> None:
     queue = db.create_queue("work")
+    refuses(BadInput, Claim.of, queue, id, "f" * 32)
     refuses(BadInput, queue.find, id)
     refuses(BadInput, queue.redrive, [id])
     refuses(BadInput, queue.purge_dead, [id])
     refuses(BadInput, queue.peek, after=id)
+
+
+TOKENS: list[Any] = ["", "f" * 31, "f" * 33, "F" * 32, "f" * 32 + "\n", "' or '1'='1", b"f" * 32, None, 1]
+
+
+@pytest.mark.parametrize("token", TOKENS, ids=repr)
+def test_tokens_that_are_none(db: Database, token: Any) -> None:
+    queue = db.create_queue("work")
+    refuses(BadInput, Claim.of, queue, queue.push(1), token)
+
+
+@pytest.mark.parametrize("attempts", [-1, True, 1.5, "1", None, 10**100], ids=repr)
+def test_attempts_that_are_none(db: Database, attempts: Any) -> None:
+    refuses(BadInput, Claim.of, db.create_queue("work"), 1, "f" * 32, attempts)
+
+
+def test_a_claim_that_is_made_up(db: Database) -> None:
+    queue = db.create_queue("work")
+    queue.push_many([1, 2])
+    claim = claimed(queue)
+    check_fenced(queue, Claim.of(queue, claim.id, "f" * 32))
+    for id in (claim.id + 1, 0, (1 << 63) - 1):
+        check_fenced(queue, Claim.of(queue, id, claim.token))
+    Claim.of(queue, claim.id, claim.token).complete()
+    assert counts(queue) == {"ready": 1, "finished": 1}
 
 
 def test_a_crowd_of_options_is_refused_by_name(db: Database, kind: Kind) -> None:

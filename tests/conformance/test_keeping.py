@@ -27,8 +27,12 @@ LONGEST = "q" + "_9" * 23 + "z"
 def test_nothing_is_created_by_looking(place: Place) -> None:
     db = place.open()
     assert db.queues() == []
-    refuses(QueueNotFound, db.queue, "work")
-    assert db.queues() == []
+    error = refuses(QueueNotFound, db.queue, "work")
+    assert place.schema is None or place.schema in error.cause
+    assert (db.queues(), db.upgrade()) == ([], {})
+    assert db.has_schema() == (place.schema is None)
+    db.create_queue("work")
+    assert db.has_schema()
 
 
 def test_a_definition_is_kept(place: Place) -> None:

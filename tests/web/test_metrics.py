@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -65,3 +67,12 @@ def test_a_bad_queue_does_not_hide_the_others(
     assert (found["up", (("queue", "bad"),)], found["up", (("queue", "good"),)]) == (0, 1)
     assert ("messages", (("queue", "bad"), ("state", "ready"))) not in found
     assert "It is broken. Mend it." in client.get("/").text
+
+
+def test_the_help_says_what_is_an_estimate(client: Client, queues: Database) -> None:
+    queues.create_queue("work")
+    text = client.get("/metrics", accept="*/*").text
+    assert "# HELP tablequeue_history_messages Finished messages in the history; from 100,000 on an estimate.\n" in text
+    for name in ("push_rate", "completion_rate", "redeliveries", "wait_time_seconds", "run_time_seconds"):
+        (line,) = re.findall(f"# HELP tablequeue_{name} (.*)\n", text)
+        assert "of more than 50,000 messages, of the last 50,000" in line

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Database
+from tablequeue.operations import stats as numbers
 from tablequeue.readable import duration, number, rate
 from tests.support import at, claimed
 from tests.web.support import HOSTILE, Client, bury, fill, serving
@@ -203,3 +204,23 @@ def test_the_time_of_a_plot_is_the_databases(client: Client, queues: Database) -
     assert "0 messages pushed and 0 finished in 300 seconds" in client.get("/queues/work").text
     queue.push("y")
     assert "1 messages pushed and 0 finished in 3600 seconds" in client.get("/queues/work?window=3600").text
+
+
+def test_estimates_look_like_estimates(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = db.create_queue("work")
+    queue.push_many(range(12))
+    queue.complete_many(queue.pop_many(11))
+    finished = "/queues/work/messages?state=finished"
+    with serving(db) as client:
+        for path in ("/", "/queues/work", finished):
+            assert "~" not in client.get(path).text
+        monkeypatch.setattr(numbers, "COUNTED", 11)
+        monkeypatch.setattr(numbers, "MOST", 10)
+        assert "<b>~11</b>finished" in client.get("/queues/work").text
+        assert '<span class="count">~11</span>' in client.get(finished).text
+        for path in ("/", "/queues/work"):
+            text = client.get(path).text
+            assert re.search(r"finished.*~[\d.,]+/(s|min)", text)
+            assert "~ of a time with more than" in text
+        for path in ("/queues/work", finished):
+            assert "~ of finished messages: an estimate" in client.get(path).text

@@ -25,6 +25,7 @@ from tablequeue.database import Database, connect
 from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
 from tablequeue.errors import DriverMissing, TablequeueError
 from tablequeue.message import Claim, Message
+from tablequeue.operations.stats import Stats
 from tablequeue.payload import Unreadable, json_text, on_any_stack
 from tablequeue.queue import Queue
 
@@ -248,6 +249,26 @@ def record_of(item: Any, *names: str) -> dict[str, Any]:
     return record
 
 
+def stats_record(stats: Stats) -> dict[str, Any]:
+    """The numbers of a queue as a JSON object; `estimated` names those that are not exact."""
+    return {**dataclasses.asdict(stats), "estimated": stats.estimated}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that is not exact, as people see it."""
+
+    value: object
+
+    def __str__(self) -> str:
+        return f"~{self.value}"
+
+
+def finished_cell(stats: Stats) -> object:
+    """How many messages are finished, for people."""
+    return Estimate(stats.finished) if "finished" in stats.estimated else stats.finished
+
+
 def shown(text: str) -> str:
     """Text on one line, every control character as its escape: a payload must not steer the terminal."""
     if text.isprintable():
@@ -304,7 +325,7 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], width: int, 
     cells = [[Text("" if cell is None else shown(str(cell))) for cell in row] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for place, column in enumerate(columns):
-        number = all(isinstance(row[place], (int, float, type(None))) for row in rows)
+        number = all(isinstance(row[place], (int, float, Estimate, type(None))) for row in rows)
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     if cut:
         # Before rich sees it, for rich would fold the others first. Two characters go between columns, one at each end.

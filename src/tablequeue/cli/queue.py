@@ -8,8 +8,18 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.common import Group, Settings, definition_of, definition_options, print_fields, print_json
+from tablequeue.cli.common import (
+    Group,
+    Settings,
+    definition_of,
+    definition_options,
+    finished_cell,
+    print_fields,
+    print_json,
+    stats_record,
+)
 from tablequeue.errors import BadInput
+from tablequeue.readable import estimates_of
 
 
 @click.group(cls=Group)
@@ -19,16 +29,22 @@ def queue() -> None:
 
 @queue.command()
 @click.argument("name")
+@click.option("--create-schema", is_flag=True, help="Make the schema that --schema names, if it is not there.")
 @definition_options
 @click.pass_obj
-def create(settings: Settings, /, name: str, **options: Any) -> None:
+def create(settings: Settings, /, name: str, create_schema: bool, **options: Any) -> None:
     """Create the queue NAME.
 
     A queue that is there with the same definition is left as it is; with another one, the difference is shown and
-    nothing is changed.
+    nothing is changed. The file of a SQLite database is made with its first queue; a schema is only made if that is
+    asked for.
     """
     definition = definition_of(options)
     with settings.database() as database:
+        if not create_schema and not database.has_schema():
+            raise BadInput(
+                f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to make it."
+            )
         fields = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
         database.create_queue(name, **fields)
     if settings.json:
@@ -55,14 +71,18 @@ def list_(settings: Settings) -> None:
 def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME and the numbers of its messages."""
     with settings.queue(name) as queue:
-        definition, stats = dataclasses.asdict(queue.definition), dataclasses.asdict(queue.stats())
-        del stats["window"]
+        definition, found = dataclasses.asdict(queue.definition), queue.stats()
+    stats = stats_record(found)
+    del stats["window"]
     if settings.json:
         print_json({"queue": name, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
-    values = {**stats, **definition, **backoff}
+    del stats["estimated"]
+    values = {**stats, "finished": finished_cell(found), **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
+    for words in estimates_of([found]):
+        click.echo(words)
 
 
 @queue.command()

@@ -10,10 +10,11 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
+from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine
-from tablequeue.engines.texts import CREATE, UPGRADES, operations_of
+from tablequeue.engines.texts import CREATE, UPGRADES, holds, operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
 from tablequeue.names import check_name
@@ -22,9 +23,12 @@ from tablequeue.names import check_name
 # each to be part of it. One that the engine does not have, it does not need. Every other operation is the file of its
 # name.
 FILES = {
-    "create": {"lock": "", "install_schema": "schema", "install": "", **CREATE, "register": ""},
+    "create": {"lock": "", "install_schema": "schema", "install": "", **CREATE, "register": "", "unlock": ""},
+    "create_streams": {"lock": "", "create_streams": "", "unlock": ""},
+    "create_staged": {"lock": "", "create_staged": "", "unlock": ""},
+    "create_schedules": {"lock": "", "create_schedules": "", "unlock": ""},
     "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-    "upgrade": {**{file: when for files in UPGRADES.values() for file, when in files.items()}, "set_version": ""},
+    "upgrade": {"lock": "", "upgrade": "", "set_version": "", "unlock": ""},
     "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
     "take": {"take_keep": "keep", "take_none": "none"},
     "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
@@ -49,6 +53,8 @@ FILES = {
 @click.option("--producer", multiple=True, metavar="ROLE", help="For grant: who may push.")
 @click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: who may pop and finish.")
 @click.option("--observer", multiple=True, metavar="ROLE", help="For grant: who may look.")
+@click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
+@click.option("--values", is_flag=True, help="Examples in place of the parameters.")
 @definition_options
 @click.pass_obj
 def sql(
@@ -62,12 +68,17 @@ def sql(
     producer: tuple[str, ...],
     consumer: tuple[str, ...],
     observer: tuple[str, ...],
+    from_version: int,
+    values: bool,
     **options: Any,
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
     It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
-    Nothing is run and no database is needed. A word after a colon is a parameter.
+    Nothing is run and no database is needed. What is run once, as create, drop, upgrade, procedures and grant, the
+    client of the database (psql, mariadb, sqlite3) can run as it is printed; of an upgrade, what concerns tables that
+    not every queue has is in comments. In a verb, a word after a colon is a
+    parameter; with --values there is an example in its place, for the client too.
 
     `procedures` makes stored procedures of the verbs, and `grant` lets roles call them: --producer, --consumer and
     --observer, each as often as needed. Nobody needs the tables.
@@ -83,7 +94,7 @@ def sql(
     roles = {"producer": producer, "consumer": consumer, "observer": observer}
     if operation != "grant" and any(roles.values()):
         raise click.UsageError("Roles go with `sql grant` only.")
-    text = script(engine, operation, queue, definition_of(options), state, roles)
+    text = script(engine, operation, queue, definition_of(options), state, roles, values, from_version)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -92,9 +103,10 @@ def sql(
 
 def operations(engine: str) -> list[str]:
     """The operations of an engine, by the names of the verbs."""
-    files = {*operations_of(engine)} - {"set_version"}  # the end of an upgrade, where there is one
-    parts = {part for several in FILES.values() for part in several}
-    names = {name for name, several in FILES.items() if files & several.keys()} | files - parts
+    # Begin and end of an upgrade, where there is one.
+    files = {*operations_of(engine)} - {"lock", "set_version"}
+    parts = {part for several in (*FILES.values(), *UPGRADES.values()) for part in several}
+    names = {name for name, several in FILES.items() if files & several.keys()} | files - parts | {"upgrade"}
     return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
 
 
@@ -105,49 +117,52 @@ def script(
     definition: Definition,
     state: str,
     roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    values: bool = False,
+    from_version: int = 1,
 ) -> str:
-    """The files of an operation, one after the other."""
+    """The files of an operation, one after the other; with `values`, as the database's own client runs it.
+
+    What is the same at every run on the queue is in the text anyway: so is all of what is run once.
+    """
     table = engine.table(check_name(queue), definition)
     if operation == "procedures":
         return procedures.procedures(engine, table)
     if operation == "grant":
         return procedures.grants(engine, table, roles)
-    there, holds = {*operations_of(engine.name)}, _holds(engine, definition)
-    files = FILES.get(operation, {operation: ""}).items()
-    wanted = [file for file, when in files if file in there and {*when.split()} <= holds]
-    texts = [engine.render(file, table, state).strip() for file in wanted]
+    there, true = {*operations_of(engine.name)}, holds(definition) | ({"schema"} if engine.schema else set())
+    files = dict(FILES.get(operation, {operation: ""}))
+    if operation == "upgrade":
+        steps = {file: when for version, of in UPGRADES.items() if version > from_version for file, when in of.items()}
+        files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
+    wanted = [file for file, when in files.items() if file in there and {*when.split()} <= true]
+    texts = [_conditional(file, engine.render(file, table, state).strip()) for file in wanted]
     if operation == "drop" and engine.stored:
         texts.insert(0, procedures.dropping(engine, table))
-    if operation in _PARAMETERS:
-        values = {
-            "name": f"'{queue}'",
-            "definition": f"'{table.entry}'",
-            "schema_version": engine.schema_version,
-            "now": "null, for the database's clock",
-        }
-        lines = [f"--   {f':{name}':16} {values[name]}" for name in _PARAMETERS[operation]]
-        texts.insert(0, "\n".join([_RUN, *lines]))
-    return "\n\n".join(texts)
+    text = put(engine, "\n\n".join(texts), known(engine, operation, table))
+    left = parameters(text)
+    if values or left <= {"now"}:
+        text = put(engine, text, examples(engine, operation, definition))
+        heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
+    else:
+        heading = f"-- A word after a colon is a parameter; with --values there are examples, for {engine.client.name}."
+    return "\n\n".join(filter(None, [heading, text]))
 
 
-_RUN = "-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:"
-# Nobody can guess these; of the other operations, the parameters are what the caller wants.
-_PARAMETERS = {"create": ("name", "definition", "schema_version", "now"), "upgrade": ("name", "schema_version")}
+# What is run once for a queue, and of which a part should not be run alone.
+ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
 
 
-def _holds(engine: Engine, definition: Definition) -> set[str]:
-    """What FILES may ask for."""
-    return {
-        definition.order,
-        definition.delivery,
-        "keep" if definition.keeps_history else "none",
-        *(["grouped"] if definition.grouped else []),
-        *(["schema"] if engine.schema else []),
-    }
+def _conditional(file: str, text: str) -> str:
+    """As a comment, if it is for a table that not every queue has: no SQL can ask for that in every dialect."""
+    if "_if_" not in file:
+        return text
+    lines = [f"-- {line}" for line in text.splitlines() if not line.startswith("--")]
+    return "\n".join(["-- Without the dashes, if there is such a table and it is no queue's:", *lines])
 
 
 def _engine(dialect: str, schema: str | None) -> Engine:
     kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
-    return kind(sa.URL.create(f"{dialect}+{kind.drivers[0]}").get_dialect()(), schema)
+    # Of any driver: only its name is looked at.
+    return kind(sa.URL.create(dialect).get_dialect()(), schema)

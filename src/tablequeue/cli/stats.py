@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import click
 
-from tablequeue.cli.common import Command, Settings, print_json, print_table
+from tablequeue.cli.common import (
+    Command,
+    Estimate,
+    Settings,
+    finished_cell,
+    print_json,
+    print_table,
+    stats_record,
+)
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.stats import COUNTED, Activity, Stats, Times
+from tablequeue.operations.stats import Activity, Stats, Times
+from tablequeue.readable import estimates_of
 
 COLUMNS = "queue ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
@@ -25,7 +32,8 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
 
     The oldest age is the time since the first ready message was pushed. The wait is the time from pushed to first
     popped, the run that from last popped to finished: half of the messages, 95 and 99 % of them took that long at the
-    most. All are seconds. With QUEUE, its producers and consumers are shown too.
+    most. All are seconds. With QUEUE, its producers and consumers are shown too. Numbers with a ~ are estimates; with
+    --json, `estimated` names them.
     """
     found: list[Stats] = []
     refused: list[TablequeueError] = []
@@ -40,46 +48,46 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
                 refused.append(error)  # one bad queue does not hide the others
     if settings.json:
         for each in found:
-            print_json(dataclasses.asdict(each))
+            print_json(stats_record(each))
     elif found:
         columns = [column for column in COLUMNS if column != "blocked" or grouped]
-        rows = [[_cell(getattr(each, column)) for column in columns] for each in found]
+        rows = [[*(_cell(getattr(each, column)) for column in columns[:-1]), finished_cell(each)] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)
         _print_windows(found, window, everybody=queue is not None)
-        if any(each.estimated for each in found):
-            click.echo(f"\nOf {COUNTED:,} finished messages or more, the number is an estimate.")
+        if notes := estimates_of(found):
+            click.echo("\n" + "\n".join(notes))
     if refused:
         raise refused[0]
 
 
 def _print_windows(found: list[Stats], length: float, *, everybody: bool) -> None:
-    rows: list[tuple[str, Activity]] = []
+    rows: list[tuple[str, Activity, bool]] = []
     for each in found:
         if each.window is None:
             continue
-        rows.append((each.queue, each.window.queue))
+        whole = each.window.whole
+        rows.append((each.queue, each.window.queue, whole))
         if everybody:
-            rows += [(f"from {activity.who}", activity) for activity in each.window.producers]
-            rows += [(f"to {activity.who}", activity) for activity in each.window.consumers]
+            rows += [(f"from {activity.who}", activity, whole) for activity in each.window.producers]
+            rows += [(f"to {activity.who}", activity, whole) for activity in each.window.consumers]
     if not rows:
         return
     who = f"last {length:g} s"
-    lost = any(activity.lost for _, activity in rows)
+    lost = any(activity.lost for _, activity, _ in rows)
     click.echo()
     columns = [who, "pushed", "pushed/s", "finished", "finished/s", "redeliveries", *(["lost"] if lost else [])]
-    print_table(columns, [_counts(name, activity)[: len(columns)] for name, activity in rows], cut=who)
-    if any(activity.finished for _, activity in rows):
+    print_table(columns, [_counts(*row)[: len(columns)] for row in rows], cut=who)
+    if any(activity.finished for _, activity, _ in rows):
         click.echo()
-        timed = [[name, *_times(activity.wait_time), *_times(activity.run_time)] for name, activity in rows]
+        timed = [[name, *_times(activity.wait_time), *_times(activity.run_time)] for name, activity, _ in rows]
         print_table([who, *TIMES], timed, cut=who)
-    if any(each.window is not None and not each.window.whole for each in found):
-        click.echo("Of a queue with more than 50,000 messages in that time, the last 50,000 were counted.")
 
 
-def _counts(name: str, activity: Activity) -> list[object]:
+def _counts(name: str, activity: Activity, whole: bool) -> list[object]:
     pushed = activity.pushed, _cell(activity.push_rate)
     finished = activity.finished, _cell(activity.completion_rate)
-    return [name, *pushed, *finished, activity.redeliveries, activity.lost]
+    counted = [*pushed, *finished, activity.redeliveries]
+    return [name, *(cell if whole or cell is None else Estimate(cell) for cell in counted), activity.lost]
 
 
 def _times(times: Times | None) -> list[object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from time import sleep
@@ -11,11 +10,11 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from tablequeue.cli.common import Command, Settings, print_json, shown
+from tablequeue.cli.common import Command, Settings, print_json, shown, stats_record
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats
-from tablequeue.readable import duration, number, rate
+from tablequeue.readable import duration, estimates_of, number, rate
 
 # Seconds that rates, times and sparklines are made of.
 WINDOW = 60
@@ -36,8 +35,8 @@ NARROWEST = 80
 def top(settings: Settings, queue: str | None, every: float) -> None:
     """Watch QUEUE with its producers and consumers, or every queue: numbers, rates, times and sparklines.
 
-    Rates, times and sparklines are those of the last minute. Ctrl-C ends it. Into a file or a pipe, and with --json,
-    one look is written.
+    Rates, times and sparklines are those of the last minute; with a ~, of its last 50,000 messages. Ctrl-C ends it.
+    Into a file or a pipe, and with --json, one look is written.
     """
     with settings.database() as database:
         if queue is not None:
@@ -45,7 +44,7 @@ def top(settings: Settings, queue: str | None, every: float) -> None:
         if settings.json:
             for stats, _ in _look(database, queue):
                 if stats is not None:
-                    print_json(dataclasses.asdict(stats))
+                    print_json(stats_record(stats))
         elif sys.stdout.isatty():
             _watch(database, queue, every)
         else:
@@ -95,11 +94,14 @@ def _frame(seen: Sequence[Seen], width: int, *, everybody: bool) -> Text:
         if stats.window is None:
             lines.append(Text("  keeps no history", "dim"))
             continue
-        lines.append(_flow(stats.window.queue))
+        about = "" if stats.window.whole else "~"
+        lines.append(_flow(stats.window.queue, about))
         if everybody:
             for words, several in (("producer", stats.window.producers), ("consumer", stats.window.consumers)):
                 for one in several:
-                    lines += [Text(f"{words} {shown(one.who or '')}", "bold"), _flow(one)]
+                    lines += [Text(f"{words} {shown(one.who or '')}", "bold"), _flow(one, about)]
+    notes = estimates_of([stats for stats, _ in seen if stats is not None], but="finished")
+    lines += [Text(words, "dim") for words in notes]
     return Text("\n").join(lines)
 
 
@@ -122,13 +124,14 @@ def _counts(stats: Stats, width: int) -> Text:
     return line
 
 
-def _flow(activity: Activity) -> Text:
+def _flow(activity: Activity, about: str) -> Text:
+    """`about` is what stands before a rate that is not exact."""
     text = Text("  ")
     if activity.pushed_slices is not None:
-        text.append(f"pushed {rate(activity.push_rate):>9} ").append(spark(activity.pushed_slices), "yellow").append(
-            "  "
-        )
-    text.append(f"finished {rate(activity.completion_rate):>9} ").append(spark(activity.finished_slices), "blue")
+        pushed = about + rate(activity.push_rate)
+        text.append(f"pushed {pushed:>9} ").append(spark(activity.pushed_slices), "yellow").append("  ")
+    finished = about + rate(activity.completion_rate)
+    text.append(f"finished {finished:>9} ").append(spark(activity.finished_slices), "blue")
     return text
 
 

@@ -24,6 +24,7 @@ from tablequeue.engines.texts import (
     COLUMNS,
     RANKS,
     UPGRADES,
+    Client,
     Row,
     created_by,
     holds,
@@ -146,8 +147,11 @@ class Engine(Scheduling, ABC):
     """The `ORDER BY` of a claim, for each order."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
+    own_clock: ClassVar[str]
+    """The database's clock as an SQL expression."""
     clock: ClassVar[str]
-    """The database's clock as an SQL expression; `:now` overrides it."""
+    """The same, which `:now` overrides."""
+    client: ClassVar[Client]
     alone: ClassVar[frozenset[str]]
     """The operations that need no transaction around them: reads, and single statements that are one by themselves."""
     drivers: ClassVar[tuple[str, ...]]
@@ -248,6 +252,13 @@ class Engine(Scheduling, ABC):
     def check_url(self, url: sa.URL) -> None:
         """Refuse what must not even be connected to."""
 
+    def missing(self, sa_engine: sa.Engine) -> str | None:
+        """The path of the database, if the first connection makes it; None if it is there, or no connection makes it.
+
+        `Unreachable` if it could not be made.
+        """
+        return None
+
     @abstractmethod
     def hold(self, dbapi: Any) -> Held:
         """Make a fresh raw connection ours: autocommit, with the settings the promises need."""
@@ -322,10 +333,6 @@ class Engine(Scheduling, ABC):
         """Whether there is a table of the name that a part had until version 3, and no queue's."""
         old = part if part == "schedules" else f"{table.name}_{part}"
         return old not in params["names"] and self.has_table(cursor, table, {"table": f"{self.prefix}tq_{old}"})
-
-    @abstractmethod
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the catalogue if it is not there, and let one creator at a time go on from here."""
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "drop", params)

@@ -48,8 +48,12 @@ class Looking:
         return self.has_table(cursor, table, {"table": f"{self.prefix}{CATALOGUE}"})
 
     def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Whether `params["table"]`, a name with its schema, is a table."""
+        """Whether `params["table"]`, a name with its schema, is a table, as far as the user may know."""
         return bool(self._fetch(cursor, table, "has_table", params, cursor.fetchone)[0])
+
+    def has_schema(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether the schema of the queues is there."""
+        return bool(self._rows(cursor, table, "has_schema", params)[0][0])
 
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """The first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""

@@ -24,13 +24,23 @@ import sqlalchemy as sa
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.bell import Bell
 from tablequeue.engines.looking import LOOKS
-from tablequeue.errors import BadInput, ConnectionLost, DatabaseError, Locked, TablequeueError, Unreachable
+from tablequeue.errors import (
+    BadInput,
+    ConnectionLost,
+    DatabaseError,
+    Locked,
+    QueueNotFound,
+    TablequeueError,
+    Unreachable,
+)
 from tablequeue.redaction import is_secret
 
 T = TypeVar("T")
 
 # How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
 RETRIES = 10
+# Of a database that is not there, and that a connection would make.
+FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
 
 # Seconds that a fork waits for the calls of other threads to end, on an engine that may have no connection open then.
 FORK_PATIENCE = 2.0
@@ -57,9 +67,18 @@ class Runner:
         _runners.add(self)
 
     def run(
-        self, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params, connection: Any = None
+        self,
+        operation: Callable[[Cursor, Table, Params], T],
+        table: Table,
+        params: Params,
+        connection: Any = None,
+        *,
+        creating: bool = False,
     ) -> T:
-        """One operation: in the caller's transaction if there is a `connection`, else in one of its own."""
+        """One operation: in the caller's transaction if there is a `connection`, else in one of its own.
+
+        Only who is `creating` makes a database that a connection would make; for all others it is `QueueNotFound`.
+        """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
         # An engine's own: a function of several operations has a transaction, whatever its name.
@@ -70,7 +89,7 @@ class Runner:
             try:
                 held = self._idle.pop()
             except IndexError:
-                held = self._hold()
+                held = self._hold(creating)
             try:
                 if alone:
                     result = operation(held.cursor, table, params)
@@ -98,6 +117,10 @@ class Runner:
         if raw is None:
             return self.run(operation, table, params)
         return raw.run_async(lambda _: asyncio.to_thread(self.run, operation, table, params))
+
+    def missing(self) -> str | None:
+        """The path of the database, if it is not there and the first connection makes it."""
+        return self.engine.missing(self.sa_engine)
 
     def close(self) -> None:
         if self.bell is not None:
@@ -155,7 +178,9 @@ class Runner:
             raise Locked("The process is being forked.", "Try again.")
         return self._hold()
 
-    def _hold(self) -> Held:
+    def _hold(self, creating: bool = False) -> Held:
+        if not creating and (path := self.missing()):
+            raise QueueNotFound(f"There is no database file {path}, and so no queue.", FILE_REMEDY)
         with self._gate:
             self._gate.wait_for(lambda: not self._forking)
             self._opening += 1

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tablequeue.engines.looking import Looking
+from tablequeue.engines.making import Making
 from tablequeue.engines.texts import Row
 
 if TYPE_CHECKING:
     from tablequeue.engines.base import Cursor, Params, Table
 
 
-class Scheduling(Looking):
+class Scheduling(Making):
     """The part of an engine that keeps schedules."""
 
     def create_schedules(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make the table of the schedules, if it is not there."""
-        self._run(cursor, table, "create_schedules", params)
+        self._make(cursor, table, "create_schedules", params, "schedules")
 
     def enter_schedule(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Enter the schedule `name`, if it is not there, as if it had been due now."""

@@ -73,7 +73,8 @@ class StreamingEngine(Engine):
     # -- streams ---------------------------------------------------------------------------------------------------
 
     def create_streams(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "create_streams", params)
+        """Make the table of the streams, if it is not there."""
+        self._make(cursor, table, "create_streams", params, "streams")
 
     def stream_open(self, cursor: Cursor, table: Table, params: Params) -> None:
         """A new run of `stream`, with an epoch of its own."""
@@ -106,7 +107,8 @@ class StreamingEngine(Engine):
     # -- writes of many processes ----------------------------------------------------------------------------------
 
     def create_staged(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "create_staged", params)
+        """Make the tables that bulk writes go through, if they are not there."""
+        self._make(cursor, table, "create_staged", params, "staged", "writers")
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Stage each of `params["rows"]`, parameters of their own; or lists of values, each named as one of a row."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -33,6 +33,17 @@ RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "due": lambda row: (row[10], row[0]),
     "priority": lambda row: (-row[7], row[0]),
 }
+
+
+class Client(NamedTuple):
+    """The program of the database that runs what is printed; see cli/values.py."""
+
+    name: str
+    whole: str
+    """How it runs several statements as one transaction, in a sentence."""
+    values: Mapping[str, str] = {}
+    """Values of parameters as its SQL writes them, where it writes them otherwise than others do; `stage.key` is that
+    of one operation."""
 
 
 @cache

@@ -8,10 +8,10 @@ from time import monotonic
 from typing import Any
 
 from tablequeue.engines.texts import Row
-from tablequeue.message import Claim
+from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import claimed, keep_up, leased, topped_up
 from tablequeue.operations.desk import Desk, Params
-from tablequeue.operations.finish import checked_token, complete, not_held
+from tablequeue.operations.finish import complete, not_held
 
 
 def complete_and_claim(

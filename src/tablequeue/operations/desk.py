@@ -12,6 +12,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.errors import BadInput
+from tablequeue.message import checked_id
 from tablequeue.payload import CODECS, Codec
 
 # A lease of 100 years from then still ends in a year that Python can write.
@@ -73,10 +74,7 @@ def count(number: int, what: str) -> int:
 
 def whole_ids(ids: Sequence[int]) -> list[int]:
     """Ids that a bigint can hold."""
-    for id in ids:
-        if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
-            raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
-    return list(ids)
+    return [checked_id(id) for id in ids]
 
 
 __all__ = ["Desk", "Params", "count", "seconds", "whole_ids"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -11,11 +10,9 @@ from typing import Any
 
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim
+from tablequeue.message import Claim, checked_id, checked_token
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Desk, Params, seconds, whole_ids
-
-_is_token = re.compile("[0-9a-f]{32}").fullmatch
+from tablequeue.operations.desk import Desk, Params, seconds
 
 
 def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
@@ -107,19 +104,7 @@ def _need_lease(desk: Desk, done: str) -> None:
 
 
 def _held(claim: Claim) -> Params:
-    return {"id": whole_ids([claim.id])[0], "token": checked_token(claim.token)}
-
-
-def checked_token(token: str) -> str:
-    # A claim may have been made up of a token from elsewhere, such as a command line.
-    if _is_token(token):
-        return token
-    if token == "":
-        raise BadInput(
-            "A message that was taken is finished by the transaction it was taken in.",
-            "Commit that to finish it, or roll it back to put the message back.",
-        )
-    raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
+    return {"id": checked_id(claim.id), "token": checked_token(claim.token)}
 
 
 def _words(error: str | BaseException) -> str:

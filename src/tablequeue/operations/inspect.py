@@ -9,8 +9,8 @@ from typing import Any
 
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
-from tablequeue.message import STATES, Message, load_errors
-from tablequeue.operations.desk import Desk, count, seconds, whole_ids
+from tablequeue.message import STATES, Message, checked_id, load_errors
+from tablequeue.operations.desk import Desk, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 
 _LARGEST = (1 << 63) - 1
@@ -19,17 +19,17 @@ _LARGEST = (1 << 63) - 1
 def peek(desk: Desk, limit: int, state: str, after: int = 0) -> list[Message]:
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
-    params = {"n": count(limit, "limit"), "state": state, "after": whole_ids([after])[0]}
+    params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
     return [_message(desk, row) for row in desk.runner.run(desk.engine.peek, desk.table, params)]
 
 
 def find(desk: Desk, id: int) -> Message | None:
-    row = desk.runner.run(desk.engine.find, desk.table, {"id": whole_ids([id])[0]})
+    row = desk.runner.run(desk.engine.find, desk.table, {"id": checked_id(id)})
     return None if row is None else _message(desk, row)
 
 
 def history(desk: Desk, limit: int, before: int | None = None) -> list[Message]:
-    high = _LARGEST if before is None else whole_ids([before])[0] - 1
+    high = _LARGEST if before is None else checked_id(before) - 1
     return [_message(desk, row) for row in history_rows(desk, 0, high, count(limit, "limit"))]
 
 

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Engine, Params, Table
-from tablequeue.engines.runner import Runner
+from tablequeue.engines.runner import FILE_REMEDY, Runner
+from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_name
@@ -26,7 +27,10 @@ BATCH = 1000
 
 
 def create(runner: Runner, engine: Engine, name: str, definition: Definition) -> Table:
-    """Make the queue, or find that it is there with the same definition."""
+    """Make the queue, or find that it is there with the same definition.
+
+    It looks first: for what is there nobody needs the right to create, nor a lock.
+    """
     table = engine.table(check_name(name), definition)
     params: Params = {
         "name": name,
@@ -35,15 +39,14 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
         "now": None,
     }
 
-    def create(cursor: object, table: Table, params: Params) -> tuple[str, int] | None:
+    def create(cursor: object, table: Table, params: Params) -> Row | None:
         engine.install(cursor, table, params)
         row = engine.lookup(cursor, table, params)
         if row is None:
             engine.create(cursor, table, params)
-            return None
-        return row[0], row[1]
+        return row
 
-    row = runner.run(create, table, params)
+    row = _lookup(runner, engine, name) or runner.run(create, table, params, creating=True)
     if row is None:
         return table
     there = _entered(engine, name, *row)
@@ -58,9 +61,15 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
 
 def find(runner: Runner, engine: Engine, name: str) -> Table:
     """The queue of that name, as the catalogue defines it."""
-    table = engine.table(check_name(name), Definition())
-    row = runner.run(engine.lookup, table, {"name": name}) if _installed(runner, engine) else None
+    row = _lookup(runner, engine, check_name(name))
     if row is None:
+        if path := runner.missing():
+            raise QueueNotFound(f"There is no queue {name!r}, for there is no database file {path}.", FILE_REMEDY)
+        if not has_schema(runner, engine):
+            raise QueueNotFound(
+                f"There is no queue {name!r}, for there is no schema {engine.schema!r} that this user may see.",
+                "Correct the schema; or create the queue, and the schema with it.",
+            )
         near = difflib.get_close_matches(name, names(runner, engine), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
@@ -72,6 +81,11 @@ def names(runner: Runner, engine: Engine) -> list[str]:
     if not _installed(runner, engine):
         return []
     return runner.run(engine.names, engine.table("none", Definition()), {})
+
+
+def has_schema(runner: Runner, engine: Engine) -> bool:
+    """Whether the schema of the queues is there, or none was named."""
+    return engine.schema is None or runner.run(engine.has_schema, engine.table("none", Definition()), {})
 
 
 def drop(desk: Desk) -> None:
@@ -92,19 +106,27 @@ def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
 
 
 def upgrade(runner: Runner, engine: Engine, name: str) -> int:
-    """Bring the tables of a queue to the schema version of the engine; return the version that they had."""
+    """Bring the tables of a queue to the schema version of the engine; return the version that they had.
+
+    It looks first, as `create` does.
+    """
+
+    def known(row: Row | None) -> tuple[Table, int]:
+        if row is None:
+            raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
+        return _entered(engine, name, row[0], row[1], oldest=1), row[1]
 
     def upgrade(cursor: object, table: Table, params: Params) -> int:
         # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
-        engine.install(cursor, table, params)
-        row = engine.lookup(cursor, table, params)
-        if row is None:
-            raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        found = _entered(engine, name, row[0], row[1], oldest=1)
-        for version in range(row[1] + 1, engine.schema_version + 1):
-            engine.upgrade(cursor, found, {**params, "schema_version": version})
-        return row[1]
+        engine.lock(cursor, table, params)
+        there, before = known(engine.lookup(cursor, table, params))
+        for version in range(before + 1, engine.schema_version + 1):
+            engine.upgrade(cursor, there, {**params, "schema_version": version})
+        return before
 
+    _, before = known(_lookup(runner, engine, name))
+    if before == engine.schema_version:
+        return before
     params = {"name": name, "names": names(runner, engine), "now": None}
     return runner.run(upgrade, engine.table(name, Definition()), params)
 
@@ -176,7 +198,16 @@ def _each_dead(desk: Desk, which: Sequence[int] | Callable[[Message], bool], do:
 
 
 def _installed(runner: Runner, engine: Engine) -> bool:
+    if runner.missing():
+        return False
     return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
+
+
+def _lookup(runner: Runner, engine: Engine, name: str) -> Row | None:
+    """What the catalogue says of the queue: its definition, and the version of its tables."""
+    if not _installed(runner, engine):
+        return None
+    return runner.run(engine.lookup, engine.table(name, Definition()), {"name": name})
 
 
 def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:

@@ -76,7 +76,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts at one moment, exact but for a large `finished`.
+    """Counts at one moment, exact but for a large `finished`; `estimated` names what is not.
 
     finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
     blocked     messages behind another one of their group.
@@ -98,9 +98,10 @@ class Stats:
     window: Window | None = None
 
     @property
-    def estimated(self) -> bool:
-        """Whether `finished` is an estimate."""
-        return (self.finished or 0) >= COUNTED
+    def estimated(self) -> tuple[str, ...]:
+        """What of it is not exact: `finished` if it is an estimate, `window` if that is not whole."""
+        window = self.window is not None and not self.window.whole
+        return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
 
 def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) -> Stats:

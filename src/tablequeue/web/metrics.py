@@ -14,7 +14,7 @@ from starlette.responses import Response
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
-from tablequeue.operations.stats import Stats, Times
+from tablequeue.operations.stats import COUNTED, MOST, Stats, Times
 from tablequeue.web.render import Site
 
 WINDOW = 300
@@ -54,7 +54,11 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
     lost = GaugeMetricFamily(
         "tablequeue_lost_messages", "Delivered at most once and never completed.", labels=["queue"]
     )
-    finished = GaugeMetricFamily("tablequeue_history_messages", "Finished messages in the history.", labels=["queue"])
+    finished = GaugeMetricFamily(
+        "tablequeue_history_messages",
+        f"Finished messages in the history; from {COUNTED:,} on an estimate.",
+        labels=["queue"],
+    )
     for stats in found:
         for state in STATES:
             messages.add_metric([stats.queue, state], getattr(stats, state))
@@ -67,7 +71,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:
-    when = f" in the last {WINDOW} seconds"
+    when = f" in the last {WINDOW} seconds; of more than {MOST:,} messages, of the last {MOST:,}"
     pushed = GaugeMetricFamily("tablequeue_push_rate", f"Messages pushed a second{when}.", labels=["queue"])
     done = GaugeMetricFamily("tablequeue_completion_rate", f"Messages finished a second{when}.", labels=["queue"])
     again = GaugeMetricFamily(

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
 from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, number, rate
+from tablequeue.readable import duration, estimates_of, number, rate
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -55,7 +55,7 @@ def _environment() -> Environment:
         "preview": preview,
         "last_error": last_error,
     }
-    environment.globals |= {"spark": plots.spark, "flow": plots.flow}
+    environment.globals |= {"spark": plots.spark, "flow": plots.flow, "estimates_of": estimates_of}
     return environment
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
 from tablequeue.engines.mssql.checks import CHECKS
-from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
+from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, dashed, hold, whole
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -27,7 +27,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.mssql.streams import SQLServerStreams
-from tablequeue.engines.texts import Row, quoted_role, ready_states
+from tablequeue.engines.texts import Client, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # What each row of push_each may have of its own.
@@ -65,7 +65,18 @@ class SQLServer(SQLServerStreams):
     # JSON as text, as it was pushed. No check by ISJSON: before SQL Server 2022 it knows objects and arrays only, and
     # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
-    clock = "coalesce(cast(:now as datetime2(6)), sysutcdatetime())"
+    own_clock = "sysutcdatetime()"
+    clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
+    client = Client(
+        "sqlcmd",
+        "Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.",
+        {
+            "bytes": "0x00ff",
+            **dict.fromkeys(("token", "claim"), f"'{dashed('0' * 32)}'"),
+            "payloads": 'N\'["1", "2"]\'',
+            "rows": 'N\'[{"payload": "1"}]\'',
+        },
+    )
     stored = Stored("@p_{}", partial(quoted_role, "[]"))
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
@@ -159,11 +170,6 @@ class SQLServer(SQLServerStreams):
         return str(sorted(set(ids)))
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
 
     # -- pushing ---------------------------------------------------------------------------------------------------
 

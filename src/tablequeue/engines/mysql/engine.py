@@ -27,7 +27,7 @@ from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
 from tablequeue.engines.poll import Poll
-from tablequeue.engines.texts import Row, compile_text
+from tablequeue.engines.texts import Client, Row, compile_text
 from tablequeue.errors import TablequeueError
 from tablequeue.names import HISTORY, PART
 
@@ -47,6 +47,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
+# Texts that are only printed: a connection of ours frees its locks when it commits.
+PRINTED = ("unlock",)
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority")
 
@@ -74,7 +76,13 @@ class Operations(MySQLStreams):
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
-    clock = "coalesce(cast(:now as datetime(6)), utc_timestamp(6))"
+    own_clock = "utc_timestamp(6)"
+    clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
+    client = Client(
+        "mariadb or mysql",
+        "Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.",
+        {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
+    )
     # Operations of several statements make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "
@@ -152,15 +160,6 @@ class Operations(MySQLStreams):
 
     # -- the catalogue ---------------------------------------------------------------------------------------------
 
-    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return super().has_table(cursor, table, {"table": params["table"].removeprefix(self.prefix)})
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._lock(cursor, table, params)
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
-
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._clear(cursor, table, params)
         super().create(cursor, table, params)
@@ -174,8 +173,8 @@ class Operations(MySQLStreams):
                     raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._lock(cursor, table, params)
-        if self.has_catalogue(cursor, table, params):
+        self.lock(cursor, table, params)
+        if self.has_catalogue(cursor, table, {}):
             self._run(cursor, table, "unregister", params)
         self._run(cursor, table, "drop", params)
         if table.definition.grouped:
@@ -184,7 +183,7 @@ class Operations(MySQLStreams):
             self._run(cursor, table, "drop_history", params)
         self._run(cursor, table, "drop_streams", params)
 
-    def _lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
             raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True

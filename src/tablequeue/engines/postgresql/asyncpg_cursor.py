@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import psycopg
-from sqlalchemy.exc import EmulatedDBAPIException
 
 
 class AsyncpgCursor:
@@ -26,7 +25,7 @@ class AsyncpgCursor:
         text, names = _numbered(statement)
         try:
             self._cursor.execute(text, [params[name] for name in names])
-        except EmulatedDBAPIException as error:
+        except self.connection.dbapi.Error as error:
             raise self._translated(error) from error
         return self
 
@@ -38,10 +37,10 @@ class AsyncpgCursor:
         return [tuple(row) for row in self._cursor.fetchall()]
 
     def _translated(self, error: Any) -> psycopg.Error:
-        words = str(error.orig or error)
-        if error.sqlstate:
+        words = str(error.__cause__ or error)  # asyncpg's own
+        if state := getattr(error, "sqlstate", None):
             try:
-                return psycopg.errors.lookup(error.sqlstate)(words)
+                return psycopg.errors.lookup(state)(words)
             except KeyError:
                 return psycopg.DatabaseError(words)
         # Without a code it is asyncpg's own: of a connection that is gone, or of a value it cannot send.

@@ -24,7 +24,7 @@ from tablequeue.engines.postgresql.bell import LOCKS, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import Row, compile_text, quoted_role
+from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
 
@@ -100,7 +100,24 @@ class PostgreSQL(Packs, StreamingEngine):
     stages_columns = True
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
-    clock = "coalesce(cast(:now as timestamptz), statement_timestamp())"
+    own_clock = "statement_timestamp()"
+    clock = f"coalesce(cast(:now as timestamptz), {own_clock})"
+    client = Client(
+        "psql",
+        "With `psql --single-transaction` it is all or nothing.",
+        {
+            "bytes": r"'\x00ff'",
+            "payloads": "array['1', '2']",
+            "priorities": "array[0, 0]",
+            "groups": "array['', '']",
+            **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
+            "attempts": "array['attempt']",
+            "ids": "array[1]",
+            "stage.payload": "array['1', '2']",
+            "stage.priority": "null",
+            "stage.group": "null",
+        },
+    )
     wire = PostgresWire
     _pooled = False
     stored = Stored(
@@ -204,7 +221,7 @@ class PostgreSQL(Packs, StreamingEngine):
         return cursor
 
     def join_async(self, adapted: Any) -> Cursor:
-        if adapted.dbapi.driver.__name__ == "asyncpg":
+        if type(adapted.driver_connection).__module__.startswith("asyncpg"):
             return AsyncpgCursor(adapted)
         return super().join_async(adapted)
 
@@ -266,11 +283,6 @@ class PostgreSQL(Packs, StreamingEngine):
         return (lambda row: (self.load_time(row[10]), row[0])) if order == "due" else super().rank(order)
 
     # -- operations ------------------------------------------------------------------------------------------------
-
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        if self.schema:
-            self._run(cursor, table, "install_schema", params)
-        self._run(cursor, table, "install", params)
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
@@ -405,6 +417,8 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
     ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
+    # Of no schema in the search path it tells only when something is to be created.
+    ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
     ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
     ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
     ("55P03|57014", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),

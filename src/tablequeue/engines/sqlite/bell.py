@@ -15,7 +15,7 @@ from time import monotonic
 
 from tablequeue.engines.base import Held, Table
 from tablequeue.engines.bell import Wire
-from tablequeue.engines.sqlite.inherited import path_of
+from tablequeue.engines.sqlite.inherited import file_of
 
 # Seconds between two looks where the system cannot tell of a write, and the fewest after one, while its commit is on
 # the way. These grow with the time that has passed, to a quarter of it: 25 looks in a tenth of a second instead of
@@ -35,7 +35,7 @@ class SQLiteWire(Wire):
 
     def __init__(self, held: Held) -> None:
         super().__init__(held)
-        path = path_of(held.cursor)
+        path = file_of(held.cursor)
         self._names: set[str] = set()
         self._cut, self._cutter = os.pipe()
         self._written = -LONGEST_COMMIT

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held
-from tablequeue.engines.sqlite.inherited import note, path_of, refuse
+from tablequeue.engines.sqlite.inherited import file_of, note, refuse
 from tablequeue.engines.sqlite.turn import Turn, TurnNotHad
 
 T = TypeVar("T")
@@ -37,12 +37,21 @@ class SQLiteHeld(Held):
     NORMAL, and the WAL is flushed here, after the unlock, before the call returns. A flush covers all that was
     written before it: also what the call has seen of others is on the disk when it returns. Those of several
     processes run side by side; one flush for all who wait, by whoever comes first, was not faster.
+
+    The first transaction sets the database to WAL, if it is not: whoever only looks at a database leaves it as it is.
+    In turn, for when many do it at once SQLite refuses some.
     """
 
-    def __init__(self, dbapi: Any, cursor: Cursor, path: str, flushes: bool) -> None:
+    def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
         super().__init__(dbapi, cursor)
-        self.flushes = flushes
+        # An Engine of the caller's that flushes less keeps to that.
+        self.full = _pragma(cursor, "synchronous") >= FULL
+        """Whether commits are on the disk when a call returns, by us or by SQLite."""
+        self.flushes = False
         self._path = path
+        self._is_wal = False
+        if _pragma(cursor, "journal_mode") == "wal":
+            self._enter_wal()
         self._turn = Turn(f"{path}-lock")
         self._wal: int | None = None
 
@@ -56,6 +65,8 @@ class SQLiteHeld(Held):
         return result
 
     def begin(self) -> None:
+        if not self._is_wal and _pragma(self.cursor, "journal_mode = wal") == "wal":
+            self._enter_wal()
         self.cursor.execute("begin immediate")
 
     def rollback(self) -> None:
@@ -73,6 +84,12 @@ class SQLiteHeld(Held):
         self._close_wal()
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _enter_wal(self) -> None:
+        self._is_wal = True
+        if self.full:
+            self.cursor.execute("pragma synchronous = normal")
+            self.flushes = True
 
     def _close_wal(self) -> None:
         if self._wal is not None:
@@ -112,7 +129,7 @@ def hold(dbapi: Any) -> SQLiteHeld:
     dbapi.isolation_level = None
     dbapi.text_factory = str
     cursor = plain_cursor(dbapi)
-    path = path_of(cursor)
+    path = file_of(cursor)
     if not path:
         raise errors.BadUrl(
             "An in-memory SQLite database belongs to one connection alone, and dies with it.",
@@ -120,14 +137,7 @@ def hold(dbapi: Any) -> SQLiteHeld:
         )
     refuse(path)
     note(path)
-    journal = _pragma(cursor, "journal_mode")
-    if journal != "wal" and os.access(path, os.W_OK):
-        journal = _pragma(cursor, "journal_mode = wal")
-    # An Engine of the caller's that flushes less keeps to that.
-    flushes = journal == "wal" and _pragma(cursor, "synchronous") >= FULL
-    if flushes:
-        cursor.execute("pragma synchronous = normal")
-    return SQLiteHeld(dbapi, cursor, path, flushes)
+    return SQLiteHeld(dbapi, cursor, path)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
+from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import Row
+from tablequeue.engines.texts import Client, Row
 from tablequeue.errors import TablequeueError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +56,13 @@ class SQLite(StreamingEngine):
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
-    clock = "coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)"
+    own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
+    clock = f"coalesce(:now, {own_clock})"
+    client = Client(
+        "sqlite3",
+        "Between `begin;` and `commit;` it is all or nothing.",
+        {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
+    )
     alone = frozenset(
         "lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
         "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()
@@ -65,6 +72,7 @@ class SQLite(StreamingEngine):
     sweeps_within = True
     closes_before_fork = True
     wire = SQLiteWire
+    _path: str | None = ""
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
@@ -75,9 +83,15 @@ class SQLite(StreamingEngine):
         if url.database:
             refuse(url.database)
 
+    def missing(self, sa_engine: sa.Engine) -> str | None:
+        if self._path == "":
+            # Once: SQLAlchemy too has put the working folder before a relative path when the Engine was made.
+            self._path = path_of(sa_engine)
+        return None if self._path is None else missing(self._path)
+
     def hold(self, dbapi: Any) -> SQLiteHeld:
         held = hold(dbapi)
-        self._flushes = held.flushes
+        self._full = held.full
         return held
 
     def join(self, dbapi: Any) -> Cursor:
@@ -130,8 +144,8 @@ class SQLite(StreamingEngine):
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "install", params)
+    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Nothing is to be done: of the transactions of ours one writes at a time."""
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
@@ -170,7 +184,7 @@ class SQLite(StreamingEngine):
 
     def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
-        if params["check"] == "check_synchronous" and self._flushes:
+        if params["check"] == "check_synchronous" and self._full:
             return []  # it is NORMAL because the flush comes after the commit, from us
         if params["check"] == "check_wal":
             # SQLite itself tells the size of its WAL only to who begins a checkpoint.

@@ -28,7 +28,7 @@ def note(path: str) -> None:
 def refuse_inherited(cursor: Cursor) -> None:
     """`ForkUnsafe` if the database of this cursor was in use when this process was forked."""
     if _inherited:
-        refuse(path_of(cursor))
+        refuse(file_of(cursor))
 
 
 def refuse(path: str) -> None:
@@ -40,7 +40,7 @@ def refuse(path: str) -> None:
         )
 
 
-def path_of(cursor: Cursor) -> str:
+def file_of(cursor: Cursor) -> str:
     """The file of a database; "" if it is in memory."""
     path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
     return path

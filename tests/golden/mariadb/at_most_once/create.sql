@@ -1,8 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_most_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
---   :schema_version  4
---   :now             null, for the database's clock
+-- For mariadb or mysql, as it is. Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.
 
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
 -- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.
@@ -79,4 +75,7 @@ create table tq_emails_history (
 
 -- Enter a queue in the catalogue, when all its tables are there: only now it is one.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, coalesce(cast(:now as datetime(6)), utc_timestamp(6)));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_most_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, utc_timestamp(6));
+
+-- Free the creator's lock, on the connection that has it.
+do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));

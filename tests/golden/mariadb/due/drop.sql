@@ -1,3 +1,5 @@
+-- For mariadb or mysql, as it is. Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.
+
 -- Drop the procedures of a queue, those that are there.
 drop procedure if exists tq_emails_history;
 drop procedure if exists tq_emails_peek;
@@ -34,4 +36,4 @@ drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, before its tables are dropped.
-delete from tq_queues where name = :name;
+delete from tq_queues where name = 'emails';

@@ -577,7 +577,7 @@ begin
             headers, errors, payload
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         for update;
-        delete message from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;
+        delete tq_emails from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;
     end if;
     if ours then
         commit;
@@ -621,8 +621,8 @@ begin
             producer, consumer, headers, errors, payload
         from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
         for update;
-        delete message
-        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token;
+        delete tq_emails
+        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = p_token;
     elseif json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';

@@ -1,3 +1,5 @@
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
+
 -- Drop the procedures of a queue, those that are there.
 if object_id(N'tq_emails_lost', N'P') is not null drop procedure tq_emails_lost;
 if object_id(N'tq_emails_read_history', N'P') is not null drop procedure tq_emails_read_history;
@@ -38,4 +40,4 @@ drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
-delete from tq_queues where name = cast(:name as varchar(48));
+delete from tq_queues where name = cast('emails' as varchar(48));

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+
 -- Finish those of the JSON array :ids that are held under :token: one statement moves them to the history.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
 -- scan, and so to lock, all of it. Locks: the rows. A crash finishes all or none.

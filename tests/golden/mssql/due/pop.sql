@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
 -- One statement finds, locks and marks them: UPDLOCK keeps a second reader off a row from the first look at it,
 -- READPAST has that reader pass over it (a strict queue waits instead), ROWLOCK keeps it to the row. READCOMMITTEDLOCK

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Index: tq_emails__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
 -- waits for another transaction that is pushing the same one. Two that look at the same moment: the unique index

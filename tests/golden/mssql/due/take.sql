@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged. One statement
 -- deletes them, writes the history and answers.
 -- Index: tq_emails__ready, forced; it has the order, and the literals are its filter (see claim).

@@ -1,17 +1,15 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
---   :schema_version  4
---   :now             null, for the database's clock
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
 
--- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
--- The application lock lets one creator at a time through, until its transaction ends: IF OBJECT_ID ... IS NULL alone
--- lets two through at once. No row lock can say it: there is no row yet. A crash leaves nothing.
+-- The creators' lock: one at a time makes tables in a database, until its transaction ends; for want of one it fails.
+-- IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no row yet.
 declare @granted int;
 exec @granted = sp_getapplock
     @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
 if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
         name varchar(48) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
@@ -110,4 +108,4 @@ create index tq_emails__finished on tq_emails_history (finished_at) include (pop
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast(:name as varchar(48)), cast(:definition as nvarchar(max)), :schema_version, coalesce(cast(:now as datetime2(6)), sysutcdatetime()));
+values (cast('emails' as varchar(48)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 4, sysutcdatetime());

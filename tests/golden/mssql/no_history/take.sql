@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
+
 -- Remove up to :n ready messages, for this queue keeps no history.
 -- Index: tq_emails__ready, forced; it has the order, and the literals are its filter (see claim).
 -- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
+
 -- Acknowledge those of :ids that were delivered at most once under :token.
 -- The first statement tells which of several they are. One alone is known by the number of rows: one round trip.
 -- Index: the primary key of the history. Locks: the rows. A crash finishes all or none.

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
+
 -- Finish those of :ids that are held under :token: they move to the history.
 -- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
 -- (BEGIN, INSERT, DELETE, COMMIT).
@@ -14,5 +16,5 @@ select
     producer, consumer, headers, errors, payload
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token
 for update;
-delete message
-from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token;
+delete tq_emails
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = :token;

@@ -1,8 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
---   :schema_version  4
---   :now             null, for the database's clock
+-- For mariadb or mysql, as it is. Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.
 
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
 -- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.
@@ -68,17 +64,20 @@ create table tq_emails__turns (
 -- The triggers of a grouped queue only note which groups to look at: those that got a message, and those that may have
 -- lost their front. They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
 -- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
+-- DELIMITER is for the client programs: there are semicolons inside the triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
+delimiter //
 create trigger tq_emails__pushed after insert on tq_emails for each row
-    insert into tq_emails__turns (group_key) values (new.group_key);
+    insert into tq_emails__turns (group_key) values (new.group_key) //
 create trigger tq_emails__left after delete on tq_emails for each row
     if old.state <> 'dead' then
         insert into tq_emails__turns (group_key) values (old.group_key);
-    end if;
+    end if //
 create trigger tq_emails__moved after update on tq_emails for each row
     if new.state in ('dead', 'blocked') and old.state <> new.state then
         insert into tq_emails__turns (group_key) values (new.group_key);
-    end if;
+    end if //
+delimiter ;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
 -- its token is the fence of the acknowledgement.
@@ -107,4 +106,7 @@ create table tq_emails_history (
 
 -- Enter a queue in the catalogue, when all its tables are there: only now it is one.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, coalesce(cast(:now as datetime(6)), utc_timestamp(6)));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": true, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, utc_timestamp(6));
+
+-- Free the creator's lock, on the connection that has it.
+do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));

@@ -65,7 +65,7 @@ begin
             where state = 'blocked';
             set p_arranged = row_count();
         end if;
-        delete turn from json_table(notes, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails__turns as turn force index (primary) on turn.id = given.id;
+        delete tq_emails__turns from json_table(notes, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails__turns force index (primary) on tq_emails__turns.id = given.id;
     end if;
 end //
 
@@ -660,7 +660,7 @@ begin
             headers, errors, payload
         from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         for update;
-        delete message from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;
+        delete tq_emails from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;
     end if;
     if ours then
         commit;
@@ -706,8 +706,8 @@ begin
             producer, consumer, headers, errors, payload
         from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
         for update;
-        delete message
-        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token;
+        delete tq_emails
+        from json_table(held, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and token = p_token;
     elseif json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
+
 -- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
 -- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
 -- are passed over. A rollback puts all of them back, a crash before the commit too.
@@ -19,4 +21,4 @@ select
     headers, errors, payload
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
 for update;
-delete message from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;
+delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;

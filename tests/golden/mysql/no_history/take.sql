@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
+
 -- Remove up to :n ready messages, for this queue keeps no history.
 -- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
 -- are passed over. A rollback puts all of them back, a crash before the commit too.
@@ -9,4 +11,4 @@ where state = 'ready' and sweep_at is null and id > :low_water
 order by id
 limit :n
 for update skip locked;
-delete message from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id;
+delete tq_emails from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id;

@@ -1,6 +1,8 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :schema_version  4
+-- For psql, as it is. With `psql --single-transaction` it is all or nothing.
+
+-- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
+-- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
+select pg_advisory_xact_lock(8318836321);
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -69,32 +71,25 @@ from tq_emails__packs as pack, unnest(
         pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
     ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
-alter view tq_emails_packed rename to tq_emails__packed;
-alter index if exists tq_emails_packs_lease rename to tq_emails__packs_lease;
-alter table tq_emails_packs rename to tq_emails__packs;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter view tq_emails_packed rename to tq_emails__packed;
+-- alter index if exists tq_emails_packs_lease rename to tq_emails__packs_lease;
+-- alter table tq_emails_packs rename to tq_emails__packs;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_emails_streams rename to tq_emails__streams;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_emails_streams rename to tq_emails__streams;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_emails_writers rename to tq_emails__writers;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_emails_writers rename to tq_emails__writers;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes staged that are under way is lost: they fail, and are to be written again.
-drop table tq_emails_staged;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- drop table tq_emails_staged;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes staged that are under way is lost: they fail, and are to be written again.
-drop table tq_emails_parts;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- drop table tq_emails_parts;
 
--- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_schedules rename to tq__schedules;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_schedules rename to tq__schedules;
 
 -- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
 -- Of the procedures, those that take other parameters now are dropped; all are to be made again.
@@ -112,4 +107,4 @@ drop function if exists tq_emails_arrange(timestamptz);
 alter index if exists tq_emails_finished rename to tq_emails__finished;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = :schema_version where name = :name;
+update tq_queues set schema_version = 4 where name = 'emails';

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for psql.
+
 -- Finish those of :ids that are held under :token: they move to the history in this one statement.
 -- Index: the primary key. Locks: the rows. A crash finishes all or none.
 with finished as (

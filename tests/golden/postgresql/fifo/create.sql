@@ -1,13 +1,11 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
---   :schema_version  4
---   :now             null, for the database's clock
+-- For psql, as it is. With `psql --single-transaction` it is all or nothing.
+
+-- The creators' lock: one at a time makes or upgrades tables in a database, until its transaction ends; the number is
+-- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
+select pg_advisory_xact_lock(8318836321);
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
--- The advisory lock (the number is tablequeue's own) lets one creator at a time through, until its transaction ends:
--- CREATE ... IF NOT EXISTS alone fails when two run at once. A crash leaves nothing.
-select pg_advisory_xact_lock(8318836321);
+-- Under the creators' lock. A crash leaves nothing.
 create table if not exists tq_queues (
     name text constraint tq__queues_name primary key,
     definition text not null,
@@ -133,4 +131,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, coalesce(cast(:now as timestamptz), statement_timestamp()));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, statement_timestamp());

@@ -1,3 +1,5 @@
+-- For psql, as it is. With `psql --single-transaction` it is all or nothing.
+
 -- Drop the procedures of a queue, those that are there.
 drop function if exists tq_emails_history;
 drop function if exists tq_emails_peek;
@@ -34,4 +36,4 @@ drop table if exists tq_emails__parts;
 drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
-delete from tq_queues where name = :name;
+delete from tq_queues where name = 'emails';

@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for psql.
+
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only, for SKIP LOCKED passes
 -- over those that another one is claiming.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.

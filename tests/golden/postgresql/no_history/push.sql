@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for psql.
+
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Beside the id, whether consumers wait who are to be notified apart; see notify.
 -- Locks: none that another reader or writer waits for; and, if consumers wait, that of NOTIFY, for the length of the

@@ -1,6 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :schema_version  4
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
 -- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
 -- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
@@ -19,22 +17,17 @@ alter table tq_emails_history add column group_key text;
 alter table tq_emails_history add column dedup_key text;
 create index tq_emails_finished on tq_emails_history (finished_at);
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_emails_streams rename to tq_emails__streams;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_emails_streams rename to tq_emails__streams;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_emails_writers rename to tq_emails__writers;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_emails_writers rename to tq_emails__writers;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
--- What bulk writes staged that are under way is lost: they fail, and are to be written again.
-drop table tq_emails_staged;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- drop table tq_emails_staged;
 
--- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table.
--- Only if there is such a table, and no queue has that name.
-alter table tq_schedules rename to tq__schedules;
+-- Without the dashes, if there is such a table and it is no queue's:
+-- alter table tq_schedules rename to tq__schedules;
 
 -- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
 -- SQLite has no other way to rename an index than to make it again.
@@ -57,4 +50,4 @@ drop index if exists tq_emails_finished;
 create index if not exists tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = :schema_version where name = :name;
+update tq_queues set schema_version = 4 where name = 'emails';

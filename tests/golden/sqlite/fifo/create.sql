@@ -1,8 +1,4 @@
--- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
---   :name            'emails'
---   :definition      '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}'
---   :schema_version  4
---   :now             null, for the database's clock
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
 -- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
@@ -69,4 +65,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (:name, :definition, :schema_version, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);

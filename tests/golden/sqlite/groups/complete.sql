@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlite3.
+
 -- Finish those of :ids that are held under :token: they move to the history.
 -- Index: the primary key. Locks: the database. Both statements commit together: a crash finishes all or none.
 insert into tq_emails_history (

@@ -1,3 +1,5 @@
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
+
 -- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
 drop table if exists tq_emails;
 
@@ -11,4 +13,4 @@ drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
-delete from tq_queues where name = :name;
+delete from tq_queues where name = 'emails';

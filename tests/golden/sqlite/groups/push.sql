@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlite3.
+
 -- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
 -- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
 insert into tq_emails (

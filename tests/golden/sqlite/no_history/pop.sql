@@ -1,3 +1,5 @@
+-- A word after a colon is a parameter; with --values there are examples, for sqlite3.
+
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- Index: tq_emails__ready. Locks: the database, for the length of the statement.

@@ -1,10 +1,5 @@
 -- The schedules of periodic pushes: for each, the last time it was due that was pushed. Made with the first schedule.
--- The application lock lets one creator at a time through, as in install. A crash leaves nothing.
-declare @granted int;
-exec @granted = sp_getapplock
-    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
-if @granted < 0
-    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+-- Under the creators' lock. A crash leaves nothing.
 if object_id(N'{schedules}', N'U') is null
     create table {schedules} (
         name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq__schedules primary key clustered,

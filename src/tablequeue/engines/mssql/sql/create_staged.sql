@@ -4,13 +4,7 @@
 -- waits for none. Not unique: two attempts at a part have the same places. The second index finds keys that are there
 -- twice.
 -- No lock escalation: it would stop the other writes.
--- Made at the first such write. The application lock lets one creator at a time through, as in install.
--- Runs in one transaction: a crash leaves nothing.
-declare @granted int;
-exec @granted = sp_getapplock
-    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
-if @granted < 0
-    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+-- Made at the first such write, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{staged}', N'U') is null
 begin
     create table {staged} (

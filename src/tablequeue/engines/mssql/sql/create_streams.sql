@@ -2,13 +2,7 @@
 -- completed. They differ by one at most. `epoch` counts its runs, and fences all but the last.
 -- `failures`: of the messages of that batch, by id, those that a stage could not process, with the error; JSON.
 -- The name is the bytes of its text, as a key is (see create), and too long for a clustered key.
--- Made when the first stream begins. The application lock lets one creator at a time through, as in install.
--- Runs in one transaction: a crash leaves nothing.
-declare @granted int;
-exec @granted = sp_getapplock
-    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
-if @granted < 0
-    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+-- Made when the first stream begins, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 if object_id(N'{streams}', N'U') is null
     create table {streams} (
         stream varbinary(1020) not null constraint pk_{table}__streams primary key nonclustered,

@@ -22,4 +22,4 @@ where not exists (select 1 from {queue} as there where there.front = noted.group
 update ignore {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = case when due_at > {now} then 'scheduled' else 'ready' end
 where state = 'blocked';
-delete turn from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id;
+delete {turns} from {given} straight_join {turns} force index (primary) on {turns}.id = given.id;

@@ -14,5 +14,5 @@ select
     producer, consumer, headers, errors, payload
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
-delete message
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token;
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and token = :token;

@@ -1,2 +1,3 @@
--- Whether there is a table :table in the schema of the queues.
-select count(*) from information_schema.tables where table_schema = {database} and table_name = :table;
+-- Whether there is a table :table, of those that the user has rights on. Its name may have the database before it.
+select count(*) from information_schema.tables
+where table_schema = {database} and table_name = substring_index(:table, '.', -1);

@@ -5,4 +5,4 @@ select id from {queue} force index ({table}__state) where state = '{state}' orde
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}'
 for update skip locked;
-delete message from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;

@@ -15,4 +15,4 @@ union all
 select message.id
 from {given} straight_join {history} as message force index (primary) on message.id = given.id
 for update skip locked;
-delete message from {given} straight_join {history} as message force index (primary) on message.id = given.id;
+delete {history} from {given} straight_join {history} force index (primary) on {history}.id = given.id;

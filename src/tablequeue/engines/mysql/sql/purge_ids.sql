@@ -1,3 +1,3 @@
 -- Delete those of :ids that are {state}. Index: the primary key.
-delete message
-from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = '{state}';
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = '{state}';

@@ -19,4 +19,4 @@ select
     headers, errors, payload
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 for update;
-delete message from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;

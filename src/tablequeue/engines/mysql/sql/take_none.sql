@@ -9,4 +9,4 @@ where {claimable}
 order by {order_by}
 limit :n
 for update skip locked;
-delete message from {given} straight_join {queue} as message force index (primary) on message.id = given.id;
+delete {queue} from {given} straight_join {queue} force index (primary) on {queue}.id = given.id;

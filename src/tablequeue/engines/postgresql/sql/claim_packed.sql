@@ -1,5 +1,6 @@
--- As claim, of many: if nobody has had any of the messages yet, and none is large or has a key, which must stay in its
--- index, they leave the table for one row of {packs}. A retry, and what a sweep adds to a pack, is claimed row by row.
+-- As claim, of many: if nobody has had any of the messages yet, and none is large or has a key, which must stay in
+-- its index, they leave the table for one row of {packs}. A retry, and what a sweep adds to a pack, is claimed row by
+-- row.
 -- Index: {table}__ready; in order of ids from :low_water on. Locks: the rows; a crash claims none.
 -- A consumer that dies leaves its pack; sweep returns the messages when the lease has expired.
 with picked as materialized (
@@ -46,7 +47,8 @@ with picked as materialized (
         group_key, dedup_key, due_at
 )
 select
-    id, {payload_text}, {headers_text}, attempts + 1, pushed_at, {now}, {now} + cast(:lease as float8) * interval '1 second',
+    id, {payload_text}, {headers_text}, attempts + 1, pushed_at, {now},
+    {now} + cast(:lease as float8) * interval '1 second',
     priority, group_key, dedup_key, due_at
 from gone
 union all

@@ -4,7 +4,7 @@
 -- 1,000,000 had to be sorted for 1.0 s and deleted for 0.5, of a write of 9. Not compressed: it is read once.
 -- Unlogged: a crash of the server empties it, and publish finds that messages are missing.
 -- No index: it holds the writes under way only, and each reads its own once.
--- Made at the first such write. Runs in one transaction: a crash leaves nothing.
+-- Made at the first such write, under the creators' lock. Runs in one transaction: a crash leaves nothing.
 do $$
     begin
         if to_regclass('{staged}') is null then

@@ -1,3 +1,2 @@
--- The schema of the queues, for a connection that names one. Before it, the same advisory lock as in install.
-select pg_advisory_xact_lock(8318836321);
+-- The schema of the queues, for a connection that names one. Under the creators' lock. A crash leaves nothing.
 create schema if not exists {schema};

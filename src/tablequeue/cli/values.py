@@ -1,0 +1,109 @@
+"""Values in place of the parameters of printed SQL, so that the client program of the database can run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tablequeue.definition import Definition
+from tablequeue.engines.base import Engine, Table
+
+# Of the schedules: their own names.
+_OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+# Examples, as every database writes them; what an engine writes otherwise is in its `client`.
+_EXAMPLES = {
+    "now": "null",
+    "n": "10",
+    "look": "10",
+    "number": "2",
+    "id": "1",
+    "ids": "'[1]'",
+    "after": "0",
+    "low": "0",
+    "high": "1000000",
+    "low_water": "0",
+    "noted": "0",
+    "part": "0",
+    "place": "0",
+    "token": f"'{'0' * 32}'",
+    "held": f"'{'0' * 32}'",
+    "claim": f"'{'0' * 32}'",
+    "producer": "'me'",
+    "consumer": "'me'",
+    "error": "'why'",
+    "errors": "'[]'",
+    "delay": "0",
+    "age": "3600",
+    "timeout": "1000",
+    "priority": "0",
+    "headers": "null",
+    "key": "null",
+    "keys": "'[\"key\"]'",
+    "groups": "'[\"group\"]'",
+    "due": "null",
+    "since": "'2000-01-01 00:00:00'",
+    "until": "'2030-01-01 00:00:00'",
+    **dict.fromkeys(("pushed_at", "popped_at", "due_at", "lease_until"), "'2030-01-01 00:00:00'"),
+    "state": "'ready'",
+    "name": "'hourly'",
+    "stream": "'stream'",
+    "batch": "1",
+    "completed": "0",
+    "failures": "'{}'",
+    "write": f"'{'0' * 32}'",
+    "attempt": "'attempt'",
+    "attempts": "'[\"attempt\"]'",
+    "put_back.attempts": "1",
+    "writer": "'writer'",
+    "within": "false",
+}
+_PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}
+
+
+def parameters(text: str) -> set[str]:
+    """The names of the parameters of a text, those in its comments aside."""
+    return {name for line in text.splitlines() if not _is_comment(line) for name in _PARAMETER.findall(line)}
+
+
+def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
+    """What is the same at every run of an operation on that queue."""
+    if operation in _OF_SCHEDULES:
+        return {}
+    catalogue = engine.words(table)["catalogue"]
+    return {
+        "name": f"'{table.name}'",
+        "definition": f"'{table.entry}'",
+        "schema_version": str(engine.schema_version),
+        "table": f"'{catalogue}'",
+    }
+
+
+def examples(engine: Engine, operation: str, definition: Definition) -> dict[str, str]:
+    """A value for each parameter, as somebody could mean it."""
+    theirs = engine.client.values
+    own = {
+        "lease": repr(definition.lease),
+        "max_attempts": str(definition.max_attempts),
+        "payload": _PAYLOADS.get(definition.payload) or theirs["bytes"],
+        "group": "'group'" if definition.groups else "''" if definition.strict else "null",
+    }
+    every = {**_EXAMPLES, **own, **theirs}
+    return every | {name.partition(".")[2]: every[name] for name in every if name.startswith(f"{operation}.")}
+
+
+def put(engine: Engine, text: str, values: Mapping[str, str]) -> str:
+    """The text with these values for its parameters; with one for `now`, the database's own clock."""
+
+    def line_of(line: str) -> str:
+        if _is_comment(line):
+            return line
+        if "now" in values:
+            line = line.replace(engine.clock, engine.own_clock)
+        return _PARAMETER.sub(lambda match: values.get(match[1], match[0]), line)
+
+    return "\n".join(map(line_of, text.splitlines()))
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("--")

@@ -1,0 +1,41 @@
+"""The file that a SQLite URL names. SQLite makes it when it is opened, so it is looked for before."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import sqlalchemy as sa
+
+from tablequeue.errors import Unreachable
+
+# What cannot be made by opening it: there is no file, or it must be there.
+_OTHER_MODES = ("memory", "ro", "rw")
+
+
+def path_of(sa_engine: sa.Engine) -> str | None:
+    """The path of the file that a connection would make if it is not there; None if it would make none."""
+    creator = getattr(sa_engine.pool, "_creator", None)
+    if getattr(creator, "__module__", "") != "sqlalchemy.engine.create":
+        return None  # an Engine with a creator of its own: what that opens is not in the URL
+    (name,), options = sa_engine.dialect.create_connect_args(sa_engine.url)
+    if not options.get("uri") or not name.startswith("file:"):
+        return None if name == ":memory:" else name
+    parts = urlsplit(name)
+    path = unquote(parts.path)
+    other = parse_qs(parts.query).get("mode", [""])[-1] in _OTHER_MODES
+    return None if other or path in ("", ":memory:") else path
+
+
+def missing(path: str) -> str | None:
+    """The path in full, if there is no such file; None if there is. `Unreachable` if it could not be made."""
+    if os.path.exists(path):
+        return None
+    whole = os.path.abspath(path)
+    folder = os.path.dirname(os.path.realpath(whole))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise Unreachable(
+            f"The SQLite database cannot be opened: {folder} is no folder that this user may write to.",
+            "Check that the folder of the URL's path exists and that this user may write to it.",
+        )
+    return whole

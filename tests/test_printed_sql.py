@@ -1,0 +1,266 @@
+"""What `tablequeue sql` prints, run as it is printed by the client programs: psql, mariadb and sqlite3."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from tablequeue import Queue
+from tablequeue.cli import main
+from tablequeue.cli.sql import operations
+from tablequeue.definition import PAYLOADS
+from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.texts import operations_of
+from tests.servers import Kind, Place, only
+from tests.support import DESIGNS, claimed, counts, design_group
+from tests.test_clients import mariadb, need, psql
+from tests.test_upgrade import filled
+
+ROOT = Path(__file__).parent
+
+# The program of each engine, and how it is told where to run a script.
+PROGRAMS: dict[str, Callable[[sa.URL, str], tuple[list[str], dict[str, str]]]] = {
+    "sqlite": lambda url, schema: (["sqlite3", "-bail", url.database or ""], {}),
+    "postgresql": lambda url, schema: (
+        ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        psql(url, schema) | {"PGOPTIONS": f"-c search_path={schema} -c client_min_messages=warning"},
+    ),
+    "mariadb": lambda url, schema: (["sh", "-c", "$MARIADB"], mariadb(url, schema)),
+}
+# Options of `sql` that make a queue of a design.
+OPTIONS = {
+    "fifo": "",
+    "heap": "--order heap",
+    "lifo": "--order lifo",
+    "due": "--order due",
+    "priority": "--order priority",
+    "strict": "--strict",
+    "groups": "--groups",
+}
+# What is no script by itself: it reads rows from the client, ends what its session has begun, or undoes part of it.
+NO_SCRIPTS = {"push_copy", "leave", "put_back"}
+
+
+@dataclass
+class Shell:
+    """The client program in the schema of a test, which is there, and the working folder of none."""
+
+    place: Place
+    kind: Kind
+
+    def printed(self, operation: str, *options: str) -> str:
+        words = ["sql", operation, "work", "--dialect", self.kind.name, *options]
+        if self.place.schema and "--schema" not in options:
+            words += ["--schema", self.place.schema]
+        result = CliRunner().invoke(main, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def run(self, text: str) -> str:
+        command, environment = PROGRAMS[self.kind.name](sa.make_url(self.place.url), self.place.schema or "")
+        need(command[0] if command[0] != "sh" else "mariadb")
+        done = subprocess.run(
+            command, input=text, env=os.environ | environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), text
+        return done.stdout
+
+    def sql(self, operation: str, *options: str) -> str:
+        return self.run(self.printed(operation, *options))
+
+
+@pytest.fixture
+def shell(place: Place, kind: Kind) -> Shell:
+    if kind.name not in PROGRAMS:
+        pytest.skip("its client program is not at hand")
+    if place.schema:
+        place.execute(f"create schema {place.schema}")
+    return Shell(place, kind)
+
+
+def names_of(place: Place) -> set[str]:
+    """What is in the schema, or in the file, but for the catalogue of an empty database."""
+    inspector = sa.inspect(place.sa_engine())
+    return {*inspector.get_table_names(place.schema), *inspector.get_view_names(place.schema)} - {"tq_queues"}
+
+
+def indexes_of(place: Place) -> dict[str, list[Any]]:
+    inspector = sa.inspect(place.sa_engine())
+    tables = inspector.get_table_names(place.schema)
+    return {table: sorted(map(_shape, inspector.get_indexes(table, place.schema)), key=str) for table in tables}
+
+
+def _shape(index: Any) -> tuple[Any, ...]:
+    return index["name"], tuple(index["column_names"]), index["unique"]
+
+
+def use(queue: Queue) -> None:
+    """Push, pop, fail and complete."""
+    payload = {"json": {"to": "ada"}, "text": "x", "bytes": b"\0"}[queue.definition.payload]
+    queue.push(payload, **design_group(queue, "g"))
+    claimed(queue).fail("why", retry_in=0)
+    message = claimed(queue)
+    assert (message.payload, message.attempts) == (payload, 2)
+    message.complete()
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("history", ["keep", "none", "3600"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_create_and_drop(shell: Shell, design: str, history: str, payload: str) -> None:
+    options = [*OPTIONS[design].split(), "--history", history, "--payload", payload]
+    shell.sql("create", *options)
+    definition = {**DESIGNS[design], "history": float(history) if history.isdigit() else history, "payload": payload}
+    database = shell.place.open()
+    queue = database.create_queue("work", **definition)
+    use(queue)
+    assert [finding for finding in database.doctor() if finding.queue] == []
+    printed = indexes_of(shell.place)
+    shell.sql("drop", *options)
+    assert database.queues() == []
+    assert names_of(shell.place) == set()
+    database.create_queue("work", **definition)
+    assert indexes_of(shell.place) == printed, "as the library itself makes it"
+
+
+@pytest.mark.parametrize("design", ["fifo", "groups"])
+def test_with_a_schema(shell: Shell, design: str) -> None:
+    """The text itself says where, and makes the schema; the connection is elsewhere."""
+    if not shell.kind.has_schemas:
+        pytest.skip("there are no schemas")
+    schema = f"test_{secrets.token_hex(8)}"
+    elsewhere = Place(shell.place.url, schema)
+    options = [*OPTIONS[design].split(), "--schema", schema]
+    try:
+        for operation in ("create", "create_streams", "create_staged", "create_schedules", "procedures"):
+            shell.sql(operation, *options)
+        use(elsewhere.open().create_queue("work", **DESIGNS[design]))
+        shell.sql("drop", *options)
+        assert names_of(elsewhere) == {"tq__schedules"}
+        assert names_of(shell.place) == set()
+    finally:
+        elsewhere.execute((shell.kind.drop_schema or "").format(schema))
+        elsewhere.close()
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_operation_with_values(shell: Shell, design: str) -> None:
+    """Each runs to its end, on a queue that has everything."""
+    options = OPTIONS[design].split()
+    for operation in ("create", "create_streams", "create_staged", "create_schedules"):
+        shell.sql(operation, *options)
+    queue = shell.place.open().create_queue("work", **DESIGNS[design])
+    for _ in range(3):
+        queue.push({"to": "ada"}, **design_group(queue, "g"))
+    ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
+    roles = {"procedures", "grant"}
+    made = {name for name in ours if re.match("create|drop|install|upgrade|register|unregister|set_version", name)}
+    needless = {"arrange", "drop_groups"} if not queue.definition.grouped else set()
+    for operation in sorted(ours - roles - made - NO_SCRIPTS - needless):
+        shell.sql(operation, *options, "--values")
+
+
+def test_a_life_with_values(shell: Shell) -> None:
+    shell.sql("create", "--payload", "text")
+    queue = shell.place.open().queue("work")
+    shell.sql("push", "--payload", "text", "--values")
+    assert queue.peek()[0].payload == "hello"
+    shell.sql("pop", "--payload", "text", "--values")
+    assert queue.peek(state="in_progress")[0].consumer == "me"
+    shell.sql("fail", "--payload", "text", "--values")
+    assert queue.peek()[0].errors[0].error == "why"
+    shell.sql("pop", "--payload", "text", "--values")
+    shell.sql("complete", "--payload", "text", "--values")
+    assert counts(queue) == {"finished": 1}
+    assert "hello" in shell.sql("history", "--payload", "text", "--values")
+
+
+@only("postgresql", "mariadb")
+@pytest.mark.parametrize("design", ["fifo", "groups", "due"])
+def test_procedures_and_grants(shell: Shell, design: str) -> None:
+    options = OPTIONS[design].split()
+    shell.sql("create", *options)
+    shell.sql("procedures", *options)
+    queue = shell.place.open().create_queue("work", **DESIGNS[design])
+    role = f"role_{secrets.token_hex(4)}"
+    shell.place.execute(f"create role {role}")
+    try:
+        shell.sql("grant", *options, "--producer", role, "--consumer", role, "--observer", role)
+        group = {"postgresql": ", p_group => 'g'", "mariadb": ', \'{"group": "g"}\''}[shell.kind.name]
+        group = group if design == "groups" else {"postgresql": "", "mariadb": ", null"}[shell.kind.name]
+        call = {"postgresql": "select {}.tq_work_push('1'{});", "mariadb": "call {}.tq_work_push('1'{});"}
+        shell.run(f"set role {role};\n" + call[shell.kind.name].format(shell.place.schema, group))
+        assert sum(counts(queue).values()) == 1
+    finally:
+        shell.sql("drop", *options)
+        for statement in {"postgresql": [f"drop owned by {role}"], "mariadb": []}[shell.kind.name]:
+            shell.place.execute(statement)
+        shell.place.execute(f"drop role {role}")
+    assert names_of(shell.place) == set()
+
+
+@only("postgresql", "sqlite")
+def test_upgrade(shell: Shell) -> None:
+    """Of a queue of version 1, with a message in every state."""
+    script = (ROOT / "fixtures" / f"schema_1.{shell.kind.name}.sql").read_text("utf-8")
+    script = re.sub("(?i)create schema first;", "", script)
+    shell.run(script.replace("first.", f"{shell.place.schema}." if shell.place.schema else ""))
+    shell.sql("upgrade")
+    queue = shell.place.open().queue("work")
+    assert counts(queue) == {"ready": 1, "scheduled": 2, "in_progress": 1, "dead": 1, "finished": 1}
+    queue.push("new", key="k")
+    assert "new" in [claim.payload for claim in queue.pop_many(10)]
+
+
+@only("postgresql", "sqlite", "mariadb")
+def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
+    """What is in comments is for the tables that there are; the queue is then as the library upgrades it."""
+    shell = Shell(filled(place, kind, 3), kind)
+    text = shell.printed("upgrade", "--from-version", "3")
+    for part in text.split("\n\n"):
+        old = re.search(r"tq_work_\w+", part)
+        if part.startswith("-- Without the dashes") and old and old[0] in names_of(shell.place):
+            text = text.replace(part, part.replace("\n-- ", "\n"))
+    shell.run(text)
+    assert {name for name in names_of(shell.place) if name.startswith("tq_work_")} >= {"tq_work_history"}
+    queue = shell.place.open().queue("work")
+    queue.push("new")
+    assert "new" in [claim.payload for claim in queue.pop_many(100)]
+    assert [finding for finding in shell.place.open().doctor("work") if finding.queue] == []
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+@pytest.mark.parametrize("options", ["", "--groups", "--strict", "--payload bytes", "--payload text", "--order due"])
+def test_no_parameter_is_left(dialect: str, options: str) -> None:
+    """With values in no operation, and without them in none that is run once."""
+    engine = engine_class(dialect)
+    for operation in {*operations(engine.name), *operations_of(engine.name)} - {"procedures", "grant"}:
+        words = ["sql", operation, "work", "--dialect", dialect, *options.split()]
+        text = CliRunner().invoke(main, [*words, "--values"], catch_exceptions=False).stdout
+        assert left(text) == [], operation
+        if re.match("create|drop|install|upgrade|register|unregister|set_version", operation):
+            assert left(CliRunner().invoke(main, words).stdout) == [], operation
+
+
+def left(text: str) -> list[str]:
+    bare = re.sub(r"(?m)^\s*--.*$", "", text)
+    return re.findall(r"(?<![:\w]):[a-z]\w*", bare)
+
+
+def test_the_text_says_who_can_run_it() -> None:
+    programs = {"postgresql": "psql", "sqlite": "sqlite3", "mariadb": "mariadb", "mysql": "mysql", "mssql": "sqlcmd"}
+    for dialect, program in programs.items():
+        for operation, words in {"create": "as it is", "push": "--values"}.items():
+            first = CliRunner().invoke(main, ["sql", operation, "--dialect", dialect]).stdout.splitlines()[0]
+            assert program in first
+            assert words in first
