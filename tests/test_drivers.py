@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines import ENGINES, driver_missing, engine_class
 from tablequeue.errors import BadUrl
 from tests.support import refuses
 
@@ -78,3 +78,30 @@ except tablequeue.errors.DriverMissing as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert remedy in done.stdout
     assert module in done.stdout
+
+
+# What else an import may fail for: an older driver, or a fault of our own.
+FAILURES = {
+    "an older driver": (
+        "import psycopg.adapt; del psycopg.adapt.Dumper",
+        "DriverMissing: The Python driver for postgresql cannot be used (cannot import name 'Dumper'",
+    ),
+    "ourselves": (
+        "import tablequeue.engines.texts; del tablequeue.engines.texts.quoted_role",
+        "ImportError: cannot import name 'quoted_role' from 'tablequeue.engines.texts'",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_another_failure_is_not_told_as_a_missing_driver(failure: str) -> None:
+    before, told = FAILURES[failure]
+    program = f"{before}\nimport tablequeue\ntablequeue.connect('postgresql+psycopg://127.0.0.1:1/db')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told in done.stderr.splitlines()[-1]
+
+
+def test_a_sqlalchemy_that_does_not_fit() -> None:
+    error = driver_missing("postgresql", ImportError("cannot import name 'X'", name="sqlalchemy.exc"))
+    assert sa.__version__ in error.cause
+    assert "pip install --upgrade sqlalchemy" in error.remedy

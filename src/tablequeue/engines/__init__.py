@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
+import sqlalchemy as sa
+
 from tablequeue.engines.base import Engine
 from tablequeue.errors import DriverMissing
 
@@ -35,6 +37,18 @@ def engine_class(name: str) -> type[Engine]:
 
 
 def driver_missing(name: str, error: ImportError) -> DriverMissing:
+    """What the import of an engine or a driver has failed for; a fault of our own stays what it is."""
+    package = (error.name or "").partition(".")[0]
+    if package == "tablequeue":
+        raise error
+    if package == "sqlalchemy":
+        return DriverMissing(
+            f"SQLAlchemy {sa.__version__} is not one that tablequeue can use ({error}).",
+            "Install 2.0 or 2.1: pip install --upgrade sqlalchemy.",
+        )
     extra = ENGINES[name].extra
+    if not isinstance(error, ModuleNotFoundError):
+        remedy = f"Install another version of it: pip install --upgrade 'tablequeue[{extra}]'."
+        return DriverMissing(f"The Python driver for {name} cannot be used ({error}).", remedy)
     remedy = f"Install it: pip install 'tablequeue[{extra}]'." if extra else "Install the driver that the URL names."
     return DriverMissing(f"The Python driver for {name} is not installed ({error}).", remedy)
