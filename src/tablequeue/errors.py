@@ -134,3 +134,7 @@ class ReportFailed(TablequeueError):
 
 class PipelineFailed(TablequeueError):
     """A stage of a pipeline failed; the next run goes on with the batch in which it did."""
+
+
+class HandlerFailed(TablequeueError):
+    """The processes of a handler cannot be made ready; the worker has stopped, and given back what it had."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Thread, local
 from time import monotonic, sleep
 from typing import Any
 
 from tablequeue import Database
+from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 
 # Seconds after which what does not come has failed; it takes milliseconds.
@@ -44,3 +46,50 @@ def until(holds: Callable[[], Any], what: str) -> None:
     while not holds():
         assert monotonic() < deadline, f"in vain: {what}"
         sleep(0.002)
+
+
+def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
+    """The engine, whose connection breaks as `fate` says of each `complete`, `fail` and `release`.
+
+    `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
+    """
+    lost = local()
+
+    def break_off() -> None:
+        raise ConnectionLost("The connection broke, for the test.", "Try again.")
+
+    class Losing(engine):  # type: ignore[misc, valid-type]
+        def hold(self, dbapi: Any) -> Held:
+            held: Held = super().hold(dbapi)
+            commit = held.commit
+
+            def commit_and_break() -> None:
+                commit()
+                if getattr(lost, "now", False):
+                    lost.now = False
+                    break_off()
+
+            held.commit = commit_and_break  # type: ignore[method-assign]
+            return held
+
+        def complete(self, cursor: Cursor, table: Table, params: Params) -> Any:
+            return self._may_break("complete", cursor, table, params)
+
+        def fail(self, cursor: Cursor, table: Table, params: Params) -> Any:
+            return self._may_break("fail", cursor, table, params)
+
+        def release(self, cursor: Cursor, table: Table, params: Params) -> Any:
+            return self._may_break("release", cursor, table, params)
+
+        def _may_break(self, verb: str, *args: Any) -> Any:
+            end = fate(verb)
+            if end == "before":
+                break_off()
+            result = getattr(super(), verb)(*args)
+            if end == "after":
+                if verb in self.alone:
+                    break_off()
+                lost.now = True  # when it is committed
+            return result
+
+    return Losing

@@ -1,4 +1,4 @@
-"""The number of readers: pure functions."""
+"""The number of readers, and the pauses of a worker: pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, share, wanted
+from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, added, share, wanted
+from tablequeue.worker.line import pause_after
 
 CALM = Sight(readers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 
@@ -73,3 +74,29 @@ def test_nobody_starves(wants: dict[str, int], total: int) -> None:
     assert all(granted[name] <= wants[name] for name in wants)
     short = [granted[name] for name in wants if granted[name] < wants[name]]
     assert all(max(granted.values()) <= few + 1 for few in short)
+
+
+@pytest.mark.parametrize("maximum", [1, 2])
+def test_turns(maximum: int) -> None:
+    wanted = {"a": 3, "b": 1, "c": 0, "d": 9}
+    turns = [share(wanted, maximum, turn) for turn in range(6)]
+    assert all(sum(turn.values()) == maximum for turn in turns)
+    assert {name for turn in turns for name in turn if turn[name]} == {"a", "b", "d"}
+
+
+@pytest.mark.parametrize(
+    ("granted", "there", "numbers"),
+    [
+        ({"a": 2, "b": 2}, {"a": 2, "b": 0}, {"a": 2, "b": 2}),
+        ({"a": 2, "b": 2}, {"a": 4, "b": 0}, {"a": 2, "b": 1}),
+        ({"a": 3, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 1}),
+        ({"a": 0, "b": 0}, {"a": 4, "b": 0}, {"a": 0, "b": 0}),
+    ],
+)
+def test_no_more_than_there_may_be(granted: dict[str, int], there: dict[str, int], numbers: dict[str, int]) -> None:
+    assert added(granted, there, 4) == numbers
+
+
+def test_outages_may_be_long() -> None:
+    assert pause_after(1) == 0.1
+    assert pause_after(100_000) == 5

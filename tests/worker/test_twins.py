@@ -64,7 +64,7 @@ def nothing(*args: Any, **options: Any) -> None:
 TWINS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
     "leases that nobody extends": (check_lease, Keeper, "_extend", staticmethod(nothing)),
     "a due time that is not remembered": (check_once, Scheduling, "advance_schedule", lambda *args: True),
-    "completions that are forgotten": (check_finished, Finisher, "_complete", nothing),
+    "completions that are forgotten": (check_finished, Finisher, "_make", nothing),
 }
 
 

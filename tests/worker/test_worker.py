@@ -271,7 +271,8 @@ def test_what_cannot_be_a_worker() -> None:
     refuses(BadInput, Worker, minimum=-1)
     refuses(BadInput, Handler, "work", "no function")
     refuses(BadInput, Handler, "work", handlers.act, batch=0)
-    refuses(BadInput, Handler, "work", handlers.act, timeout=0)
+    for timeout in (0, -1, float("nan"), float("inf"), "soon", True):
+        refuses(BadInput, Handler, "work", handlers.act, timeout=timeout)
     refuses(BadInput, Handler, "work", handlers.act_async, processes=True)
     refuses(BadInput, Handler, "work", lambda message: None, processes=True)
     refuses(BadInput, Snooze, -1)

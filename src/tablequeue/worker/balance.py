@@ -13,6 +13,8 @@ from dataclasses import dataclass
 # handler is worth having readers for, long against a pop: 1 to 8 readers takes half a second.
 GROW_AFTER = 0.1
 RETIRE_AFTER = 0.5
+# Seconds that a queue has a reader when there are fewer readers than queues with messages.
+TURN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,34 @@ def wanted(sight: Sight) -> int:
     return min(max(readers, sight.minimum), sight.maximum)
 
 
-def share(wanted: Mapping[str, int], total: int) -> dict[str, int]:
-    """Deal out `total` readers: nobody gets more than wanted, and nobody less than another who gets more than one."""
+def share(wanted: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
+    """Deal out `total` readers: nobody gets more than wanted, and nobody less than another who gets more than one.
+
+    Where there are fewer readers than queues that want some, they go on to others with each `turn`.
+    """
     granted = dict.fromkeys(wanted, 0)
     hungry = [name for name, number in wanted.items() if number]
+    if total < len(hungry):
+        first = turn * total % len(hungry)
+        hungry = hungry[first:] + hungry[:first]
     while hungry and total:
         for name in hungry[:total]:
             granted[name] += 1
         total -= min(total, len(hungry))
         hungry = [name for name in hungry if granted[name] < wanted[name]]
     return granted
+
+
+def added(granted: Mapping[str, int], there: Mapping[str, int], total: int) -> dict[str, int]:
+    """As many of the granted readers as there can be now, while some that are to go still have a message.
+
+    With them they are no more than `total`, but for queues that have none: such a queue gets its first one at once,
+    however long the handlers of others run.
+    """
+    spare = total - sum(there.values())
+    numbers: dict[str, int] = {}
+    for name, number in granted.items():
+        more = min(number - there[name], max(spare, 0 if there[name] else 1))
+        numbers[name] = number if number <= there[name] else there[name] + max(0, more)
+        spare -= max(0, more)
+    return numbers

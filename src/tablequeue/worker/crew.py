@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, Timer, get_ident
-from time import monotonic, sleep
-from typing import Any
+from time import monotonic
+from typing import Any, Protocol
 
 from tablequeue.message import Claim
 from tablequeue.telemetry import processing
@@ -30,44 +30,96 @@ class Piece:
     """What one call of a handler works at. Times are of this process's monotonic clock."""
 
     claims: list[Claim]
+    held: float
+    """When its leases were last asked for or extended."""
     popped: float = field(default_factory=monotonic)
-    held: float = field(default_factory=monotonic)
-    """When its leases were last had or extended."""
     began: float | None = None
-    """When a reader took it; None while it waits for one."""
+    """When a reader began; None while it waits for one."""
+    ended: bool = False
+    """Whether it only waits to be finished."""
+    lost: set[int] = field(default_factory=set)
+    """The ids of its messages whose leases are known to be lost."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether a handler works at it."""
+        return self.began is not None and not self.ended
 
 
-Report = Callable[[Piece, Sequence[Outcome]], None]
-Begin = Callable[[Piece], None]
+class Told(Protocol):
+    """What readers say of themselves, from any thread."""
+
+    def begin(self, piece: Piece) -> bool:
+        """A reader would begin with the piece. False: it may not, and has it no more."""
+
+    def end(self, piece: Piece, outcomes: Sequence[Outcome]) -> None:
+        """It has ended."""
+
+    def give_back(self, piece: Piece) -> None:
+        """A reader has the piece and cannot begin with it."""
+
+    def starting(self) -> None:
+        """A reader makes itself ready: it takes nothing until it is."""
+
+    def started(self) -> None:
+        """It is ready."""
+
+    def refuse(self, error: Exception) -> None:
+        """There can be no readers."""
 
 
 class Crew(ABC):
-    """Readers that are added and retire one by one. `begin` and `report` are called by the readers."""
+    """Readers, as many as are wanted. Those that are too many go as soon as they have ended what they have."""
 
-    def __init__(self, handler: Handler, begin: Begin, report: Report) -> None:
+    def __init__(self, handler: Handler, told: Told) -> None:
         self.handler = handler
-        self._begin = begin
-        self._report = report
+        self._told = told
+        self._counting = Lock()
+        self._wanted = 0
+        self.readers = 0
+        """How many there are, with those that are still to go."""
+
+    def resize(self, number: int) -> None:
+        """Have so many readers: add some, or let some go."""
+        with self._counting:
+            self._wanted = number
+            change = number - self.readers
+            self.readers = max(self.readers, number)
+        for _ in range(change):
+            self._add()
+        for _ in range(-change):
+            self._ask()
 
     @abstractmethod
-    def add(self) -> None:
-        """One reader more."""
+    def _add(self) -> None:
+        """One reader more, which goes when `_goes` tells it so."""
 
     @abstractmethod
-    def retire(self) -> None:
-        """One reader less, when it has done what it has."""
+    def _ask(self) -> None:
+        """Have one that has nothing to do look whether it is to go."""
+
+    def _goes(self) -> bool:
+        """Whether the reader that asks is one too many."""
+        with self._counting:
+            goes = self.readers > self._wanted
+            self.readers -= goes
+        return goes
 
     @abstractmethod
     def give(self, piece: Piece) -> None:
         """A piece of work for the reader that is free next."""
 
     @abstractmethod
-    def take_back(self) -> list[Piece]:
-        """The pieces that no reader has begun; they are not begun any more."""
+    def stop(self) -> list[Piece]:
+        """Make no more readers ready; the pieces that none has taken. Returns at once."""
 
     @abstractmethod
     def abandon(self) -> None:
         """End the calls that run, as far as that is possible."""
+
+    @abstractmethod
+    def close(self, timeout: float) -> None:
+        """After all readers were asked to go: wait for what would outlast the worker."""
 
     def argument(self, piece: Piece) -> Any:
         """What the handler is called with."""
@@ -87,46 +139,44 @@ class Crew(ABC):
 class Threads(Crew):
     """Readers that are threads."""
 
-    def __init__(self, handler: Handler, begin: Begin, report: Report) -> None:
-        super().__init__(handler, begin, report)
+    def __init__(self, handler: Handler, told: Told) -> None:
+        super().__init__(handler, told)
         self._pieces: SimpleQueue[Piece | None] = SimpleQueue()
 
-    def add(self) -> None:
+    def _add(self) -> None:
         Thread(target=self._read, name=f"reader of {self.handler.queue}", daemon=True).start()
 
-    def retire(self) -> None:
+    def _ask(self) -> None:
         self._pieces.put(None)
 
     def give(self, piece: Piece) -> None:
         self._pieces.put(piece)
 
-    def take_back(self) -> list[Piece]:
-        pieces: list[Piece] = []
-        retiring = 0
-        while True:
-            try:
-                piece = self._pieces.get_nowait()
-            except Empty:
-                break
-            if piece is None:
-                retiring += 1
-            else:
-                pieces.append(piece)
-        for _ in range(retiring):
-            self.retire()
-        return pieces
+    def stop(self) -> list[Piece]:
+        pieces: list[Piece | None] = []
+        with suppress(Empty):
+            while True:
+                pieces.append(self._pieces.get_nowait())
+        for _ in range(pieces.count(None)):
+            self._ask()
+        return [piece for piece in pieces if piece is not None]
 
     def abandon(self) -> None:
         """A thread cannot be ended."""
 
+    def close(self, timeout: float) -> None:
+        """A thread ends with the process."""
+
     def _read(self) -> None:
-        while (piece := self._pieces.get()) is not None:
-            self._begin(piece)
-            try:
-                outcomes = self._call(piece)
-            except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the reader
-                outcomes = self.failed(piece, error)
-            self._report(piece, outcomes)
+        while not self._goes():
+            if (piece := self._pieces.get()) is not None and self._told.begin(piece):
+                self._told.end(piece, self._outcomes(piece))
+
+    def _outcomes(self, piece: Piece) -> Sequence[Outcome]:
+        try:
+            return self._call(piece)
+        except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the reader
+            return self.failed(piece, error)
 
     def _call(self, piece: Piece) -> Sequence[Outcome]:
         seconds = self.handler.timeout
@@ -136,12 +186,12 @@ class Threads(Crew):
 
 
 class TimeLimit:
-    """Raises TimedOut in the thread of the block when its time is over: there, or nowhere."""
+    """Raises TimedOut in the thread of the block when its time is over: there, or at its end if the block caught it."""
 
     def __init__(self, seconds: float) -> None:
-        self._thread = get_ident()
+        self._thread = ctypes.c_ulong(get_ident())
         self._lock = Lock()
-        self._ended = self._raised = False
+        self._ended = self._over = False
         self._timer = Timer(seconds, self._interrupt)
         self._timer.daemon = True
 
@@ -152,11 +202,13 @@ class TimeLimit:
         with self._lock:
             self._ended = True
         self._timer.cancel()
-        while self._raised and kind is not TimedOut:
-            sleep(0.001)  # it was raised and is on its way: it must not arrive later than here
+        # If it is on its way, it arrives before this, or never.
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, None)
+        if self._over and kind is None:
+            raise TimedOut
 
     def _interrupt(self) -> None:
         with self._lock:
             if not self._ended:
-                self._raised = True
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(TimedOut))
+                self._over = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, ctypes.py_object(TimedOut))

@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tablequeue.errors import LeaseLost, TablequeueError
-from tablequeue.message import Claim
-from tablequeue.operations.desk import seconds
+from tablequeue.queue import Queue
 from tablequeue.worker.crew import Piece
+from tablequeue.worker.ending import Ending
 from tablequeue.worker.line import PASSING, Line, pause_after
-from tablequeue.worker.outcome import DeadLetter, Done, Outcome, Retry, Snooze
 
 logger = logging.getLogger("tablequeue.worker")
 
+# The error of an attempt whose lease has ended, as a sweep writes it.
+EXPIRED = "lease expired"
+_LOST = (
+    "%s: %d messages (%s) were not finished: their leases had ended, and they are to be had again; or the handler had "
+    "finished them itself."
+)
 
-class Handled(NamedTuple):
+
+class Ended(NamedTuple):
     line: Line
     piece: Piece
-    outcomes: Sequence[Outcome]
+    endings: Sequence[Ending]
 
 
 class Finisher:
@@ -40,79 +44,54 @@ class Finisher:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """How many messages of this run became what so far: completed, or the state that `fail` gave them."""
-        self._handled: SimpleQueue[Handled | None] = SimpleQueue()
+        """How many messages of this run became what so far, each counted once, when that is certain."""
+        self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         self._give_up_at = float("inf")
         self._thread = Thread(target=self._run, name="finisher of the worker", daemon=True)
         self._thread.start()
 
-    def put(self, line: Line, piece: Piece, outcomes: Sequence[Outcome]) -> None:
-        self._handled.put(Handled(line, piece, outcomes))
+    def put(self, line: Line, piece: Piece, endings: Iterable[Ending]) -> None:
+        self._ended.put(Ended(line, piece, [*endings]))
 
     def close(self, patience: float) -> None:
         """Finish what was put, for up to `patience` seconds."""
         self._give_up_at = monotonic() + patience
-        self._handled.put(None)
+        self._ended.put(None)
         self._thread.join(patience)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        ending = False
-        while not ending:
-            batch: list[Handled] = []
-            one = self._handled.get()
+        closing = False
+        while not closing:
+            batch: list[Ended] = []
+            one = self._ended.get()
             try:
                 while one is not None:
                     batch.append(one)
-                    one = self._handled.get_nowait()
-                ending = True
+                    one = self._ended.get_nowait()
+                closing = True
             except Empty:
                 pass  # that is all for now
             self._finish(batch)
 
-    def _finish(self, batch: list[Handled]) -> None:
-        by_line: dict[Line, list[Handled]] = defaultdict(list)
-        for handled in batch:
-            by_line[handled.line].append(handled)
+    def _finish(self, batch: list[Ended]) -> None:
+        by_line: dict[Line, list[Ended]] = defaultdict(list)
+        for ended in batch:
+            by_line[ended.line].append(ended)
         for line, several in by_line.items():
-            ends = [
-                (claim, outcome, piece)
-                for _, piece, outcomes in several
-                for claim, outcome in zip(piece.claims, outcomes, strict=True)
-            ]
-            if done := [claim for claim, outcome, _ in ends if isinstance(outcome, Done)]:
-                self._try(line, partial(self._complete, line, done))
-            for claim, outcome, piece in ends:
-                if type(outcome) in ACTS:
-                    self._try(line, partial(self._act, line, claim, outcome, piece))
-            for handled in several:
-                line.finished(handled.piece)
+            for call in _calls(ending for ended in several for ending in ended.endings):
+                self._make(line, call)
+            for ended in several:
+                line.finished(ended.piece)
 
-    def _complete(self, line: Line, claims: list[Claim]) -> None:
-        lost = 0
-        try:
-            line.queue.complete_many(claims)
-        except LeaseLost as error:
-            lost = len(error.ids)
-            raise
-        finally:
-            self.counts["completed"] += len(claims) - lost
-
-    def _act(self, line: Line, claim: Claim, outcome: Any, piece: Piece) -> None:
-        state = ACTS[type(outcome)](claim, outcome, piece)
-        self.counts[state] += 1
-        if isinstance(outcome, (Retry, DeadLetter)):
-            error = outcome.error
-            words = error.strip().rpartition("\n")[2] if isinstance(error, str) else f"{type(error).__name__}: {error}"
-            fields = {"queue": line.queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
-            logger.warning("%s: message %d failed and is %s: %s", line.queue.name, claim.id, state, words, extra=fields)
-
-    def _try(self, line: Line, call: Callable[[], None]) -> None:
+    def _make(self, line: Line, call: list[Ending]) -> None:
+        """Make the call until it is answered, and count what it did."""
         failures = 0
         while True:
             try:
-                call()
+                for ending in _effect(line.queue, call, again=failures > 0):
+                    self._count(line.queue, ending)
                 return
             except PASSING as error:
                 failures += 1
@@ -122,33 +101,68 @@ class Finisher:
                     return
                 sleep(pause)
             except TablequeueError as error:
-                # The lease was lost, or the queue is gone: somebody else has the message, or nobody can.
+                # The queue is gone, or the database does not take it: the messages come back if they can.
                 logger.error("%s: %s", line.queue.name, error)
                 return
             except Exception:
                 logger.exception("%s: a message was not finished, and comes back when its lease ends", line.queue.name)
                 return
 
-
-def _retry(claim: Claim, outcome: Retry, piece: Piece) -> str:
-    return claim.fail(outcome.error, retry_in=None if outcome.after is None else seconds(outcome.after, "after"))
-
-
-def _bury(claim: Claim, outcome: DeadLetter, piece: Piece) -> str:
-    return claim.fail(outcome.error, retry=False)
-
-
-def _snooze(claim: Claim, outcome: Snooze, piece: Piece) -> str:
-    if claim.lease_until is None:
-        return claim.fail("snoozed, which a message delivered at most once cannot be")
-    until = outcome.until
-    if isinstance(until, datetime):
-        # By the database's clock: that of the pop, and what has passed since by ours.
-        passed = timedelta(seconds=monotonic() - piece.popped)
-        until = max(until - claim.popped_at - passed, timedelta(0))
-    claim.release(delay=seconds(until, "until"))
-    return "snoozed"
+    def _count(self, queue: Queue, ending: Ending) -> None:
+        if ending.becomes:
+            self.counts[ending.becomes] += 1
+        if ending.verb == "fail":
+            claim, state = ending.claim, ending.becomes
+            words = ending.error.strip().rpartition("\n")[2]
+            fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+            logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, words, extra=fields)
 
 
-# What is done for each message by itself; Done is completed in one call, and Finished is finished.
-ACTS: dict[type[Outcome], Callable[[Claim, Any, Piece], str]] = {Retry: _retry, DeadLetter: _bury, Snooze: _snooze}
+def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
+    """The endings, by the calls that make them: completions in one, failures one by one.
+
+    In one call a message is once, for `LeaseLost` names messages: it may have come again after its lease was lost.
+    """
+    calls: dict[tuple[str, float, int], dict[int, Ending]] = defaultdict(dict)
+    for number, ending in enumerate(endings, 1):
+        key = (ending.verb, ending.delay, number if ending.verb == "fail" else 0)
+        if ending.claim.id in calls[key]:
+            key = (ending.verb, ending.delay, number)
+        calls[key][ending.claim.id] = ending
+    return [[*call.values()] for call in calls.values()]
+
+
+def _effect(queue: Queue, call: Sequence[Ending], again: bool) -> Sequence[Ending]:
+    """Make the call; which of its endings took effect. `again`: after one that may have had some effect unanswered."""
+    first = call[0]
+    try:
+        match first.verb:
+            case "complete":
+                queue.complete_many(ending.claim for ending in call)
+            case "release":
+                queue.release_many((ending.claim for ending in call), delay=first.delay)
+            case _:
+                queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
+    except LeaseLost as error:
+        named = set(error.ids)
+        lost = {one.claim.id for one in call if one.claim.id in named and not (again and _was_ended(queue, one))}
+        if lost:
+            ids = ", ".join(map(str, sorted(lost)[:5])) + (", ..." if len(lost) > 5 else "")
+            logger.error(_LOST, queue.name, len(lost), ids)
+        return [ending for ending in call if ending.claim.id not in lost]
+    return call
+
+
+def _was_ended(queue: Queue, ending: Ending) -> bool:
+    """Of a claim that is not held: whether the call before, whose answer was lost, has ended it, and not its lease."""
+    claim = ending.claim
+    message = queue.find(claim.id)
+    if message is None and queue.definition.keeps_history:
+        message = next((one for one in queue.history(1, before=claim.id + 1) if one.id == claim.id), None)
+    if message is None:
+        # Deleted: by us, or by who had it after us. Nobody could have it as long as our lease lasts.
+        return monotonic() < ending.piece.held + queue.definition.lease
+    return not any(
+        (error.attempt, error.error) == (claim.attempts, EXPIRED) and error.at >= claim.popped_at
+        for error in message.errors
+    )

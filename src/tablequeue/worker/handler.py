@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tablequeue.errors import BadInput
-from tablequeue.operations.desk import count
+from tablequeue.operations.desk import count, seconds
 
 Function = Callable[[Any], Any]
 
@@ -41,9 +41,10 @@ class Handler:
         for name in ("readers", "batch"):
             if getattr(self, name) is not None:
                 count(getattr(self, name), name)
-        timeout = self.timeout
-        if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or timeout <= 0):
-            raise BadInput(f"timeout is {timeout!r}.", "Give seconds, more than 0.")
+        if self.timeout is not None:
+            if not seconds(self.timeout, "timeout"):
+                raise BadInput(f"timeout is {self.timeout!r}.", "Give seconds, more than 0.")
+            object.__setattr__(self, "timeout", seconds(self.timeout, "timeout"))
         if self.processes and self.is_async:
             raise BadInput(
                 f"The handler of {self.queue!r} is async and is to run in processes.",
@@ -56,7 +57,8 @@ class Handler:
 
     @property
     def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+        function = self.function
+        return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))  # an object may be callable
 
 
 def load(target: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Condition
 from time import monotonic
 
@@ -12,6 +12,8 @@ from tablequeue.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import GROW_AFTER, Sight
 from tablequeue.worker.crew import Crew, Piece
+from tablequeue.worker.drain import Drain
+from tablequeue.worker.ending import Ending, endings, given_back
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
 
@@ -31,7 +33,9 @@ class Line:
     """The messages between a queue and its readers.
 
     changed    called when something may have to be decided about the number of readers.
-    ended      called for each piece that was handled, with what became of its messages.
+    ended      called for each piece with how its claims are to end.
+    refused    called when there can be no readers.
+    drain      what is to be told of pops that find nothing; None: the queue is not drained.
     """
 
     def __init__(
@@ -42,51 +46,50 @@ class Line:
         maximum: int,
         longest_pause: float | None,
         changed: Callable[[], None],
-        ended: Callable[[Line, Piece, Sequence[Outcome]], None],
+        ended: Callable[[Line, Piece, Iterable[Ending]], None],
+        refused: Callable[[Exception], None],
+        drain: Drain | None = None,
     ) -> None:
         self.queue = queue
         self.handler = handler
-        self.minimum = minimum
+        self._leased = queue.definition.delivery == "at_least_once"
+        # A message that is delivered once is not popped before there is a process for it: it might not come to be.
+        self._unready = handler.processes and not self._leased
+        self.minimum = max(minimum, 1) if self._unready else minimum
         self.maximum = maximum
         self.readers = 0
         self.crew: Crew
         self._changed = changed
         self._ended = ended
+        self.refuse = refused
+        self._drain = drain
         self._waiter = queue.waiter(longest_pause)
         self._state = Condition()
-        self._stopping = self._abandoned = self._found_all = False
+        self._stopping = self._found_all = False
         self._pieces: set[Piece] = set()
         self._unbegun = 0
-        self._unwanted: list[Claim] = []
-        """Popped before the line stopped, and begun by no reader."""
         self._busy = 0
+        """Readers that cannot take a message now: they have one, or are not ready yet."""
+        self._starting = 0
         self._pace: float | None = None
         """Seconds of the handler for one message, lately."""
         self._behind_since = self._idle_since = monotonic()
-        self._prefetches = queue.definition.delivery == "at_least_once"
 
     # -- the pops, in a thread of the line -------------------------------------------------------------------------
 
-    def run(self, drain: bool) -> None:
-        """Pop until `stop`; or, to drain the queue, until nothing is ready and all that was popped is finished.
+    def run(self) -> None:
+        """Pop until `stop`; or, to drain the queues, until nothing is ready and all that was popped is finished.
 
         Raises what the database refuses for good. A broken connection, a lock or a full disk is tried again.
         """
         failures = 0
         with self._waiter as waiter:
-            while (n := self._room()) and not self._stopping:
-                rest = bool(self.held())
+            while n := self._room():
                 try:
-                    if claims := self.queue.pop_many(n):
-                        self._hand_out(claims, n)
-                        waiter.found()
-                    elif not drain:
-                        self._found_nothing()
+                    if not self._pop(n):
                         waiter.wait()
-                    elif rest:  # the end of one may let the next of its group be ready
-                        self._await_rest()
                     else:
-                        return
+                        waiter.found()
                     failures = 0
                 except PASSING as error:
                     if self._stopping:
@@ -98,18 +101,17 @@ class Line:
                         self._state.wait_for(lambda: self._stopping, pause)
 
     def stop(self) -> None:
-        """Pop no more; readers go on with what they have begun, and begin nothing."""
+        """Pop no more; readers go on with what they have begun, and begin nothing. The rest is given back."""
         with self._state:
             self._stopping = True
             self._state.notify_all()
-        self._waiter.wake()
-        for piece in self.crew.take_back():
-            self._forget(piece)
+        self.wake()
+        for piece in self.crew.stop():
+            self.give_back(piece)
 
-    def give_back(self) -> None:
-        """Release what no reader has begun."""
-        if self._unwanted:
-            self.queue._let_go(self._unwanted, SystemExit("the worker stopped before a reader began with it"))
+    def wake(self) -> None:
+        """Have another look at the queue."""
+        self._waiter.wake()
 
     # -- what is seen of it ----------------------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class Line:
             return Sight(
                 readers=self.readers,
                 busy=self._busy,
-                waiting=self._unbegun,
+                waiting=self._waiting(),
                 behind=now - self._behind_since,
                 idle=0 if self._busy >= self.readers else now - self._idle_since,
                 minimum=0 if self._stopping else self.minimum,
@@ -128,58 +130,75 @@ class Line:
             )
 
     def set_readers(self, number: int) -> None:
-        """Add or retire readers."""
+        """Add readers, or let some go."""
         with self._state:
-            change, self.readers = number - self.readers, number
-            if change:
-                self._behind_since = self._idle_since = monotonic()
+            if number == self.readers:
+                return
+            self.readers = number
+            self._behind_since = self._idle_since = monotonic()
+            self.crew.resize(number)
             self._state.notify_all()
-        for _ in range(change):
-            self.crew.add()
-        for _ in range(-change):
-            self.crew.retire()
 
     def is_quiet(self) -> bool:
         """Whether nothing is held, and no reader is there who may retire."""
         with self._state:
             return not self._pieces and self.readers == self.minimum
 
-    def abandon(self) -> list[Piece]:
-        """End the calls that run; the pieces that are held, of which no reader reports any more."""
-        with self._state:
-            self._abandoned = True
-            held = list(self._pieces)
-        self.crew.abandon()
-        return held
+    def holds(self) -> bool:
+        return bool(self._pieces)
 
     def held(self) -> list[Piece]:
         """The pieces whose messages are held: waiting for a reader, with one, or waiting to be finished."""
         with self._state:
             return list(self._pieces)
 
+    def running(self) -> list[Piece]:
+        """The pieces at which a handler works."""
+        with self._state:
+            return [piece for piece in self._pieces if piece.runs]
+
     def finished(self, piece: Piece) -> None:
         """The messages of a piece are not held any more."""
+        if self._drain is not None:
+            self._drain.before_a_finish()
         with self._state:
             self._pieces.discard(piece)
-            self._state.notify_all()
+        if self._drain is not None:
+            self._drain.finished()
         if self.queue.definition.grouped:
-            self._waiter.wake()  # the next one's turn may have come
+            self.wake()  # the next one's turn may have come
 
-    def await_finished(self, deadline: float) -> bool:
-        """Wait until nothing is held; whether that is so."""
+    def await_readers(self, deadline: float) -> bool:
+        """Wait until no handler runs; whether that is so."""
         with self._state:
-            return self._state.wait_for(lambda: not self._pieces, max(0, deadline - monotonic()))
+            return self._state.wait_for(lambda: not self.running(), max(0, deadline - monotonic()))
+
+    def abandon(self) -> list[Piece]:
+        """End the calls that run; the pieces they have, of which no reader reports any more."""
+        with self._state:
+            running = self.running()
+            for piece in running:
+                piece.ended = True
+        self.crew.abandon()
+        return running
 
     # -- called by the readers ---------------------------------------------------------------------------------------
 
-    def begin(self, piece: Piece) -> None:
+    def begin(self, piece: Piece) -> bool:
         with self._state:
-            piece.began = monotonic()
-            self._unbegun -= 1
-            self._busy += 1
-            if self._busy >= self.readers:
-                self._idle_since = piece.began
-            self._state.notify_all()
+            now = monotonic()
+            over = self._leased and (piece.lost or now > piece.held + self.queue.definition.lease)
+            if not self._stopping and not over:
+                piece.began = now
+                self._unbegun -= 1
+                self._busy += 1
+                if self._busy >= self.readers:
+                    self._idle_since = now
+                self._state.notify_all()
+                return True
+        # Somebody else may have its messages by now.
+        self.give_back(piece)
+        return False
 
     def end(self, piece: Piece, outcomes: Sequence[Outcome]) -> None:
         now = monotonic()
@@ -187,72 +206,104 @@ class Line:
             assert piece.began is not None, "a reader ends what it has begun"
             pace = (now - piece.began) / len(piece.claims)
             self._pace = pace if self._pace is None else 0.8 * self._pace + 0.2 * pace
-            if self._busy >= self.readers:
-                self._idle_since = now
-            self._busy -= 1
-            self._state.notify_all()
-            if self._abandoned:
-                return
-        self._ended(self, piece, outcomes)
+            self._free(now)
+            abandoned, piece.ended = piece.ended, True
+        if not abandoned:
+            self._ended(self, piece, endings(self.queue.definition, piece, outcomes))
+
+    def give_back(self, piece: Piece) -> None:
+        with self._state:
+            self._unbegun -= 1
+            piece.ended = True
+        self._give_back(piece)
+
+    def starting(self) -> None:
+        with self._state:
+            self._starting += 1
+            self._busy += 1
+
+    def started(self) -> None:
+        with self._state:
+            self._starting -= 1
+            self._free(monotonic())
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
-        """Wait until messages are wanted; how many. 0 when stopping."""
+        """Wait until messages are wanted; how many. 0 when stopping, or drained."""
         with self._state:
-            self._state.wait_for(lambda: self._stopping or self._wanted() > 0)
-            return 0 if self._stopping else self._wanted()
+            self._state.wait_for(lambda: self._over() or self._wanted() > 0)
+            return 0 if self._over() else self._wanted()
+
+    def _over(self) -> bool:
+        return self._stopping or (self._drain is not None and self._drain.over)
 
     def _wanted(self) -> int:
         """How many messages to pop now; 0 until half of what lies ready is used up, so that pops are of many."""
         size = self.handler.batch or 1
-        free = max(self.readers, 1) - self._busy
+        free = max(0, max(self.readers, 0 if self._unready else 1) - self._busy)
         # With all readers busy, one piece more: it tells whether there is a backlog.
         more = size if not free and self.readers < self.maximum else 0
-        if self._prefetches:
+        if self._leased:
             # Only after a pop that found all it wanted: one that finds too little sweeps, which the first message of
             # a quiet queue need not wait for.
             ahead = min(int(AHEAD / self._pace), MOST_AHEAD) * self.readers if self._pace and self._found_all else 0
             more = max(more, ahead)
-        elif monotonic() - self._behind_since < GROW_AFTER:
+        elif self._starting or monotonic() - self._behind_since < GROW_AFTER:
             more = 0  # it would lie here, and be lost if this process died: not before a reader can be added for it
-        lying, target = self._unbegun * size, free * size + more
+        lying, target = self._waiting() * size, free * size + more
         return target - lying if lying <= target // 2 else 0
 
-    def _hand_out(self, claims: list[Claim], n: int) -> None:
-        size = self.handler.batch or 1
-        pieces = [Piece(claims[start : start + size]) for start in range(0, len(claims), size)]
-        with self._state:
-            if self._stopping:  # while the pop was under way
-                self._unwanted += claims
-                return
-            self._pieces.update(pieces)
-            self._unbegun += len(pieces)
-            self._found_all = len(claims) == n
-            if not self._found_all:
+    def _pop(self, n: int) -> bool:
+        """Whether there was something."""
+        finished = 0 if self._drain is None else self._drain.before_a_pop(self)
+        asked = monotonic()
+        claims = self.queue.pop_many(n)
+        if claims:
+            self._hand_out(claims, n, asked)
+        else:
+            with self._state:
+                self._found_all = False
                 self._behind_since = monotonic()
+            if self._drain is not None:
+                self._drain.found_nothing(self, finished)
+        return bool(claims)
+
+    def _hand_out(self, claims: list[Claim], n: int, asked: float) -> None:
+        size = self.handler.batch or 1
+        pieces = [Piece(claims[start : start + size], asked) for start in range(0, len(claims), size)]
+        with self._state:
+            stopping = self._stopping  # while the pop was under way
+            self._pieces.update(pieces)
+            if not stopping:
+                self._unbegun += len(pieces)
+                self._found_all = len(claims) == n
+                if not self._found_all:
+                    self._behind_since = monotonic()
+                for piece in pieces:
+                    self.crew.give(piece)
+        if not stopping:
+            self._changed()
+        else:
             for piece in pieces:
-                self.crew.give(piece)
-        self._changed()
+                self._give_back(piece)
 
-    def _found_nothing(self) -> None:
-        with self._state:
-            self._found_all = False
-            self._behind_since = monotonic()
+    def _give_back(self, piece: Piece) -> None:
+        self._ended(self, piece, given_back(self.queue.definition, piece, "the worker stopped before a reader began"))
 
-    def _await_rest(self) -> None:
-        """Wait until all is finished that was popped."""
-        with self._state:
-            self._state.wait_for(lambda: self._stopping or not self._pieces)
+    def _waiting(self) -> int:
+        """Pieces that wait for a reader, besides one for each that will soon be ready."""
+        return max(0, self._unbegun - self._starting)
 
-    def _forget(self, piece: Piece) -> None:
-        with self._state:
-            self._unbegun -= 1
-            self._pieces.discard(piece)
-            self._unwanted += piece.claims
+    def _free(self, now: float) -> None:
+        """A reader can take a piece again."""
+        if self._busy >= self.readers:
+            self._idle_since = now
+        self._busy -= 1
+        self._state.notify_all()
 
 
 def pause_after(failures: int) -> float:
     """Seconds until the next try."""
     first, last = BACKOFF
-    return min(first * 2.0 ** (failures - 1), last)
+    return min(first * 2.0 ** min(failures - 1, 100), last)  # an outage may be long

@@ -1,143 +1,147 @@
-"""Readers with a process each, for handlers whose work is all Python's, or that may take their process down."""
+"""Readers with a process each, for handlers whose work is all Python's, or that may take their process down.
+
+A reader takes a message only when its process is ready to call the handler: until then the message waits, under a lease
+that is kept, and the time-out of the handler does not run.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import traceback
+import logging
 from collections.abc import Sequence
-from dataclasses import replace
-from multiprocessing.connection import Connection
-from threading import Lock, local
-from typing import Any, NamedTuple
+from threading import Condition, Event
 
-from tablequeue.database import Database, connect
-from tablequeue.message import Claim
-from tablequeue.queue import Queue
-from tablequeue.telemetry import processing
-from tablequeue.worker.crew import Begin, Piece, Report, Threads, TimedOut
+from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, dumped
+from tablequeue.worker.crew import Piece, Threads, TimedOut, Told
 from tablequeue.worker.handler import Handler
-from tablequeue.worker.outcome import DeadLetter, Outcome, Retry, outcome_of, outcomes_of
+from tablequeue.worker.line import PASSING, pause_after
+from tablequeue.worker.outcome import Outcome
 
-# Fresh ones: a fork would take over locks that the threads of the worker hold.
-_processes = multiprocessing.get_context("spawn")
+logger = logging.getLogger("tablequeue.worker")
 
-
-class Address(NamedTuple):
-    """How a reader's process finds the database: by the arguments of `connect`."""
-
-    url: str
-    schema: str | None
-    name: str
-
-    @classmethod
-    def of(cls, database: Database, queue: Queue) -> Address:
-        desk = queue._desk
-        return cls(database.engine.url.render_as_string(hide_password=False), desk.engine.schema, desk.who)
-
-
-class ProcessEnded(Exception):
-    """The process of a reader ended in the middle of a handler."""
+# Seconds that a process may take to be ready: for its interpreter, the imports of the handler, and the connection.
+START_TIMEOUT = 120.0
+# Processes of a reader that may die at the start, one after the other, before the worker gives up.
+STARTS = 3
 
 
 class Processes(Threads):
     """Threads that hold the messages and their leases, while a process each calls the handler."""
 
-    def __init__(self, handler: Handler, begin: Begin, report: Report, address: Address) -> None:
-        super().__init__(handler, begin, report)
+    def __init__(self, handler: Handler, told: Told, address: Address) -> None:
+        super().__init__(handler, told)
+        self._dumped = dumped(handler)
         self._address = address
-        self._own = local()
-        self._lock = Lock()
+        self._stopped = Event()
+        self._state = Condition()
         self._children: set[Child] = set()
 
+    def stop(self) -> list[Piece]:
+        self._stopped.set()
+        for child in self._all():
+            if not child.ready:
+                child.kill()
+        return super().stop()
+
     def abandon(self) -> None:
-        with self._lock:
-            for child in self._children:
-                child.process.kill()
+        self._stopped.set()
+        for child in self._all():
+            child.kill()
+
+    def close(self, timeout: float) -> None:
+        with self._state:
+            self._state.wait_for(lambda: not self._children, timeout)
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _add(self) -> None:
+        self._told.starting()
+        super()._add()
 
     def _read(self) -> None:
-        self._own.child = None
+        child = self._start()
         try:
-            super()._read()
+            while child is not None and not self._goes():
+                piece = self._pieces.get()
+                child = self._living(child)  # it may have ended while it had nothing to do
+                if piece is None:
+                    continue
+                if child is None:
+                    self._told.give_back(piece)
+                elif self._told.begin(piece):
+                    self._told.end(piece, self._outcomes_of(child, piece))
+                    if child.broken:
+                        child = self._living(child)
         finally:
-            self._end_child()
+            if child is not None:
+                self._end(child)
 
-    def _call(self, piece: Piece) -> Sequence[Outcome]:
-        child: Child = self._own.child or self._start_child()
+    def _outcomes_of(self, child: Child, piece: Piece) -> Sequence[Outcome]:
         try:
             return child.call(piece.claims, self.handler.timeout)
-        except (TimedOut, ProcessEnded):
-            self._end_child()
-            raise
+        except (TimedOut, ProcessEnded) as error:
+            return self.failed(piece, str(error))  # where it was raised says nothing of the handler
+        except BaseException as error:
+            return self.failed(piece, error)
 
-    def _start_child(self) -> Child:
-        child = self._own.child = Child(self.handler, self._address)
-        with self._lock:
+    def _living(self, child: Child) -> Child | None:
+        """The process, or another one if it has ended; None if there is to be none."""
+        if child.lives():
+            return child
+        self._end(child)
+        if not child.broken:
+            logger.warning("%s: a process ended while it had nothing to do; another one starts", self.handler.queue)
+        self._told.starting()
+        return self._start()
+
+    def _start(self) -> Child | None:
+        """A process that is ready to call the handler; None if there is to be none."""
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                child = self._new()
+                self._told.started()
+                return child
+            except (*PASSING, DiedAtStart) as error:
+                failures += 1
+                if self._stopped.is_set():
+                    break
+                if isinstance(error, DiedAtStart) and failures >= STARTS:
+                    self._told.refuse(error)
+                    break
+                pause = pause_after(failures)
+                logger.warning("%s: %s Trying again in %.1f s.", self.handler.queue, error, pause)
+                self._stopped.wait(pause)
+            except Exception as error:
+                self._told.refuse(error)
+                break
+        return None
+
+    def _new(self) -> Child:
+        """A process, when it is ready."""
+        try:
+            child = Child(self._dumped, self.handler.queue, self._address)
+        except OSError as error:
+            raise DiedAtStart(
+                f"A process of the handler of {self.handler.queue!r} cannot be started: {error}.",
+                "Give the worker more memory, processes or open files, or fewer readers.",
+            ) from error
+        with self._state:
             self._children.add(child)
+        try:
+            if self._stopped.is_set():  # and `stop` may have missed this one
+                child.kill()
+            child.await_ready(START_TIMEOUT)
+        except BaseException:
+            self._end(child)
+            raise
         return child
 
-    def _end_child(self) -> None:
-        child: Child | None = self._own.child
-        if child is not None:
-            self._own.child = None
-            child.close()
-            with self._lock:
-                self._children.discard(child)
+    def _end(self, child: Child) -> None:
+        child.end()
+        with self._state:
+            self._children.discard(child)
+            self._state.notify_all()
 
-
-class Child:
-    """One process, and the pipe to it. It ends when the pipe does: also when the worker is killed."""
-
-    def __init__(self, handler: Handler, address: Address) -> None:
-        self._pipe, theirs = _processes.Pipe()
-        self.process = _processes.Process(target=serve, args=(handler, address, theirs), name=f"reader {handler.queue}")
-        self.process.start()
-        theirs.close()
-
-    def call(self, claims: Sequence[Claim], timeout: float | None) -> Sequence[Outcome]:
-        """The outcomes of the handler. TimedOut kills the process; `ProcessEnded` if it has ended."""
-        try:
-            self._pipe.send([(claim._row, claim.payload, claim.token) for claim in claims])
-            if not self._pipe.poll(timeout):
-                self.process.kill()
-                raise TimedOut
-            answer: Sequence[Outcome] = self._pipe.recv()
-            return answer
-        except (EOFError, OSError):
-            self.process.join()
-            raise ProcessEnded(f"the process of the handler ended with exit code {self.process.exitcode}") from None
-
-    def close(self) -> None:
-        self._pipe.close()
-        self.process.join()
-        self.process.close()
-
-
-def serve(handler: Handler, address: Address, pipe: Connection) -> None:
-    """What the process does: call the handler with what comes through the pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd signal the whole group; the worker decides
-        signal.signal(number, signal.SIG_IGN)
-    with connect(address.url, schema=address.schema, name=address.name) as database:
-        queue = database.queue(handler.queue)
-        while True:
-            try:
-                parts: list[tuple[Any, Any, str]] = pipe.recv()
-            except EOFError:
-                return
-            claims = [Claim(queue, *part) for part in parts]
-            try:
-                with processing(handler.queue, claims):
-                    if handler.batch is None:
-                        outcomes: Sequence[Outcome] = [outcome_of(handler.function(claims[0]))]
-                    else:
-                        outcomes = outcomes_of(handler.function(claims), len(claims))
-            except BaseException as error:
-                outcomes = [Retry(error=error)] * len(claims)
-            pipe.send([_plain(outcome) for outcome in outcomes])
-
-
-def _plain(outcome: Outcome) -> Outcome:
-    """With the error in words: not every exception can be sent."""
-    if isinstance(outcome, (Retry, DeadLetter)) and isinstance(outcome.error, BaseException):
-        return replace(outcome, error="".join(traceback.format_exception(outcome.error)))
-    return outcome
+    def _all(self) -> list[Child]:
+        with self._state:
+            return list(self._children)

@@ -93,24 +93,28 @@ def push_due(database: Database, one: Schedule, now: datetime | None = None) -> 
 
 
 class Clock:
-    """Pushes what is due of some schedules, in a thread, until `close`."""
+    """Pushes what is due of some schedules, in a thread, until `stop`."""
 
     def __init__(self, database: Database, schedules: Sequence[Schedule]) -> None:
         self._database = database
         self._schedules = schedules
-        self._closed = Event()
+        self._stopped = Event()
         self._thread = Thread(target=self._run, name="clock of the worker", daemon=True)
         if schedules:
             self._thread.start()
 
-    def close(self) -> None:
-        self._closed.set()
+    def stop(self) -> None:
+        """Push nothing more."""
+        self._stopped.set()
+
+    def close(self, timeout: float) -> None:
+        """After `stop`: wait for a push that is under way."""
         if self._schedules:
-            self._thread.join()
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         pause = 0.0
-        while not self._closed.wait(pause):
+        while not self._stopped.wait(pause):
             pause = min(map(self._push, self._schedules))
 
     def _push(self, one: Schedule) -> float:
@@ -120,4 +124,6 @@ class Clock:
             logger.warning("%s: %s", one.name, error)
         except TablequeueError as error:
             logger.error("%s was not pushed: %s", one.name, error)
+        except Exception:  # of the driver, where SQLAlchemy begins and commits
+            logger.exception("%s was not pushed", one.name)
         return RETRY

@@ -10,6 +10,8 @@ from threading import Thread, current_thread, main_thread
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Seconds that the second signal gives to ending the processes of handlers.
+LAST_WORDS = 1.0
 
 
 @contextmanager
@@ -29,7 +31,10 @@ def stopping(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[Non
             # In a thread: the main one may have been interrupted while it holds the lock that `stop` needs.
             Thread(target=stop, daemon=True).start()
         else:
-            kill()
+            # In a thread, too, and not for long: whatever happens, the process ends.
+            killer = Thread(target=kill, daemon=True)
+            killer.start()
+            killer.join(LAST_WORDS)
             os._exit(128 + number)
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}
@@ -37,4 +42,4 @@ def stopping(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[Non
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it was not set by Python

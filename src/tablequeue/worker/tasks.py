@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from threading import Thread
+from typing import Any
 
 from tablequeue.telemetry import processing
-from tablequeue.worker.crew import Begin, Crew, Piece, Report, TimedOut
+from tablequeue.worker.crew import Crew, Piece, TimedOut, Told
 from tablequeue.worker.handler import Handler
+from tablequeue.worker.outcome import Outcome
+
+logger = logging.getLogger("tablequeue.worker")
 
 
 class Loop:
@@ -15,71 +24,111 @@ class Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._closed = False
         self._thread = Thread(target=self._run, name="event loop of the worker", daemon=True)
         self._thread.start()
 
     def close(self, timeout: float) -> None:
         """Cancel what still runs, and end."""
+        self._closed = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
+        while not self._closed:
+            self._go_on(self.loop.run_forever)
+        for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        while tasks := asyncio.all_tasks(self.loop):
+            self._go_on(partial(self.loop.run_until_complete, asyncio.wait(tasks)))
+        self._go_on(partial(self.loop.run_until_complete, self.loop.shutdown_asyncgens()))
         self.loop.close()
+
+    @staticmethod
+    def _go_on(run: Callable[[], object]) -> None:
+        try:
+            run()
+        except BaseException:  # a SystemExit of any task ends the loop: those of others need it all the same
+            logger.exception("a task of a handler would have ended the event loop, which goes on")
 
 
 class Tasks(Crew):
-    def __init__(self, handler: Handler, begin: Begin, report: Report, loop: Loop) -> None:
-        super().__init__(handler, begin, report)
+    def __init__(self, handler: Handler, told: Told, loop: Loop) -> None:
+        super().__init__(handler, told)
         self._loop = loop.loop
-        self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        self._pieces: deque[Piece] = deque()
+        self._turns: asyncio.Queue[bool] = asyncio.Queue()
+        """For each piece True; False for who has nothing to do."""
         self._readers: set[asyncio.Task[None]] = set()
+        self._calling: set[asyncio.Task[Any]] = set()
+        """The readers that are in a handler."""
 
-    def add(self) -> None:
+    def _add(self) -> None:
         self._loop.call_soon_threadsafe(self._start)
 
-    def retire(self) -> None:
-        self._loop.call_soon_threadsafe(self._pieces.put_nowait, None)
+    def _ask(self) -> None:
+        self._loop.call_soon_threadsafe(self._turns.put_nowait, False)
 
     def give(self, piece: Piece) -> None:
-        self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+        self._pieces.append(piece)
+        self._loop.call_soon_threadsafe(self._turns.put_nowait, True)
 
-    def take_back(self) -> list[Piece]:
-        return asyncio.run_coroutine_threadsafe(self._take_back(), self._loop).result()
+    def stop(self) -> list[Piece]:
+        # Not in the loop, which a handler may keep from going on.
+        pieces: list[Piece] = []
+        with suppress(IndexError):
+            while True:
+                pieces.append(self._pieces.popleft())
+        return pieces
 
     def abandon(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: [reader.cancel() for reader in self._readers])
+        self._loop.call_soon_threadsafe(lambda: [reader.cancel() for reader in self._calling])
+
+    def close(self, timeout: float) -> None:
+        """What is left ends with the loop."""
 
     def _start(self) -> None:
         reader = self._loop.create_task(self._read(), name=f"reader of {self.handler.queue}")
         self._readers.add(reader)
         reader.add_done_callback(self._readers.discard)
 
-    async def _take_back(self) -> list[Piece]:
-        pieces = [self._pieces.get_nowait() for _ in range(self._pieces.qsize())]
-        for piece in pieces:
-            if piece is None:
-                self._pieces.put_nowait(None)
-        return [piece for piece in pieces if piece is not None]
-
     async def _read(self) -> None:
-        while (piece := await self._pieces.get()) is not None:
-            self._begin(piece)
+        reader = asyncio.current_task()
+        assert reader is not None, "it runs in one"
+        while not self._goes():
+            if await self._turns.get() and self._pieces:  # if none is left, it was taken back
+                piece = self._pieces.popleft()
+                if self._told.begin(piece):
+                    self._calling.add(reader)
+                    self._told.end(piece, await self._outcomes(piece))
+                    self._calling.discard(reader)
+                    await _forget_cancellations(reader)
+
+    async def _outcomes(self, piece: Piece) -> Sequence[Outcome]:
+        try:
+            return await self._call(piece)
+        except BaseException as error:
+            return self.failed(piece, error)
+
+    async def _call(self, piece: Piece) -> Sequence[Outcome]:
+        with processing(self.handler.queue, piece.claims):
             try:
-                with processing(self.handler.queue, piece.claims):
-                    async with asyncio.timeout(self.handler.timeout) as limit:
-                        result = await self.handler.function(self.argument(piece))
-                outcomes = self.outcomes(piece, result)
-            except BaseException as error:
-                timed_out = isinstance(error, TimeoutError) and limit.expired()
-                why = TimedOut().with_traceback(error.__traceback__) if timed_out else error
-                outcomes = self.failed(piece, why)
-            self._report(piece, outcomes)
-            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # it is this task
-                return  # abandoned; a handler may also raise the CancelledError of a task of its own
+                async with asyncio.timeout(self.handler.timeout) as limit:
+                    result = await self.handler.function(self.argument(piece))
+            except TimeoutError as error:
+                if limit.expired():
+                    raise TimedOut().with_traceback(error.__traceback__) from None
+                raise
+            if limit.expired():
+                raise TimedOut  # the handler has caught the cancellation
+        return self.outcomes(piece, result)
+
+
+async def _forget_cancellations(reader: asyncio.Task[Any]) -> None:
+    """Those of a handler that has cancelled the task it runs in: it was abandoned, or did so itself."""
+    if reader.cancelling():
+        while reader.cancelling():
+            reader.uncancel()
+        with suppress(asyncio.CancelledError):  # of one that has not arrived yet
+            await asyncio.sleep(0)

@@ -12,14 +12,17 @@ from tablequeue.database import Database
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import count, seconds
 from tablequeue.queue import Queue
-from tablequeue.worker.balance import share, wanted
-from tablequeue.worker.crew import Crew, Threads
+from tablequeue.worker.balance import TURN, added, share, wanted
+from tablequeue.worker.child import Address
+from tablequeue.worker.crew import Threads
+from tablequeue.worker.drain import Drain
+from tablequeue.worker.ending import endings
 from tablequeue.worker.finisher import Finisher
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.keeper import Keeper
 from tablequeue.worker.line import Line
 from tablequeue.worker.outcome import Retry
-from tablequeue.worker.processes import Address, Processes
+from tablequeue.worker.processes import Processes
 from tablequeue.worker.schedule import Clock, Schedule
 from tablequeue.worker.signals import stopping
 from tablequeue.worker.tasks import Loop, Tasks
@@ -66,6 +69,7 @@ class Worker:
         self._stopping = Event()
         self._tick = Event()
         self._balancing = Lock()
+        self._running = Lock()
         self._refusal: Exception | None = None
 
     # -- defining --------------------------------------------------------------------------------------------------
@@ -121,7 +125,8 @@ class Worker:
         time-out have failed, and their messages are ready at once for another worker. A second signal ends the
         process at once; so does SIGKILL: what it had in hand comes back when the leases end.
 
-        Raises what the database refuses for good, as `QueueNotFound`, after it has stopped.
+        Raises what the database refuses for good, as `QueueNotFound`, and `HandlerFailed` if the processes of a handler
+        cannot start, after it has stopped.
         """
         if not self.handlers and not self.schedules:
             raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
@@ -130,25 +135,12 @@ class Worker:
                 f"{len(self.handlers)} queues with at least {self.minimum} readers are more than {self.maximum}.",
                 "Raise the maximum, or lower the minimum.",
             )
-        self._refusal = None
-        self.abandoned = False
-        queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
-        finisher = Finisher()
-        loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
-        self._lines = [self._line(database, queue, finisher, loop) for queue in queues]
-        keeper = Keeper(self._lines)
-        clock = Clock(database, [] if drain else self.schedules)
-        poppers = [Thread(target=self._pop, args=(line, drain), daemon=True) for line in self._lines]
-        with stopping(self.stop, self._kill):
-            for popper in poppers:
-                popper.start()
-            self._keep_balance(poppers)
-            clock.close()
-            self._wind_up(poppers, finisher, keeper, loop)
-        self._stopping.clear()
-        if self._refusal is not None:
-            raise self._refusal
-        return dict(finisher.counts)
+        if not self._running.acquire(blocking=False):
+            raise BadInput("The worker is at work already.", "Make another one, or stop it first.")
+        try:
+            return self._run(database, drain)
+        finally:
+            self._running.release()
 
     def stop(self) -> None:
         """Have `run` end in good order, or the next one if none is under way. From any thread, a handler's too."""
@@ -162,29 +154,56 @@ class Worker:
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _line(self, database: Database, queue: Queue, finisher: Finisher, loop: Loop | None) -> Line:
+    def _run(self, database: Database, drain: bool) -> Mapping[str, int]:
+        self._refusal = None
+        self.abandoned = False
+        queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
+        finisher = Finisher()
+        loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
+        tide = Drain() if drain else None
+        self._lines = [self._line(database, queue, finisher, loop, tide) for queue in queues]
+        keeper = Keeper(self._lines)
+        clock = Clock(database, [] if drain else self.schedules)
+        poppers = [Thread(target=self._pop, args=(line,), daemon=True) for line in self._lines]
+        with stopping(self.stop, self._kill):
+            for popper in poppers:
+                popper.start()
+            self._keep_balance(poppers, drain)
+            self._wind_up(poppers, finisher, keeper, clock, loop)
+        self._stopping.clear()
+        if self._refusal is not None:
+            raise self._refusal
+        return dict(finisher.counts)
+
+    def _line(
+        self, database: Database, queue: Queue, finisher: Finisher, loop: Loop | None, drain: Drain | None
+    ) -> Line:
         handler = self.handlers[queue.name]
         maximum = min(handler.readers or self.maximum, self.maximum)
-        line = Line(queue, handler, min(self.minimum, maximum), maximum, self.longest_pause, self._look, finisher.put)
-        crew: Crew
+        minimum = min(self.minimum, maximum)
+        line = Line(queue, handler, minimum, maximum, self.longest_pause, self._look, finisher.put, self._refuse, drain)
         if handler.is_async:
             assert loop is not None, "made for the async handlers"
-            crew = Tasks(handler, line.begin, line.end, loop)
+            line.crew = Tasks(handler, line, loop)
         elif handler.processes:
-            crew = Processes(handler, line.begin, line.end, Address.of(database, queue))
+            line.crew = Processes(handler, line, Address.of(database, queue))
         else:
-            crew = Threads(handler, line.begin, line.end)
-        line.crew = crew
+            line.crew = Threads(handler, line)
+        if drain is not None:
+            drain.lines.append(line)
         return line
 
-    def _pop(self, line: Line, drain: bool) -> None:
+    def _pop(self, line: Line) -> None:
         try:
-            line.run(drain)
+            line.run()
         except Exception as refusal:
-            self._refusal = refusal
-            self.stop()
+            self._refuse(refusal)
         finally:
             self._tick.set()
+
+    def _refuse(self, refusal: Exception) -> None:
+        self._refusal = self._refusal or refusal
+        self.stop()
 
     def _look(self) -> None:
         """Something was popped: nobody waits for the next tick to get the first reader."""
@@ -195,47 +214,53 @@ class Worker:
     def _balance(self) -> None:
         with self._balancing:
             want = {line.queue.name: wanted(line.sight()) for line in self._lines}
-            granted = share(want, self.maximum)
+            granted = share(want, self.maximum, int(monotonic() / TURN))
+            numbers = added(granted, {line.queue.name: line.crew.readers for line in self._lines}, self.maximum)
             for line in self._lines:
-                before, now = line.readers, granted[line.queue.name]
+                before, now = line.readers, numbers[line.queue.name]
                 line.set_readers(now)
                 if now != before:
                     logger.debug("%s: %d readers after %d", line.queue.name, now, before)
 
-    def _keep_balance(self, poppers: list[Thread]) -> None:
+    def _keep_balance(self, poppers: list[Thread], drain: bool) -> None:
         """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
-        while not self._stopping.is_set() and (not poppers or any(popper.is_alive() for popper in poppers)):
+        for_ever = not poppers and not drain  # there are schedules alone
+        while not self._stopping.is_set() and (for_ever or any(popper.is_alive() for popper in poppers)):
             self._balance()
             quiet = all(line.is_quiet() for line in self._lines)
             self._tick.wait(None if quiet else TICK)
             self._tick.clear()
 
-    def _wind_up(self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, loop: Loop | None) -> None:
+    def _wind_up(
+        self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, clock: Clock, loop: Loop | None
+    ) -> None:
         deadline = monotonic() + self.shutdown_timeout
+        clock.stop()
         for line in self._lines:
             line.stop()
         if self._stopping.is_set():
-            logger.info("stopping: %d calls are in hand", sum(len(line.held()) for line in self._lines))
+            logger.info("stopping: %d calls are in hand", sum(len(line.running()) for line in self._lines))
         for popper in poppers:
             popper.join(max(0, deadline - monotonic()))
         for line in self._lines:
-            line.give_back()
-        for line in self._lines:
-            if not line.await_finished(deadline):
+            if not line.await_readers(deadline):
                 self._give_up(line, finisher)
-        keeper.close()
         finisher.close(LAST_WORDS)
+        keeper.close(LAST_WORDS)
+        clock.close(LAST_WORDS)
         for line in self._lines:
             line.set_readers(0)
+            line.crew.close(LAST_WORDS)
         if loop is not None:
             loop.close(LAST_WORDS)
 
     def _give_up(self, line: Line, finisher: Finisher) -> None:
         """Of handlers that have not ended: their messages have failed."""
-        self.abandoned = True
         for piece in line.abandon():
+            self.abandoned = True
             logger.error("%s: a handler has not ended within the shutdown time-out.", line.queue.name)
-            finisher.put(line, piece, [Retry(0, "the worker stopped before the handler ended")] * len(piece.claims))
+            failed = [Retry(0, "the worker stopped before the handler ended")] * len(piece.claims)
+            finisher.put(line, piece, endings(line.queue.definition, piece, failed))
 
     def _kill(self) -> None:
         for line in self._lines:

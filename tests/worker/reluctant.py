@@ -1,0 +1,77 @@
+"""A handler in a module that a reader's process imports with trouble, as the environment says; the tests do not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tablequeue import Claim
+from tablequeue.worker import Retry
+
+TROUBLE = "TABLEQUEUE_TEST_TROUBLE"
+FOLDER = "TABLEQUEUE_TEST_FOLDER"
+
+
+class Odd(Retry):
+    """Nothing that can be sent to another process."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("it stays where it is")
+
+
+def handle(message: Claim) -> Any:
+    """Tell by whom it was called, or do as the payload says."""
+    with Path(os.environ[FOLDER], "called").open("a") as called:
+        called.write(f"{os.getpid()}\n")
+    match message.payload:
+        case "kill":
+            os.kill(os.getpid(), 9)
+        case "leave a process":
+            if not os.fork():
+                time.sleep(3600)
+            os._exit(7)
+        case "close all":
+            os.closerange(3, 100)
+        case "odd":
+            return Odd(500, ValueError("odd"))
+    return None
+
+
+def wrapped(message: Claim) -> None: ...
+
+
+hidden = wrapped
+
+
+def wrapped(message: Claim) -> None:  # type: ignore[no-redef]
+    """Another function of the same name."""
+
+
+def import_with_trouble(trouble: str, folder: Path) -> None:
+    first = not (folder / "importing").exists()
+    (folder / "importing").touch()
+    match trouble:
+        case "wait":
+            while not (folder / "go").exists():
+                time.sleep(0.001)
+        case "no module":
+            import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+        case "raise":
+            raise ValueError("of the module")
+        case "exit":
+            sys.exit(3)
+        case "die":
+            os._exit(9)
+        case "die once" if first:
+            os._exit(9)
+        case "thread":
+            threading.Thread(target=time.sleep, args=(3600,)).start()
+
+
+if multiprocessing.parent_process() is not None and TROUBLE in os.environ:
+    import_with_trouble(os.environ[TROUBLE], Path(os.environ[FOLDER]))

@@ -1,0 +1,106 @@
+"""`Worker.run` says how many messages became what: each once, whatever became of the answers of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tablequeue.worker import Handler, Worker, finisher, line
+from tablequeue.worker.keeper import Keeper
+from tests.servers import Kind, Place
+from tests.support import counts
+from tests.worker import handlers
+from tests.worker.support import PATIENCE, losing
+
+WORDS = ["done", "retry", "bury", "snooze"] * 30
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "history": {},
+    "no history": {"history": "none"},
+    "groups": {"groups": True},
+    "at most once": {"delivery": "at_most_once"},
+}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BACKOFF", (0.001, 0.01))
+
+
+def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = None) -> None:
+    """The connection breaks before or after every other call for a while; `run` says what is in the database."""
+    random = Random(definition)
+    fates = random.choices(["before", "after", "not at all"], k=40)
+
+    def fate(verb: str) -> str:
+        return fates.pop() if fates else "not at all"
+
+    queue = place.open().create_queue("work", payload="text", **DEFINITIONS[definition])
+    for number, word in enumerate(WORDS):
+        queue.push(word, group=str(number) if queue.definition.groups else None)
+    worker = Worker(maximum=2)
+    worker.add(Handler("work", handlers.act_batch_quietly if batch else handlers.act, batch=batch))
+    result = worker.run(place.open_with(losing(kind.engine_class, fate)), drain=True)
+    found = counts(queue)
+    if queue.definition.delivery == "at_most_once":
+        assert result == {"completed": 30, "lost": 90}
+        assert found == {"finished": 30}
+        assert len(queue.lost(older_than=0)) == 90
+    else:
+        assert result == {"completed": 30, "scheduled": 30, "dead": 30, "snoozed": 30}
+        finished = {} if definition == "no history" else {"finished": 30}
+        assert found == {"scheduled": 60, "dead": 30, **finished}
+
+
+def check_others(place: Place, kind: Kind, definition: str) -> None:
+    """The connection breaks before a completion, and until it is there again somebody else completes the message."""
+    other = place.open().create_queue("work", payload="text", lease=0.3, **DEFINITIONS[definition])
+    other.push("done")
+    others: list[Thread] = []
+
+    def complete() -> None:
+        with other.receive(wait=PATIENCE):
+            pass
+
+    def fate(verb: str) -> str:
+        if not others:
+            worker.stop()  # or it would pop the message again itself
+            others.append(Thread(target=complete))
+            others[0].start()
+        return "before" if others[0].is_alive() else "not at all"
+
+    worker = Worker()
+    worker.add(Handler("work", handlers.act))
+    assert worker.run(place.open_with(losing(kind.engine_class, fate))) == {}
+
+
+@pytest.mark.parametrize("batch", [None, 7])
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_what_is_done_is_counted_once(place: Place, kind: Kind, definition: str, batch: int | None) -> None:
+    check_counts(place, kind, definition, batch)
+
+
+@pytest.mark.parametrize("definition", ["history", "no history"])
+def test_what_others_have_done_is_not_counted(
+    place: Place, kind: Kind, definition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Keeper, "_extend", lambda *args: None)
+    check_others(place, kind, definition)
+
+
+TWINS: dict[str, tuple[Callable[[Place, Kind, str], None], bool]] = {
+    "a lost answer is a lost lease": (check_counts, False),
+    "a lost lease is a lost answer": (check_others, True),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_twin_does_not(place: Place, kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, fault = TWINS[name]
+    monkeypatch.setattr(Keeper, "_extend", lambda *args: None)
+    monkeypatch.setattr(finisher, "_was_ended", lambda *args: fault)
+    with pytest.raises(AssertionError):
+        check(place, kind, "history")

@@ -1,0 +1,25 @@
+"""What handlers may return, and how they may be called: no database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tablequeue.worker import Done, Outcome, Retry
+from tablequeue.worker.outcome import outcomes_of
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcomes"),
+    [
+        (None, [Done(), Done()]),
+        (Retry(1), [Retry(1), Retry(1)]),
+        ([Retry(1), "x"], [Retry(1), Done()]),
+        ((Retry(1), None), [Retry(1), Done()]),
+        # Any other value.
+        (("x", "y", "z"), [Done(), Done()]),
+    ],
+)
+def test_what_a_handler_of_a_batch_returns(returned: Any, outcomes: list[Outcome]) -> None:
+    assert outcomes_of(returned, 2) == outcomes
