@@ -85,6 +85,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
     4: {
         **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
         "upgrade_4": "",
+        "upgrade_4_ready": "sorted",
         "upgrade_4_groups": "grouped",
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
@@ -100,6 +101,7 @@ def holds(definition: Definition) -> set[str]:
         definition.delivery,
         definition.payload,
         "keep" if definition.keeps_history else "none",
+        "sorted" if definition.order in ("due", "priority") else "by_id",
         *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
     }
 
