@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
-from tablequeue.worker import Handler, Retry, Snooze, Worker
+from tablequeue.worker import Handler, Retry, Snooze, Worker, line
 from tablequeue.worker.handler import load
 from tests.servers import KINDS, Place, only
 from tests.support import claimed, counts, found, ids_of, refuses
@@ -189,6 +189,28 @@ def test_at_most_once(db: Database) -> None:
     of(handlers.act).run(db, drain=True)
     assert counts(queue) == {"finished": 2}
     assert [message.payload for message in queue.lost(older_than=0)] == ["raise", "snooze", "bury", "retry"]
+
+
+def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be given back."""
+    monkeypatch.setattr(line, "GROW_AFTER", 0)  # a message is popped ahead for the next reader from the first one on
+    queue, other = db.create_queue("work", delivery="at_most_once"), db.create_queue("other")
+    go = Event()
+    worker = Worker(maximum=2, shutdown_timeout=PATIENCE)
+    for name in ("work", "other"):
+        worker.add(Handler(name, lambda message: go.wait(PATIENCE), readers=1 if name == "other" else None))
+    other.push_many(range(9))
+    with working(worker, db):
+        until(lambda: counts(other).get("in_progress") == 1, "one of the two readers is busy with the other queue")
+        queue.push_many(range(9))
+        until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no reader")
+        worker.stop()
+        until(lambda: counts(other) == {"ready": 8, "in_progress": 1}, "what can be given back is")
+        go.set()
+    assert counts(queue) == {"finished": 2, "ready": 7}
+    assert queue.lost(older_than=0) == []
 
 
 @pytest.mark.parametrize("design", [{"strict": True}, {"groups": True}])

@@ -66,6 +66,8 @@ class Line:
         self._waiter = queue.waiter(longest_pause)
         self._state = Condition()
         self._stopping = self._found_all = False
+        self._closed = False
+        """Whether readers begin with nothing more."""
         self._pieces: set[Piece] = set()
         self._unbegun = 0
         self._busy = 0
@@ -101,13 +103,19 @@ class Line:
                         self._state.wait_for(lambda: self._stopping, pause)
 
     def stop(self) -> None:
-        """Pop no more; readers go on with what they have begun, and begin nothing. The rest is given back."""
+        """Pop no more; readers go on with what they have begun, and begin nothing. The rest is given back.
+
+        Where delivery is at most once it cannot be: there they begin with what was popped.
+        """
         with self._state:
             self._stopping = True
+            self._closed = self._leased
             self._state.notify_all()
         self.wake()
-        for piece in self.crew.stop():
-            self.give_back(piece)
+        if self._closed:
+            self._take_back()
+        elif self._unbegun and not self.readers:
+            self.set_readers(1)
 
     def wake(self) -> None:
         """Have another look at the queue."""
@@ -169,9 +177,12 @@ class Line:
             self.wake()  # the next one's turn may have come
 
     def await_readers(self, deadline: float) -> bool:
-        """Wait until no handler runs; whether that is so."""
+        """After `stop`: wait until no handler runs, nor is to; whether that is so."""
         with self._state:
-            return self._state.wait_for(lambda: not self.running(), max(0, deadline - monotonic()))
+            self._state.wait_for(lambda: not (self._unbegun or self.running()), max(0, deadline - monotonic()))
+            self._closed = True
+        self._take_back()
+        return not self.running()
 
     def abandon(self) -> list[Piece]:
         """End the calls that run; the pieces they have, of which no reader reports any more."""
@@ -188,7 +199,7 @@ class Line:
         with self._state:
             now = monotonic()
             over = self._leased and (piece.lost or now > piece.held + self.queue.definition.lease)
-            if not self._stopping and not over:
+            if not self._closed and not over:
                 piece.began = now
                 self._unbegun -= 1
                 self._busy += 1
@@ -273,20 +284,26 @@ class Line:
         size = self.handler.batch or 1
         pieces = [Piece(claims[start : start + size], asked) for start in range(0, len(claims), size)]
         with self._state:
-            stopping = self._stopping  # while the pop was under way
+            closed = self._closed  # while the pop was under way
             self._pieces.update(pieces)
-            if not stopping:
+            if not closed:
                 self._unbegun += len(pieces)
                 self._found_all = len(claims) == n
                 if not self._found_all:
                     self._behind_since = monotonic()
                 for piece in pieces:
                     self.crew.give(piece)
-        if not stopping:
-            self._changed()
-        else:
+        if closed:
             for piece in pieces:
                 self._give_back(piece)
+        elif self._stopping and not self.readers:
+            self.set_readers(1)
+        else:
+            self._changed()
+
+    def _take_back(self) -> None:
+        for piece in self.crew.stop():
+            self.give_back(piece)
 
     def _give_back(self, piece: Piece) -> None:
         self._ended(self, piece, given_back(self.queue.definition, piece, "the worker stopped before a reader began"))

@@ -70,6 +70,8 @@ class Worker:
         self._tick = Event()
         self._balancing = Lock()
         self._running = Lock()
+        self._ending = False
+        """Whether the number of readers is not balanced any more."""
         self._refusal: Exception | None = None
 
     # -- defining --------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class Worker:
 
     def _run(self, database: Database, drain: bool) -> Mapping[str, int]:
         self._refusal = None
-        self.abandoned = False
+        self.abandoned = self._ending = False
         queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
         finisher = Finisher()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
@@ -213,6 +215,8 @@ class Worker:
 
     def _balance(self) -> None:
         with self._balancing:
+            if self._ending:
+                return
             want = {line.queue.name: wanted(line.sight()) for line in self._lines}
             granted = share(want, self.maximum, int(monotonic() / TURN))
             numbers = added(granted, {line.queue.name: line.crew.readers for line in self._lines}, self.maximum)
@@ -236,6 +240,8 @@ class Worker:
     ) -> None:
         deadline = monotonic() + self.shutdown_timeout
         clock.stop()
+        with self._balancing:
+            self._ending = True
         for line in self._lines:
             line.stop()
         if self._stopping.is_set():
