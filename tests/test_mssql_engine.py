@@ -17,6 +17,7 @@ from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
+from tablequeue.operations import schedule
 from tests.mssql_stand_in import (
     DEADLOCK,
     LOCK_TIMEOUT,
@@ -196,6 +197,14 @@ def test_null_and_style_are_bound_when_it_is_known_what_they_are() -> None:
     text, values = batch.bind({"a": 1, "token": token, "more": 2}, "pyformat")
     assert text == "declare @a int = %(a)s;\nselect @a, cast(%(token)s as uniqueidentifier)"
     assert values == {"a": 1, "token": dashed}
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
+    """Who is told that a row was changed pushes; nobody else does."""
+    queue = queue_on(server)
+    server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
+    assert schedule.advance(queue._desk, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
 
 
 # -- a caller's transaction --------------------------------------------------------------------------------------------

@@ -33,8 +33,13 @@ parses = pytest.mark.skipif(
     sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
 )
 ENGINE = SQLServer(sa.make_url("mssql+mssqlpython://").get_dialect()())
-CREATING = ("install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged")
+CREATING = (
+    "install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged",
+    "create_schedules",
+)  # fmt: skip
 OPERATIONS = operations_of("mssql")
+# Of which the engine asks how many rows they changed: it counts those that they answer with.
+COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "arrange", "writer_advance")
 FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")
 
 
@@ -186,6 +191,13 @@ def test_arrange_passes_over_what_is_locked() -> None:
     (batch,) = batches("arrange", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
     assert batch.count("rowlock, readpast, updlock, readcommittedlock") == 2
+
+
+@pytest.mark.parametrize("operation", COUNTED)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
+    for batch in batches(operation, design):
+        assert rules.says(rules.statements(batch)[-1])
 
 
 @pytest.mark.parametrize("operation", FINISHING)
