@@ -244,6 +244,22 @@ def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
                 assert re.match(r"(pk|ck|df)_tq_", name)
 
 
+@pytest.mark.parametrize("design", DESIGNS)
+def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
+    """Until version 3 each part was named with one underscore. What is only staged is made anew."""
+    there = [operation for operation in CREATING if operation != "create_due" or design == "due"]
+    texts = "\n".join(batch for operation in there for batch in batches(operation, design))
+    made = {*re.findall(r"\b(?:index|constraint) (\w+?tq_work__\w+|tq_work__\w+)", texts)}
+    upgrade = "\n".join(batch for name in OPERATIONS if name.startswith("upgrade_4") for batch in batches(name, design))
+    renamed = dict(re.findall(r"exec sp_rename N'(?:\w+\.)?(\w+)', N'(\w+)', N'(?:INDEX|OBJECT)'", upgrade))
+    assert {name for name in made if "__staged" not in name} <= {*renamed.values()}
+    assert all(old.replace("tq_work_", "tq_work__") == new for old, new in renamed.items())
+    for old in renamed:
+        assert re.search(rf"if (?:indexproperty\(object_id\(N'\w+'\), |object_id\()N'{old}'", upgrade) or re.search(
+            rf"if object_id\(N'{old.removeprefix('pk_')}', N'U'\) is not null\nbegin\n", upgrade
+        ), "what was renamed before is passed over"
+
+
 def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
     """No trigger, no foreign key, no check on what OUTPUT ... INTO writes to, and no trigger at all (error 334)."""
     for operation in CREATING:

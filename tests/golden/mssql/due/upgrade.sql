@@ -1,0 +1,104 @@
+-- Run this on one connection, in one transaction if the database's DDL can be in one, with these parameters:
+--   :name            'emails'
+--   :schema_version  4
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- Locks: the table, for a moment. In the transaction of the upgrade.
+if object_id(N'tq_emails_turns', N'U') is not null
+begin
+    exec sp_rename N'pk_tq_emails_turns', N'pk_tq_emails__turns', N'OBJECT';
+    exec sp_rename N'tq_emails_turns', N'tq_emails__turns', N'OBJECT';
+end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- Locks: the table, for a moment. In the transaction of the upgrade.
+if object_id(N'tq_emails_streams', N'U') is not null
+begin
+    exec sp_rename N'pk_tq_emails_streams', N'pk_tq_emails__streams', N'OBJECT';
+    exec sp_rename N'tq_emails_streams', N'tq_emails__streams', N'OBJECT';
+end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- Locks: the table, for a moment. In the transaction of the upgrade.
+if object_id(N'tq_emails_writers', N'U') is not null
+begin
+    exec sp_rename N'pk_tq_emails_writers', N'pk_tq_emails__writers', N'OBJECT';
+    exec sp_rename N'tq_emails_writers', N'tq_emails__writers', N'OBJECT';
+end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+-- Locks: the table. In the transaction of the upgrade.
+drop table if exists tq_emails_staged;
+
+-- From schema version 3 to 4: the schedules are in tq__schedules, which is no queue's table, and their names are bytes.
+-- Only if there is such a table, and no queue has that name.
+-- Locks: the table. In the transaction of the upgrade: a crash leaves what was there.
+if object_id(N'tq__schedules', N'U') is null
+    create table tq__schedules (
+        name varbinary(1020) not null constraint pk_tq__schedules primary key nonclustered,
+        last_due datetime2(6) not null
+    );
+if object_id(N'tq_schedules', N'U') is not null
+begin
+    insert into tq__schedules (name, last_due)
+    select convert(varbinary(1020), old.name), old.last_due
+    from tq_schedules as old;
+    drop table tq_schedules;
+end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Of the procedures, those that were for the others are dropped; all are to be made again.
+-- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3. What has its new name is passed
+-- over.
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_ready', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_ready', N'tq_emails__ready', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_scheduled', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_scheduled', N'tq_emails__scheduled', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_in_progress', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_in_progress', N'tq_emails__in_progress', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_dead', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_dead', N'tq_emails__dead', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_blocked', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_blocked', N'tq_emails__blocked', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_key', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_key', N'tq_emails__key', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_due', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_due', N'tq_emails__due', N'INDEX';
+if object_id(N'df_tq_emails_state', N'D') is not null
+    exec sp_rename N'df_tq_emails_state', N'df_tq_emails__state', N'OBJECT';
+if object_id(N'df_tq_emails_attempts', N'D') is not null
+    exec sp_rename N'df_tq_emails_attempts', N'df_tq_emails__attempts', N'OBJECT';
+if object_id(N'df_tq_emails_priority', N'D') is not null
+    exec sp_rename N'df_tq_emails_priority', N'df_tq_emails__priority', N'OBJECT';
+if object_id(N'ck_tq_emails_state', N'C') is not null
+    exec sp_rename N'ck_tq_emails_state', N'ck_tq_emails__state', N'OBJECT';
+if object_id(N'tq_emails_arrange', N'P') is not null drop procedure tq_emails_arrange;
+if object_id(N'tq_emails_claim', N'P') is not null drop procedure tq_emails_claim;
+if object_id(N'tq_emails_due', N'P') is not null drop procedure tq_emails_due;
+if object_id(N'tq_emails_expired', N'P') is not null drop procedure tq_emails_expired;
+if object_id(N'tq_emails_finish', N'P') is not null drop procedure tq_emails_finish;
+if object_id(N'tq_emails_give_back', N'P') is not null drop procedure tq_emails_give_back;
+if object_id(N'tq_emails_insert', N'P') is not null drop procedure tq_emails_insert;
+if object_id(N'tq_emails_insert_each', N'P') is not null drop procedure tq_emails_insert_each;
+if object_id(N'tq_emails_look_up', N'P') is not null drop procedure tq_emails_look_up;
+if object_id(N'tq_emails_outdated', N'P') is not null drop procedure tq_emails_outdated;
+if object_id(N'tq_emails_peek_blocked', N'P') is not null drop procedure tq_emails_peek_blocked;
+if object_id(N'tq_emails_peek_dead', N'P') is not null drop procedure tq_emails_peek_dead;
+if object_id(N'tq_emails_peek_in_progress', N'P') is not null drop procedure tq_emails_peek_in_progress;
+if object_id(N'tq_emails_peek_ready', N'P') is not null drop procedure tq_emails_peek_ready;
+if object_id(N'tq_emails_peek_scheduled', N'P') is not null drop procedure tq_emails_peek_scheduled;
+if object_id(N'tq_emails_remove', N'P') is not null drop procedure tq_emails_remove;
+if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_sweep;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Locks: the table, for a moment. In the transaction of the upgrade.
+if indexproperty(object_id(N'tq_emails_history'), N'tq_emails_finished', 'IndexID') is not null
+    exec sp_rename N'tq_emails_history.tq_emails_finished', N'tq_emails__finished', N'INDEX';
+
+-- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
+update tq_queues set schema_version = :schema_version where name = cast(:name as varchar(48));
