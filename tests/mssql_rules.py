@@ -212,6 +212,14 @@ def says(statement: str) -> bool:
     return statement.startswith("select") or len(outputs) > len(kept)
 
 
+def answer(batch: str) -> list[str]:
+    """What the columns of the answer of a batch are made of."""
+    last = statements(batch)[-1]
+    word = "select" if last.startswith("select") else "output"
+    lists = re.findall(rf"^{word}\b(.*?)(?=^(?:from|where|into|output|select)\b|\Z)", last, re.MULTILINE | re.DOTALL)
+    return _listed(re.sub(r"\A (distinct |top \(\S+\)\s)", "", lists[-1])) if says(last) else []
+
+
 def literals(batch: str, layout: Layout) -> list[str]:
     """Nothing that comes from a user is made a part of the text: parameters are not quoted, and EXEC takes none."""
     wrong = [f"{quoted} has a parameter" for quoted in re.findall(r"'[^'\n]*'", batch) if re.search(r":[a-z]", quoted)]

@@ -17,6 +17,8 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS
+from tablequeue.engines.base import Table
+from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
@@ -67,6 +69,18 @@ def batches(operation: str, design: str) -> list[str]:
         for batch in ENGINE.split(ENGINE.render(operation, ENGINE.table("work", definition), state))
     ]
     return list(dict.fromkeys(texts))
+
+
+def sent(operation: str, design: str) -> list[Batch]:
+    """Every batch as it goes to a driver."""
+    tables = [ENGINE.table("work", definition) for definition in definitions(design)]
+    return list(
+        dict.fromkeys(batch for table in tables for state in STATES for batch in compiled(table, operation, state))
+    )
+
+
+def compiled(table: Table, operation: str, state: str = "ready") -> list[Batch]:
+    return [batch for batch in table.statements(operation, state) if isinstance(batch, Batch)]
 
 
 def with_variables(batch: str) -> str:
@@ -127,14 +141,13 @@ def test_every_text_parses(design: str, operation: str) -> None:
 @pytest.mark.parametrize("design", DESIGNS)
 def test_what_is_sent_to_a_driver_parses(design: str, operation: str) -> None:
     """With a parameter in each place, as ODBC numbers them, and with nulls spelled out, one and all."""
-    for text in batches(operation, design):
-        batch = Batch(text)
+    for batch in sent(operation, design):
         for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
-            sent, _ = batch.bind(values, "qmark")
-            assert sent.count("?") == (len(batch.names) if values and all(values.values()) else 0)
-            assert parse_errors(sent.replace("?", "@P1")) == []
-        sent, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
-        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", sent)) == []
+            text, _ = batch.bind(values, "qmark")
+            assert text.count("?") == (len(batch.names) if values and all(values.values()) else 0)
+            assert parse_errors(text.replace("?", "@P1")) == []
+        text, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
+        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", text)) == []
 
 
 @parses
@@ -198,6 +211,23 @@ def test_arrange_passes_over_what_is_locked() -> None:
 def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
     for batch in batches(operation, design):
         assert rules.says(rules.statements(batch)[-1])
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: str) -> None:
+    """Drivers misread it otherwise: see test_mssql_drivers.py."""
+    wanted = {*TEXTS} - ({"payload"} if payload == "bytes" else set())
+    asked: dict[str, set[str]] = {}
+    for operation in OPERATIONS:
+        for definition in (Definition(payload=payload), Definition(payload=payload, groups=True)):
+            for batch in compiled(ENGINE.table("work", definition), operation):
+                for item in rules.answer(batch):
+                    (name,) = re.findall(r"(\w+)\Z", item) or [""]
+                    assert name not in wanted, f"{operation} answers with {item}"
+                    if name.startswith("utf16_"):
+                        asked.setdefault(operation, set()).add(name.removeprefix("utf16_"))
+    assert asked["claim"] == {"payload", "headers", "group_key", "dedup_key"} & wanted
+    assert asked["peek"] == wanted - {"stream"}
 
 
 @pytest.mark.parametrize("operation", FINISHING)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
+from tablequeue.engines.mssql.answers import TEXTS, in_bytes
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, hold, whole
 from tablequeue.engines.mssql.refusals import (
@@ -47,6 +48,17 @@ def after(seconds: str, start: str = "@now") -> str:
         f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int),\n"
         f"    dateadd(minute, cast({minutes} as int), {start}))"
     )
+
+
+class SQLServerTable(Table):
+    """A table whose batches answer with the bytes of text, which the cursor decodes; see answers.py."""
+
+    def statements(self, operation: str, state: str = "ready") -> list[str]:
+        if (operation, state) not in self._compiled:
+            texts = [name for name in TEXTS if name != "payload" or self.definition.payload != "bytes"]
+            batches = self.engine.split(self.engine.render(operation, self, state))
+            self._compiled[operation, state] = [self.engine.compile(in_bytes(batch, texts)) for batch in batches]
+        return self._compiled[operation, state]
 
 
 class SQLServer(SQLServerStreams):
@@ -119,6 +131,9 @@ class SQLServer(SQLServerStreams):
 
     def split(self, text: str) -> list[str]:
         return batches_in(text)
+
+    def table(self, name: str, definition: Definition, table_name: str | None = None) -> SQLServerTable:
+        return SQLServerTable(self, name, definition, table_name)
 
     def compile(self, text: str) -> str:
         # Bound by the cursor: what a driver takes depends on which one it is, and on which parameters are null.
