@@ -288,11 +288,13 @@ class _Session(BaseRequestHandler):
         return data
 
     def _send(self, body: bytes) -> None:
-        size = PACKET - 8
+        """All packets at once: a driver may wait for the rest of an answer with Python's lock in its hand."""
+        size, packets = PACKET - 8, b""
         for number, start in enumerate(range(0, len(body), size), 1):
             piece = body[start : start + size]
             last = start + size >= len(body)
-            self.request.sendall(struct.pack(">BBHHBB", 4, last, len(piece) + 8, 51, number % 256, 0) + piece)
+            packets += struct.pack(">BBHHBB", 4, last, len(piece) + 8, 51, number % 256, 0) + piece
+        self.request.sendall(packets)
 
 
 class Server(ThreadingTCPServer):

@@ -260,6 +260,8 @@ REFUSED: list[tuple[type[Exception], int, str]] = [
      "levels."),
     (errors.QueueNotFound, 208, "Invalid object name 'tq_work'."),
     (errors.QueueDiffers, 2714, "There is already an object named 'tq_work_push' in the database."),
+    (errors.QueueDiffers, 2010, "Cannot perform alter on 'tq_work_push' because it is an incompatible object type."),
+    (errors.BadInput, 8114, "Error converting data type nvarchar to datetimeoffset."),
     (errors.NoRights, 229, "The EXECUTE permission was denied on the object 'tq_work_pop', database 'work', schema "
      "'dbo'."),
     (errors.Full, 9002, "The transaction log for database 'work' is full due to 'LOG_BACKUP'."),

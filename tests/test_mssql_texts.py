@@ -200,10 +200,14 @@ def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
     assert batch.endswith("token = @token") or "token = @token\norder by" in batch
 
 
-def test_arrange_passes_over_what_is_locked() -> None:
+def test_arrange_passes_over_notes_and_over_no_message() -> None:
+    """Were the change of a message undone that was passed over, the next one in its group would have overtaken it."""
     (batch,) = batches("arrange", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
-    assert batch.count("rowlock, readpast, updlock, readcommittedlock") == 2
+    notes, look = rules.statements(batch)[-2:]
+    assert "readpast" in notes
+    assert "readpast" not in look
+    assert "as waiting with (index (tq_work__blocked))\n" in look
 
 
 @pytest.mark.parametrize("operation", COUNTED)

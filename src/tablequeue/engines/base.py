@@ -129,6 +129,8 @@ class Stored(NamedTuple):
     """The dialects that cannot replace a procedure: it is dropped before, and the rights on it with it."""
     there: str = ""
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
+    kept: Callable[[str, str], str] = lambda statement, target: statement
+    """A statement whose rows go into a variable of the procedure; see `into=` in procedures.py."""
 
 
 class Engine(Scheduling, ABC):

@@ -1,4 +1,4 @@
-"""What a batch answers with: its text, asked for as bytes; or nothing, where a stored procedure keeps the rows itself.
+"""What a batch answers with: its text, asked for as bytes; or nothing, where a stored procedure keeps the rows.
 
 Text comes as the bytes of UTF-16 and is decoded here. mssql-python (1.16) takes the first character of an nvarchar(max)
 for the mark of a byte order: U+FEFF is lost, and behind U+FFFE every character is another one. And a surrogate without
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from tablequeue.names import HISTORY
+
 # The columns that are text, and the type of their bytes. The payload is one unless the queue's payloads are bytes.
 TEXTS = {
     "payload": "varbinary(max)",
@@ -22,6 +24,8 @@ TEXTS = {
 # What the column of an answer is called whose bytes are text.
 _MARK = "utf16_"
 
+# An OUTPUT that goes INTO a table, which is the group.
+_INTO = re.compile(r"^output\b(?:(?!^output\b)[\s\S])*?\binto (\S+) \([^)]*\)\n", re.MULTILINE)
 _CLAUSE = re.compile(r"^(?:output|into|from|where|select|values|order by|group by)\b", re.MULTILINE)
 
 
@@ -51,6 +55,24 @@ def decoded(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[tuple[A
         )
         for row in rows
     ]
+
+
+def kept(batch: str, target: str) -> str:
+    """The batch for a stored procedure: its answer goes into a table variable, or nowhere if the target is `nothing`.
+
+    Where the statement has an OUTPUT ... INTO already, which it can have once: that of the history goes to the target
+    instead, for the procedure to pass on, and the answer nowhere; that of a note is left out, for it to note.
+    """
+    start, end = _answer(batch)
+    if target == "nothing":
+        return (batch[:start] + batch[end:]).rstrip()
+    taken = _INTO.search(batch, batch.rfind(";\n") + 1)
+    if taken and taken[1].endswith(HISTORY):
+        return (batch[: taken.start(1)] + target + batch[taken.end(1) : start] + batch[end:]).rstrip()
+    if batch[start:].startswith("select"):
+        return f"{batch[:start]}insert into {target}\n{batch[start:]}"
+    answered = f"{batch[:end].rstrip()}\ninto {target}\n{batch[end:]}".rstrip()
+    return answered[: taken.start()] + answered[taken.end() :] if taken else answered
 
 
 def _answer(batch: str) -> tuple[int, int]:
