@@ -25,6 +25,7 @@ from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.runner import Runner
 from tests import mssql_rules as rules
 from tests import tds
+from tests.procedures import on_mssql
 from tests.support import refuses
 
 TIME = "2040-01-01T00:00:00.000000"
@@ -247,6 +248,25 @@ def test_text_is_sent_as_it_is(server: tds.Server, driver: Callable[[int], Any],
 def _has(sent: tds.Sent, text: str) -> bool:
     """As a parameter, or, with a driver that has none, as a literal."""
     return text in sent.values or f"N'{text.replace(chr(39), chr(39) * 2)}'" in sent.text
+
+
+def test_a_call_of_a_procedure(server: tds.Server, driver: Callable[[int], Any]) -> None:
+    """As the suites make it that call procedures: they run on a server that is named."""
+    queue = queue_on(server, driver)
+    token = "0123456789abcdef" * 2
+    row = tds.Rows([tds.Column("id", "bigint")], [(5,)])
+    server.reply = lambda sent: row if sent.text.startswith("exec ") else None
+    cursor = SQLServer(queue._desk.table.engine.dialect).join(driver(server.port))
+    table = queue._desk.table
+    assert on_mssql(cursor, table, "complete", {"ids": "[1, 2]", "token": token, "now": None}) == [(5,)]
+    messages = '[{"payload": {"b": 1.50}, "headers": {"a": 1}, "key": "k"}, {"payload": "x"}]'
+    assert on_mssql(cursor, table, "push_each", {"messages": messages, "producer": "me"}) == [(5,)]
+    completed, pushed = (sent for sent in server.sent if sent.text.startswith("exec "))
+    assert completed.text.startswith("exec tq_work_complete @p_ids = ")
+    assert completed.text.endswith("@p_now = null")
+    assert _has(completed, "01234567-89ab-cdef-0123-456789abcdef")
+    given = [{"headers": '{"a": 1}', "key": "k", "payload": '{"b": 1.50}'}, {"payload": '"x"'}]
+    assert _has(pushed, json.dumps(given))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
