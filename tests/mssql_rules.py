@@ -202,8 +202,22 @@ def _listed(text: str) -> list[str]:
 
 def answers(batch: str, layout: Layout) -> list[str]:
     """The last statement of a batch has its one answer: the drivers' errors of what comes after would be missed."""
-    said = [bool(re.search(r"\A(?:select\b)|^output (?!.*\n?into)", part, re.MULTILINE)) for part in statements(batch)]
-    return ["an answer before the last statement"] if any(said[:-1]) else []
+    return ["an answer before the last statement"] if any(map(says, statements(batch)[:-1])) else []
+
+
+def says(statement: str) -> bool:
+    """Whether it answers with rows: a select does, and each OUTPUT that does not go INTO a table."""
+    outputs = re.findall(r"^output\b", statement, re.MULTILINE)
+    kept = re.findall(r"^into |^output .* into ", statement, re.MULTILINE)
+    return statement.startswith("select") or len(outputs) > len(kept)
+
+
+def answer(batch: str) -> list[str]:
+    """What the columns of the answer of a batch are made of."""
+    last = statements(batch)[-1]
+    word = "select" if last.startswith("select") else "output"
+    lists = re.findall(rf"^{word}\b(.*?)(?=^(?:from|where|into|output|select)\b|\Z)", last, re.MULTILINE | re.DOTALL)
+    return _listed(re.sub(r"\A (distinct |top \(\S+\)\s)", "", lists[-1])) if says(last) else []
 
 
 def literals(batch: str, layout: Layout) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from collections.abc import Callable, Sequence
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
@@ -12,6 +14,7 @@ from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.texts import Row
 from tests.servers import KINDS, VariantKind
 
@@ -48,6 +51,66 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     return rows
 
 
+def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
+    """Payloads and headers in arrays are strings of their text there, and of 1,000 messages at the most."""
+    given = dict(params)
+    if given.get("token") is not None:
+        given["token"] = str(given["token"]).replace("-", "").lower()
+    if verb in ("pop", "take") and isinstance(given.get("n"), int):
+        given["n"] = min(given["n"], 1000)
+    if verb in ("push_many", "push_each"):
+        given["messages"] = _strings(given["messages"], table.definition.payload, verb == "push_each")
+    name = f"{_queue(table)}_{'read_history' if verb == 'history' else verb}"
+    cursor.execute(Batch(f"exec {name} " + ", ".join(f"@p_{each} = :{each}" for each in given)), given)
+    rows: list[Row] = cursor.fetchall()
+    return rows
+
+
+def _strings(messages: str, payload: str, objects: bool) -> str:
+    """The array as SQL Server's procedures take it; one that is none as it is."""
+    try:
+        elements = [raw for _, raw in _raw(messages, "[")]
+        if objects:
+            fields = [dict(_raw(element, "{")) for element in elements]
+            return json.dumps([
+                {name: raw if name == "headers" else json.loads(raw) for name, raw in each.items() if name != "payload"}
+                | {"payload": _string(each["payload"], payload)}
+                for each in fields
+            ])  # fmt: skip
+        return json.dumps([_string(element, payload) for element in elements])
+    except (ValueError, KeyError):
+        return messages
+
+
+def _string(raw: str, payload: str) -> str:
+    value = raw if payload == "json" else json.loads(raw)
+    return b64decode(value).hex() if payload == "bytes" else value
+
+
+def _raw(text: str, opening: str) -> Iterator[tuple[str, str]]:
+    """The name, if it is an object, and the text to the letter of each element of a JSON array or object."""
+    decode, blank = json.JSONDecoder().raw_decode, re.compile(r"[\s,:]*")
+
+    def value(start: int) -> tuple[str, int]:
+        begin = blank.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
+        if text[begin : begin + 1] in ("]", "}", ""):
+            raise StopIteration
+        return text[begin : (end := decode(text, begin)[1])], end
+
+    if not text.lstrip().startswith(opening):
+        raise ValueError(text)
+    at = text.index(opening) + 1
+    while True:
+        name = ""
+        try:
+            if opening == "{":
+                name, at = value(at)
+            raw, at = value(at)
+        except StopIteration:
+            return
+        yield json.loads(name or '""'), raw
+
+
 REQUIRED = {
     "push": ("payload",),
     "push_many": ("messages",),
@@ -59,7 +122,7 @@ REQUIRED = {
 }
 
 # By the names of tests/servers.py.
-CALLS: dict[str, Call] = {"postgresql": on_postgresql, "mariadb": on_mariadb}
+CALLS: dict[str, Call] = {"postgresql": on_postgresql, "mariadb": on_mariadb, "mssql": on_mssql}
 
 
 @cache
@@ -69,8 +132,8 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
     Nothing is swept outside of the procedures: they must see to it.
     """
     call = CALLS[kind]
-    # There an error ends the transaction, if there is no savepoint before it.
-    saves = kind == "postgresql"
+    # There an error ends the transaction, if there is no savepoint before it; on SQL Server whatever is before it.
+    saves, dooms = kind == "postgresql", kind == "mssql"
 
     class Procedural(engine):  # type: ignore[misc, valid-type]
         alone = engine.alone - ({"complete", "fail", "release", "extend"} if saves else set())
@@ -129,6 +192,8 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
             """The rows of a procedure that acts under a token; none if it says that the lease is lost."""
             given = {name: params[name] for name in names}
             given["token"] = TOKENS.get(params["token"], params["token"])
+            if dooms and not _holds(cursor, table, given):
+                return []
             if saves:
                 cursor.execute("savepoint tablequeue_tests")
             try:
@@ -144,6 +209,18 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
 
 
 FAIL = ("id", "error", "retry_in", "now")
+
+
+def _holds(cursor: Cursor, table: Table, given: Params) -> bool:
+    """Whether the token holds any of the messages of a call, on SQL Server."""
+    ids = given["ids"] if "ids" in given else f"[{given['id']}]"
+    where = table.engine.words(table)["history" if table.definition.delivery == "at_most_once" else "queue"]
+    text = (
+        f"select 1 as held from {where} where token = cast(:token as uniqueidentifier)"  # noqa: S608 (checked names)
+        " and id in (select given.id from openjson(cast(:ids as nvarchar(max))) with (id bigint '$') as given)"
+    )
+    cursor.execute(Batch(text), {"ids": ids, "token": str(given["token"]).replace("-", "").lower()})
+    return bool(cursor.fetchall())
 
 
 def _queue(table: Table) -> str:
@@ -163,7 +240,7 @@ def _options(definition: Definition, params: Params) -> Params:
 def _object(definition: Definition, row: Params) -> str:
     """A message for push_each, whose payload and headers are JSON already."""
     given = {name: row[name] for name in ("delay", "key")}
-    given["due"] = None if row["due"] is None else row["due"].isoformat()
+    given["due"] = row["due"].isoformat() if isinstance(row["due"], datetime) else row["due"]
     given |= {name: value for name, value in _options(definition, row).items() if name in ("group", "priority")}
     texts = {name: json.dumps(value) for name, value in given.items() if value is not None}
     texts["payload"] = _json(definition, row["payload"])

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tablequeue import NewMessage, errors
+from tablequeue import Database, NewMessage, errors
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.runner import Runner
+from tablequeue.operations import schedule
 from tests.mssql_stand_in import (
     DEADLOCK,
     LOCK_TIMEOUT,
@@ -196,6 +197,33 @@ def test_null_and_style_are_bound_when_it_is_known_what_they_are() -> None:
     text, values = batch.bind({"a": 1, "token": token, "more": 2}, "pyformat")
     assert text == "declare @a int = %(a)s;\nselect @a, cast(%(token)s as uniqueidentifier)"
     assert values == {"a": 1, "token": dashed}
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
+    """Who is told that a row was changed pushes; nobody else does."""
+    queue = queue_on(server)
+    server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
+    assert schedule.advance(queue._desk, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
+
+
+@pytest.mark.parametrize("neighbour", [False, True])
+def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Server, neighbour: bool) -> None:
+    """A queue `work_turns` has the table that was the old name of a part of `work`."""
+    queue = queue_on(server, groups=True)
+    definition = json.dumps(queue.definition.to_dict())
+    server.answers["select name from tq_queues"] = lambda params: [("work",), *([("work_turns",)] if neighbour else [])]
+    server.answers["select definition"] = lambda params: [(definition, 2 if params == ("work",) else 4)]
+    sa_engine: Any = server
+    database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
+    assert database.upgrade()["work"] == 2
+    texts = [text for text, _ in server.sent]
+    changes = [place for place, text in enumerate(texts) if "sp_rename" in text]
+    assert any("N'tq_work__turns', N'OBJECT'" in texts[place] for place in changes) is not neighbour
+    assert "begin transaction" in texts[: changes[0]]
+    done = max(place for place, text in enumerate(texts) if "set schema_version" in text)
+    assert changes[-1] < done
+    assert "commit transaction" not in texts[changes[0] : done]
 
 
 # -- a caller's transaction --------------------------------------------------------------------------------------------

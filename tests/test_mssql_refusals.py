@@ -53,7 +53,15 @@ SAID: list[tuple[type[Exception], int, str, str]] = [
     (errors.ReadOnly, 3906, "General error", "Failed to update database 'work' because the database is read-only."),
     (errors.Unreachable, 18456, "Invalid authorization specification", "Login failed for user 'sa'."),
     (errors.Unreachable, 4060, "Syntax error or access violation", 'Cannot open database "work" for the login.'),
-    (errors.DatabaseError, 245, "Syntax error or access violation", "Conversion failed when converting the value."),
+    (errors.QueueDiffers, 2010, "General error", "Cannot perform alter on 'dbo.tq_work_push' because it is an "
+     "incompatible object type."),
+    (errors.BadInput, 245, "Syntax error or access violation", "Conversion failed when converting the nvarchar value "
+     "'x' to data type int."),
+    (errors.BadInput, 8114, "General error", "Error converting data type nvarchar to bigint."),
+    (errors.BadInput, 8115, "General error", "Arithmetic overflow error converting expression to data type int."),
+    (errors.BadInput, 13609, "General error", "JSON text is not properly formatted. Unexpected character 'x' is found "
+     "at position 0."),
+    (errors.DatabaseError, 8134, "General error", "Divide by zero error encountered."),
 ]  # fmt: skip
 
 

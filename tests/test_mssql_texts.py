@@ -17,6 +17,8 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS
+from tablequeue.engines.base import Table
+from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
@@ -33,8 +35,13 @@ parses = pytest.mark.skipif(
     sys.platform != "linux" or machine() != "x86_64", reason="The parser's runtime is for Linux on x86-64."
 )
 ENGINE = SQLServer(sa.URL.create("mssql").get_dialect()())
-CREATING = ("install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged")
+CREATING = (
+    "install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged",
+    "create_schedules",
+)  # fmt: skip
 OPERATIONS = operations_of("mssql")
+# Of which the engine asks how many rows they changed: it counts those that they answer with.
+COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "arrange", "writer_advance")
 FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")
 
 
@@ -62,6 +69,18 @@ def batches(operation: str, design: str) -> list[str]:
         for batch in ENGINE.split(ENGINE.render(operation, ENGINE.table("work", definition), state))
     ]
     return list(dict.fromkeys(texts))
+
+
+def sent(operation: str, design: str) -> list[Batch]:
+    """Every batch as it goes to a driver."""
+    tables = [ENGINE.table("work", definition) for definition in definitions(design)]
+    return list(
+        dict.fromkeys(batch for table in tables for state in STATES for batch in compiled(table, operation, state))
+    )
+
+
+def compiled(table: Table, operation: str, state: str = "ready") -> list[Batch]:
+    return [batch for batch in table.statements(operation, state) if isinstance(batch, Batch)]
 
 
 def with_variables(batch: str) -> str:
@@ -122,14 +141,13 @@ def test_every_text_parses(design: str, operation: str) -> None:
 @pytest.mark.parametrize("design", DESIGNS)
 def test_what_is_sent_to_a_driver_parses(design: str, operation: str) -> None:
     """With a parameter in each place, as ODBC numbers them, and with nulls spelled out, one and all."""
-    for text in batches(operation, design):
-        batch = Batch(text)
+    for batch in sent(operation, design):
         for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
-            sent, _ = batch.bind(values, "qmark")
-            assert sent.count("?") == (len(batch.names) if values and all(values.values()) else 0)
-            assert parse_errors(sent.replace("?", "@P1")) == []
-        sent, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
-        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", sent)) == []
+            text, _ = batch.bind(values, "qmark")
+            assert text.count("?") == (len(batch.names) if values and all(values.values()) else 0)
+            assert parse_errors(text.replace("?", "@P1")) == []
+        text, _ = batch.bind(dict.fromkeys(batch.names, "0" * 32), "pyformat")
+        assert parse_errors(re.sub(r"%\(\w+\)s", "N'x'", text)) == []
 
 
 @parses
@@ -182,10 +200,38 @@ def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
     assert batch.endswith("token = @token") or "token = @token\norder by" in batch
 
 
-def test_arrange_passes_over_what_is_locked() -> None:
+def test_arrange_passes_over_notes_and_over_no_message() -> None:
+    """Were the change of a message undone that was passed over, the next one in its group would have overtaken it."""
     (batch,) = batches("arrange", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
-    assert batch.count("rowlock, readpast, updlock, readcommittedlock") == 2
+    notes, look = rules.statements(batch)[-2:]
+    assert "readpast" in notes
+    assert "readpast" not in look
+    assert "as waiting with (index (tq_work__blocked))\n" in look
+
+
+@pytest.mark.parametrize("operation", COUNTED)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
+    for batch in batches(operation, design):
+        assert rules.says(rules.statements(batch)[-1])
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: str) -> None:
+    """Drivers misread it otherwise: see test_mssql_drivers.py."""
+    wanted = {*TEXTS} - ({"payload"} if payload == "bytes" else set())
+    asked: dict[str, set[str]] = {}
+    for operation in OPERATIONS:
+        for definition in (Definition(payload=payload), Definition(payload=payload, groups=True)):
+            for batch in compiled(ENGINE.table("work", definition), operation):
+                for item in rules.answer(batch):
+                    (name,) = re.findall(r"(\w+)\Z", item) or [""]
+                    assert name not in wanted, f"{operation} answers with {item}"
+                    if name.startswith("utf16_"):
+                        asked.setdefault(operation, set()).add(name.removeprefix("utf16_"))
+    assert asked["claim"] == {"payload", "headers", "group_key", "dedup_key"} & wanted
+    assert asked["peek"] == wanted - {"stream"}
 
 
 @pytest.mark.parametrize("operation", FINISHING)
@@ -230,6 +276,22 @@ def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
         for batch in batches(operation, "groups"):
             for name in re.findall(r"\bconstraint (\w+)", batch):
                 assert re.match(r"(pk|ck|df)_tq_", name)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
+    """Until version 3 each part was named with one underscore. What is only staged is made anew."""
+    there = [operation for operation in CREATING if operation != "create_due" or design == "due"]
+    texts = "\n".join(batch for operation in there for batch in batches(operation, design))
+    made = {*re.findall(r"\b(?:index|constraint) (\w+?tq_work__\w+|tq_work__\w+)", texts)}
+    upgrade = "\n".join(batch for name in OPERATIONS if name.startswith("upgrade_4") for batch in batches(name, design))
+    renamed = dict(re.findall(r"exec sp_rename N'(?:\w+\.)?(\w+)', N'(\w+)', N'(?:INDEX|OBJECT)'", upgrade))
+    assert {name for name in made if "__staged" not in name} <= {*renamed.values()}
+    assert all(old.replace("tq_work_", "tq_work__") == new for old, new in renamed.items())
+    for old in renamed:
+        assert re.search(rf"if (?:indexproperty\(object_id\(N'\w+'\), |object_id\()N'{old}'", upgrade) or re.search(
+            rf"if object_id\(N'{old.removeprefix('pk_')}', N'U'\) is not null\nbegin\n", upgrade
+        ), "what was renamed before is passed over"
 
 
 def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:

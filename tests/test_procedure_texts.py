@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from platform import machine
 from typing import Any
 
@@ -12,8 +13,10 @@ import sqlalchemy as sa
 
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
+from tablequeue.engines.base import Engine, Table
 from tablequeue.message import STATES
 from tablequeue.names import table_of
+from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors
 
@@ -43,19 +46,35 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
         assert not given & declared & words, file
 
 
-@pytest.mark.skipif(sys.platform != "linux" or machine() != "x86_64", reason="The parser is for Linux on x86-64.")
-@pytest.mark.parametrize("design", [*DESIGNS, "at_most_once", "no_history", "retention", "bytes"])
-def test_sql_server_s_parser_takes_them(design: str) -> None:
-    more: dict[str, dict[str, Any]] = {
-        "at_most_once": {"delivery": "at_most_once"},
-        "no_history": {"history": "none"},
-        "retention": {"history": 60, "strict": True},
-        "bytes": {"payload": "bytes"},
-    }
-    definition = Definition(**{**DESIGNS, **more}[design])
+MORE: dict[str, dict[str, Any]] = {
+    "at_most_once": {"delivery": "at_most_once"},
+    "no_history": {"history": "none"},
+    "no_history_groups": {"history": "none", "groups": True},
+    "retention": {"history": 60, "strict": True},
+    "bytes": {"payload": "bytes"},
+    "text": {"payload": "text"},
+}
+EVERY = {**DESIGNS, **MORE}
+
+
+def on_sql_server(design: str) -> tuple[Engine, Table]:
     engine = engine_class("mssql")(sa.URL.create("mssql").get_dialect()(), "shop")
+    return engine, engine.table("work", Definition(**EVERY[design]))
+
+
+def bodies(design: str) -> dict[str, str]:
+    """What makes each procedure, by its name without that of the queue."""
+    engine, table = on_sql_server(design)
+    made = (re.search(r"create or alter procedure shop\.tq_work_(\w+)\n[\s\S]*", batch) for batch in
+            engine.split(procedures.procedures(engine, table)))  # fmt: skip
+    return {found[1]: found[0] for found in made if found}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or machine() != "x86_64", reason="The parser is for Linux on x86-64.")
+@pytest.mark.parametrize("design", EVERY)
+def test_sql_server_s_parser_takes_them(design: str) -> None:
+    engine, table = on_sql_server(design)
     roles = {kind: ["web", "CORP\\ada"] for kind in procedures.ROLES}
-    table = engine.table("work", definition)
     for text in (
         procedures.procedures(engine, table),
         procedures.dropping(engine, table),
@@ -66,9 +85,101 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
             made = re.search(r"create or alter procedure (\S+)", batch)
             assert made is None or (made[1].startswith("shop.tq_work_") and batch.count("create or alter") == 1)
             # A variable is declared once, and before it is used.
-            declared = re.findall(
-                r"(?:declare |, |\n    )(@\w+) (?=bigint|int|bit|float|uniq|nvar|var|date|table)", batch
-            )
+            declared = re.findall(r"(?:declare |\n    )(@\w+) (?=bigint|int|bit|float|uniq|nvar|var|date|table)", batch)
             assert len(declared) == len(set(declared)), batch
             if made:
                 assert {*re.findall(r"(?<!@)@\w+", batch)} - {"@key", "@value"} <= set(declared), batch
+
+
+def misfits(body: str) -> list[str]:
+    """Table variables that get another number of columns than they have, or than is named (error 213)."""
+    tables = re.findall(r"declare (@\w+) table \((.*?)\);\n", body, re.DOTALL)
+    sizes = {name: len(rules._listed(columns)) for name, columns in tables}
+    outputs = re.findall(
+        r"^ *output\b((?:(?!^ *output\b).)*?)\binto (@\w+)(?: \((.*?)\))?\s*(?:;|$)", body, re.M | re.S
+    )
+    selects = re.findall(r"^ *insert into (@\w+)(?: \((.*?)\))?\s+select\b(.*?);\n", body, re.M | re.S)
+    given = [(name, columns, values) for values, name, columns in outputs] + selects
+    return [
+        f"{len(rules._listed(_flat(values)))} values into {name}"
+        for name, columns, values in given
+        if len(rules._listed(_flat(values))) != (len(rules._listed(columns)) if columns else sizes[name])
+    ]
+
+
+def _flat(select: str) -> str:
+    """The list of a select, or of an OUTPUT, with nothing inside of its parentheses."""
+    while "(" in select:
+        select = re.sub(r"\([^()]*\)", "", select)
+    return re.split(r"\b(?:from|where)\b", select)[0]
+
+
+@pytest.mark.parametrize("design", EVERY)
+def test_a_table_variable_gets_as_many_columns_as_it_has(design: str) -> None:
+    found = bodies(design)
+    assert sum("declare @" in body and " table (" in body for body in found.values()) > 5
+    for body in found.values():
+        assert misfits(body) == []
+    for name, old, new in (
+        ("complete", "select message.id", "select message.attempts, message.id"),
+        ("push_many", "(id bigint not null primary key)", "(id bigint not null primary key, place int)"),
+    ):
+        assert old in found[name]
+        assert misfits(found[name].replace(old, new)), f"the check must notice a wrong {name}"
+
+
+@pytest.mark.parametrize("design", EVERY)
+def test_each_answers_once_so_that_others_can_keep_its_rows(design: str) -> None:
+    """INSERT ... EXEC cannot be nested (8164), takes one shape of rows (213), and must not be rolled back in (3915)."""
+    for name, body in bodies(design).items():
+        assert not re.search(r"insert into \S+( \(.*\))?\s+exec\b", body), name
+        statements = [textwrap.dedent(part).strip() for part in re.split(r";\s*\n", body)]
+        kept = [part for part in statements if re.match(r"(select|update|delete|insert|with)\b", part)]
+        answers = [part for part in kept if rules.says(part) and not re.match(r"select @\w+ = ", part)]
+        assert not any(re.search(r"(?m)^output\b", part) for part in answers), name
+        public = name in procedures.VERBS
+        assert len(answers) == (0 if name == "peek" else int(public or name.startswith("_peek_"))), name
+        for undone in re.findall(r"(?m)^.*\brollback\b.*$", body):
+            assert name == "_move_on" or undone.strip().startswith("if @alone = 1 and "), name
+        if public:
+            assert (
+                "set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on" in body
+            )
+            assert "set numeric_roundabort off" in body
+            assert "set transaction isolation level read committed" in body
+        assert "execute as" not in body, "whose schema a role owns could not make it"
+
+
+@pytest.mark.parametrize("design", EVERY)
+def test_blanks_count_and_characters_are_counted(design: str) -> None:
+    """`=` and LEN pass over trailing blanks, and LEN counts halves of characters without a collation that says so."""
+    for name, body in bodies(design).items():
+        compared = re.sub(r"nvarchar\(max\) = N''|set @p_group = N''", "", body)
+        assert not re.search(r"(?:=|<>) N''", compared), name
+        for counted in re.findall(r"(?<![a-z])len\(.*", body):
+            assert re.match(r"len\(\((\S+) \+ N'\.'\) collate Latin1_General_100_CI_AS_SC\) - 1 ", counted), name
+        # What is cut off at the end of a parameter would be cut off silently.
+        for parameter, size in re.findall(r"(?m)^    (@p_\w+) n?varchar\((\w+)\)", body):
+            assert size == "max" or parameter in ("@p_on_conflict", "@p_state"), name
+
+
+@pytest.mark.parametrize("design", EVERY)
+def test_those_for_the_others_have_names_that_no_queue_has(design: str) -> None:
+    for name in bodies(design):
+        assert name in procedures.VERBS or name.startswith("_")
+    engine, table = on_sql_server(design)
+    for line in procedures.dropping(engine, table).splitlines()[1:]:
+        assert re.fullmatch(r"if object_id\(N'(\S+)', N'P'\) is not null drop procedure \1;", line)
+
+
+@pytest.mark.parametrize("design", EVERY)
+def test_a_transaction_of_the_callers_is_swept_for_what_it_wants(design: str) -> None:
+    """What is made ready there nobody else has until it commits."""
+    found = bodies(design)
+    for verb in ("pop", "take"):
+        assert found[verb].count("case @alone when 1 then 1000 else @p_n end") == 2
+        assert found[verb].count("__sweep 1000, @most, @p_now") == found[verb].count("__sweep 0, @most, @p_now") == 1
+    for name in ("_due", "_expired", "_arrange"):
+        assert name not in found or "declare @n bigint = @p_n;" in found[name]
+    assert all("if @alone = 1 " in found[verb].partition("move_on")[0][-60:] for verb in ("complete", "fail")
+               if "move_on" in found[verb])  # fmt: skip

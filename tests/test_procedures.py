@@ -15,10 +15,13 @@ from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
-from tests.sessions import call, engine_of, made, session, transaction
+from tests.sessions import Session, call, engine_of, made, session, transaction
 from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
 
 BY_NAME = {kind.name: kind for kind in PLAIN}
+# On SQL Server an error always undoes the caller's transaction.
+UNDONE_ALONE = [kind for kind in PLAIN if kind.name != "mssql"]
+UNDONE_ALL = [kind for kind in PLAIN if kind.name == "mssql"]
 LEASE_LOST = "00000000-0000-0000-0000-000000000000"
 
 
@@ -33,10 +36,10 @@ def test_they_come_and_go_with_the_queue(place: Place, db: Database) -> None:
     names = db.install_procedures("work")
     assert names == db.install_procedures("work")
     assert {"tq_work_push", "tq_work_pop", "tq_work_stats"} <= set(names)
-    there = "select routine_name from information_schema.routines where routine_schema = %(schema)s"
-    assert {row[0] for row in place.execute(there, {"schema": place.schema})} >= set(names)
+    there = f"select routine_name from information_schema.routines where routine_schema = '{place.schema}'"  # noqa: S608
+    assert {row[0] for row in place.execute(there)} >= set(names)
     queue.drop()
-    assert place.execute(there, {"schema": place.schema}) == []
+    assert place.execute(there) == []
     with pytest.raises(errors.QueueNotFound):
         db.install_procedures("work")
 
@@ -252,7 +255,36 @@ OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
     (BY_NAME["mariadb"], "push_each", {"messages": '[{"payload": 1}, {}]'}),
     (BY_NAME["mariadb"], "pop", {"n": 1.5}),
     (BY_NAME["mariadb"], "pop", {"n": 1e20}),
-]
+    *((kind, *refused) for kind in UNDONE_ALL for refused in (
+        ("take", {"n": None}),
+        ("pop", {"n": 1001}),
+        ("push", {"payload": None}),
+        ("push", {"payload": "{"}),
+        ("push", {"payload": ""}),
+        ("push", {"payload": "1, 2"}),
+        ("push", {"headers": "[1]"}),
+        ("push", {"headers": "{"}),
+        ("push", {"key": ""}),
+        ("push", {"key": "a\0"}),
+        ("push", {"key": "\U0001f600" * 256}),
+        ("push", {"due": "tomorrow"}),
+        ("push", {"producer": "p" * 513}),
+        ("push_many", {"messages": "{}"}),
+        ("push_many", {"messages": "[1"}),
+        ("push_each", {"messages": "[1]"}),
+        ("push_each", {"messages": '[{"payload": 1}, {}]'}),
+        ("peek", {"state": "in_progress_"}),
+    )),
+]  # fmt: skip
+
+
+def test_what_python_takes_is_taken(db: Database) -> None:
+    """Keys of blanks, and of as many characters as a key may have, whatever they are made of."""
+    queue = made(db)
+    keys = [" ", "a", "a ", "\U0001f600" * 255, "\ufeff", "'"]
+    ids = [call(db, "push", payload="1", key=key)[0][0] for key in keys]
+    assert len({*ids}) == len(keys)
+    assert [queue.push(2, key=key, on_conflict="return") for key in keys] == ids
 
 
 @pytest.mark.parametrize(("kind", "verb", "params"), OWN_REFUSALS, indirect=["kind"])
@@ -281,8 +313,62 @@ def test_they_are_part_of_the_callers_transaction(db: Database) -> None:
     assert counts(queue) == {"ready": 1, "finished": 2}
 
 
+@pytest.mark.parametrize("kind", UNDONE_ALONE, indirect=True, ids=lambda kind: kind.name)
 def test_an_error_undoes_its_call_alone(db: Database) -> None:
     check_undone(db)
+
+
+@pytest.mark.parametrize("kind", UNDONE_ALL, indirect=True, ids=lambda kind: kind.name)
+def test_an_error_undoes_all_of_the_transaction_on_sql_server(db: Database) -> None:
+    queue = made(db)
+    queue.push(0, key="k")
+    with db.engine.connect() as connection:
+        one = Session(db, connection)
+        one.call("push", payload="1")
+        refuses(DuplicateKey, one.call, "push", payload="2", key="k")
+        connection.rollback()
+    assert counts(queue) == {"ready": 1}
+    with session(db) as alone:
+        refuses(DuplicateKey, alone.call, "push", payload="2", key="k")
+        alone.call("push", payload="3")
+    assert counts(queue) == {"ready": 2}
+
+
+@pytest.mark.parametrize("kind", UNDONE_ALL, indirect=True, ids=lambda kind: kind.name)
+def test_t_sql_reads_what_it_popped(db: Database) -> None:
+    queue = made(db)
+    queue.push_many([1, 2])
+    columns = (
+        "id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6), "
+        "popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510), "
+        "dedup_key nvarchar(510), due_at datetime2(6), token uniqueidentifier"
+    )
+    with session(db) as one:
+        rows = one.cursor.execute(
+            f"set nocount on; declare @popped table ({columns}); insert into @popped exec {one.queue}_pop @p_n = 5; "  # noqa: S608
+            f"declare @token uniqueidentifier = (select max(cast(token as char(36))) from @popped); "
+            f"exec {one.queue}_complete @p_ids = N'[1, 2]', @p_token = @token;"
+        ).fetchall()
+        assert sorted(rows) == [(1,), (2,)]
+        words = f"set nocount on; declare @popped table ({columns}); insert into @popped exec {one.queue}_pop @p_n = 0;"
+        assert "n is not from 1 to 1000" in refuses(BadInput, one.execute, words).cause
+    assert counts(queue) == {"finished": 2}
+
+
+@pytest.mark.parametrize("kind", UNDONE_ALL, indirect=True, ids=lambda kind: kind.name)
+def test_a_name_that_another_queue_has_is_refused(db: Database) -> None:
+    """Procedures and tables share their names there."""
+    orders, neighbour = db.create_queue("orders"), db.create_queue("orders_push")
+    refuses(errors.QueueDiffers, db.install_procedures, "orders")
+    neighbour.push("stays")
+    orders.drop()
+    assert claimed(neighbour).payload == "stays"
+    neighbour.drop()
+    again = db.create_queue("orders")
+    db.install_procedures("orders")
+    refuses(errors.QueueDiffers, db.create_queue, "orders_push")
+    again.drop()
+    assert db.create_queue("orders_push").push(1)
 
 
 # Of MariaDB's, which see to transactions themselves: what is wrong with which template.

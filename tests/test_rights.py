@@ -18,7 +18,7 @@ from tests.servers import Kind, Place
 from tests.sessions import Session, engine_of
 
 TOKEN = "0" * 32
-PASSWORD = secrets.token_hex(8)
+PASSWORD = f"Tq-{secrets.token_hex(8)}"
 
 # A call of each verb that is allowed to whoever may call it, if not of use.
 CALLED: dict[str, dict[str, Any]] = {
@@ -34,12 +34,13 @@ CALLED: dict[str, dict[str, Any]] = {
     "stats": {},
     "peek": {},
     "history": {},
+    "read_history": {},
     "lost": {},
 }
 # What nobody may do: use the tables, and the procedures that are for the others.
 TABLES = (
     "select * from {queue}",
-    "insert into {queue} (payload, pushed_at) values ('1', now())",
+    "insert into {queue} (payload, pushed_at) values ('1', current_timestamp)",
     "update {queue} set state = 'dead'",
     "delete from {queue}",
     "select * from {queue}_history",
@@ -47,15 +48,20 @@ TABLES = (
 )
 INSIDE = {
     "postgresql": (
-        "select {queue}_sweep(0, null)",
+        "select {queue}_sweep(0, 1, null)",
         "select * from {queue}_claim(1, 'me', 60, null, null)",
         "select * from {queue}_remove(1, 'me', null, null)",
     ),
     "mariadb": (
-        "call {queue}_sweep(0, null, @moved)",
+        "call {queue}_sweep(0, 1, null, @moved)",
         "call {queue}_find(1, null, @ids)",
         "call {queue}_push_one('1', '{{}}', 'raise', 'me', null, @id)",
         "call {queue}_undo(true)",
+    ),
+    "mssql": (
+        "exec {queue}__sweep 0, 1, null",
+        "exec {queue}__insert_each N'[]', N'me', null, null",
+        "exec {queue}__peek_ready 1, 0",
     ),
 }
 # How a user is made who has a role, or is one; and how both go.
@@ -69,11 +75,20 @@ MADE = {
         "grant {role} to {role}_user",
         "set default role {role} for {role}_user",
     ),
+    "mssql": (
+        f"create login {{role}}_user with password = '{PASSWORD}', check_policy = off",
+        "create role {role}",
+        "create user {role}_user for login {role}_user",
+        "alter role {role} add member {role}_user",
+    ),
 }
 GONE = {
     "postgresql": ("drop owned by {role}", "drop role {role}"),
     "mariadb": ("drop user {role}_user", "drop role {role}"),
+    "mssql": ("drop user {role}_user", "drop role {role}", "drop login {role}_user"),
 }
+# Where a user is in no database at first: there they have rights in one only.
+IN_NONE = {"mariadb"}
 
 
 @pytest.fixture(params=PLAIN, ids=lambda kind: kind.name)
@@ -99,10 +114,10 @@ def roles(place: Place, kind: Kind) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def login(database: Database, kind: Kind, role: str) -> Iterator[Session]:
-    """A session of a user who has that role. On MariaDB it is in no database: there it has rights in one only."""
+    """A session of a user who has that role."""
     user = role if kind.name == "postgresql" else f"{role}_user"
     url = database.engine.url.set(username=user, password=PASSWORD)
-    engine = sa.create_engine(url if kind.name == "postgresql" else url.set(database=""))
+    engine = sa.create_engine(url.set(database="") if kind.name in IN_NONE else url)
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield Session(database, connection)
@@ -154,6 +169,10 @@ def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, deliver
     queue.drop()
 
 
+# On SQL Server it is the owner of both that lets a procedure at a table, and no word of its text.
+@pytest.mark.parametrize(
+    "kind", [kind for kind in PLAIN if kind.name != "mssql"], indirect=True, ids=lambda kind: kind.name
+)
 def test_the_check_notices_procedures_with_the_rights_of_their_caller(
     place: Place, kind: Kind, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,8 @@ class Stored(NamedTuple):
     """What some words of the texts stand for in procedures instead."""
     there: str = ""
     """The query for the names of a queue's procedures; "" if dropping those that are not there costs nothing."""
+    kept: Callable[[str, str], str] = lambda statement, target: statement
+    """A statement whose rows go into a variable of the procedure; see `into=` in procedures.py."""
 
 
 class Engine(Scheduling, ABC):

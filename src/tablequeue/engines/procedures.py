@@ -4,7 +4,8 @@ Each is a template in the engine's folder `procedures/`, around the same SQL tex
 
 - `{word}` is one of the words of the engine's texts, or of `_words` below;
 - `{sql claim}` is the statement of that operation, `{sql claim/2}` the second one of several; its `:name` parameters
-  become the procedure's own (`p_name`, or `@name` on SQL Server), except those given as in `{sql sweep n=1000}`;
+  become the procedure's own (`p_name`, or `@p_name` on SQL Server), except those given as in `{sql sweep n=1000}`;
+- `{sql claim into=@claimed}`, on SQL Server, has its rows go into that table variable, or nowhere with `into=nothing`;
 - the lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are there for such queues only.
 """
 
@@ -22,7 +23,8 @@ from tablequeue.engines.texts import holds
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
 # Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and
-# tables share their names, history is read_history.
+# tables share their names, history is read_history, and what is for the others is called as no queue's table is:
+# `tq_orders__sweep`.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "producer": ("push", "push_many", "push_each"),
     "consumer": ("pop", "take", "complete", "fail", "release", "extend"),
@@ -33,7 +35,9 @@ VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
 NEEDS = {
     "arrange": "grouped",
     "move_on": "grouped",
-    "outdated": "retention",
+    "_arrange": "grouped",
+    "_move_on": "grouped",
+    "_outdated": "retention",
     "give_back": "at_least_once",
     "unpack": "at_least_once",
     "release": "at_least_once",
@@ -148,7 +152,7 @@ _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 
 def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
-    definition = table.definition
+    definition, stored = table.definition, _stored(engine)
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
     for line in _chosen(template(engine.name, file), holds(definition)):
@@ -157,7 +161,10 @@ def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] |
         def statement(match: re.Match[str], margin: str = margin) -> str:
             values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
             text = engine.render(match[1], table, values.get("state", "ready"), _stored(engine).words)
-            return _bound(engine, engine.split(text)[int(match[2] or 1) - 1], values).replace("\n", margin)
+            text = engine.split(text)[int(match[2] or 1) - 1]
+            if "into" in values:
+                text = stored.kept(text, values["into"])
+            return _bound(engine, text, values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
     # The words of the engine may have parameters too, as the clock.

@@ -13,6 +13,7 @@ from typing import Any
 
 from tablequeue import errors
 from tablequeue.engines.base import Held, Params
+from tablequeue.engines.mssql.answers import decoded
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
 from tablequeue.engines.texts import sql_text
 
@@ -127,7 +128,8 @@ class MSSQLCursor:
     def _read(self) -> None:
         while True:
             if self._cursor.description is not None:
-                self._rows += map(tuple, self._cursor.fetchall())
+                names = [column[0] for column in self._cursor.description]
+                self._rows += decoded(self._cursor.fetchall(), names)
             if not self._cursor.nextset():
                 return
 

@@ -7,13 +7,15 @@ tests/test_mssql_texts.py; what the drivers do was read in their sources and doc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from textwrap import fill
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
+from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, dashed, hold, whole
 from tablequeue.engines.mssql.refusals import (
@@ -27,7 +29,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.mssql.streams import SQLServerStreams
-from tablequeue.engines.texts import Client, Row, quoted_role, ready_states
+from tablequeue.engines.texts import CLAIMED, Client, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # What each row of push_each may have of its own.
@@ -40,6 +42,22 @@ SCATTERED = ("heap", "due")
 DOORBELL = ("bell_create", "bell_ring", "bell_wait", "bell_drop")
 
 
+# The columns of a history, in the order that take_keep writes them, and the types of columns in table variables.
+FINISHED = (
+    "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
+    "consumer headers errors payload"
+).split()
+TYPES = {
+    "id": "bigint",
+    "attempts": "int",
+    "priority": "int",
+    "token": "uniqueidentifier",
+    **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
+    **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
+    **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
+}
+
+
 def after(seconds: str, start: str = "@now") -> str:
     """`start` and that many seconds, a float, as SQL: DATEADD takes whole numbers, of 32 bits."""
     minutes = f"floor({seconds} / 60)"
@@ -47,6 +65,17 @@ def after(seconds: str, start: str = "@now") -> str:
         f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int),\n"
         f"    dateadd(minute, cast({minutes} as int), {start}))"
     )
+
+
+class SQLServerTable(Table):
+    """A table whose batches answer with the bytes of text, which the cursor decodes; see answers.py."""
+
+    def statements(self, operation: str, state: str = "ready") -> list[str]:
+        if (operation, state) not in self._compiled:
+            texts = [name for name in TEXTS if name != "payload" or self.definition.payload != "bytes"]
+            batches = self.engine.split(self.engine.render(operation, self, state))
+            self._compiled[operation, state] = [self.engine.compile(in_bytes(batch, texts)) for batch in batches]
+        return self._compiled[operation, state]
 
 
 class SQLServer(SQLServerStreams):
@@ -77,7 +106,7 @@ class SQLServer(SQLServerStreams):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    stored = Stored("@p_{}", partial(quoted_role, "[]"))
+    stored = Stored("@p_{}", partial(quoted_role, "[]"), kept=kept)
     # Operations of several batches make a transaction of their own, see whole().
     alone = frozenset(
         "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
@@ -113,6 +142,10 @@ class SQLServer(SQLServerStreams):
                 "        for json path, without_array_wrapper, include_null_values\n"
                 "    )))"
             ),
+            # Of table variables in the stored procedures: a row of a claim, and what goes into the history.
+            "claimed_types": _types(CLAIMED, definition, self.payload_types),
+            "history_types": _types(FINISHED, definition, self.payload_types),
+            "history_columns": f"\n{_filled(FINISHED)}\n        ",
             # A grouped queue's notes for arrange; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
@@ -130,6 +163,9 @@ class SQLServer(SQLServerStreams):
 
     def split(self, text: str) -> list[str]:
         return batches_in(text)
+
+    def table(self, name: str, definition: Definition, table_name: str | None = None) -> SQLServerTable:
+        return SQLServerTable(self, name, definition, table_name)
 
     def compile(self, text: str) -> str:
         # Bound by the cursor: what a driver takes depends on which one it is, and on which parameters are null.
@@ -295,6 +331,17 @@ class SQLServer(SQLServerStreams):
     def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
         if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
             self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
+
+
+def _types(columns: Sequence[str], definition: Definition, payload_types: Mapping[str, str]) -> str:
+    """Columns as the definition of a table variable has them; all that has no type here is a time."""
+    types = TYPES | {"payload": payload_types[definition.payload]}
+    typed = (f"{column}~{types.get(column, 'datetime2(6)')}" for column in columns)  # ~: a line ends between columns
+    return f"\n{_filled(typed)}\n        "
+
+
+def _filled(items: Iterable[str]) -> str:
+    return fill(", ".join(items), 112, initial_indent=" " * 12, subsequent_indent=" " * 12).replace("~", " ")
 
 
 def _groups(rows: Sequence[Row], column: int) -> list[str]:

@@ -1,15 +1,16 @@
--- tq_emails_arrange: in groups whose turn came free, the next message becomes ready. For the other procedures.
--- It runs in the transaction of their caller, who holds the new fronts of the groups, whichever they are, until it
--- commits: keep transactions around them short. Of two that arrange the same group at once, one fails with error 2601
--- and is to be tried again, as after a deadlock.
+-- tq_emails__arrange: in up to @p_n groups whose turn came free, the next message becomes ready; returns in how many. For
+-- the other procedures. It runs in the transaction of their caller, who holds the new fronts of the groups, whichever
+-- they are, until it commits: keep transactions around pop and take short. Of two that arrange the same group at once,
+-- one may fail with error 2601, and is to be tried again, as after a deadlock.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_arrange
+create or alter procedure tq_emails__arrange
+    @p_n bigint,
     @p_now datetime2(6)
 as
 begin
     set xact_abort, nocount on;
-    declare @n bigint = 1000;
+    declare @n bigint = @p_n;
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     declare @turn table (group_key varbinary(1020) not null);
     with noted as (
@@ -21,11 +22,10 @@ begin
     output deleted.group_key into @turn (group_key);
     update message
     set state = case when message.due_at > @now then 'scheduled' else 'ready' end
-    output inserted.id
     from (select distinct group_key from @turn) as turn
     cross apply (
         select top (1) waiting.id
-        from tq_emails as waiting with (index (tq_emails__blocked), rowlock, readpast, updlock, readcommittedlock)
+        from tq_emails as waiting with (index (tq_emails__blocked))
         where waiting.group_key = turn.group_key and waiting.state = 'blocked'
         order by waiting.id
     ) as next
@@ -35,61 +35,21 @@ begin
             select 1 from tq_emails as there
             where there.group_key = turn.group_key
                 and there.state in ('ready', 'scheduled', 'in_progress')
-        )
+        );
+    return @@rowcount;
 end;
 go
 
--- tq_emails_claim: the rows of pop, in any order, without a sweep.
+-- tq_emails__due: up to @p_n messages that are due become ready; returns how many. For tq_emails__sweep.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_claim
+create or alter procedure tq_emails__due
     @p_n bigint,
-    @p_token uniqueidentifier,
-    @p_consumer nvarchar(512),
-    @p_lease float,
     @p_now datetime2(6)
 as
 begin
     set xact_abort, nocount on;
     declare @n bigint = @p_n;
-    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-    declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
-    declare @lease float = cast(@p_lease as float);
-    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-    declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
-        dateadd(minute, cast(floor(@lease / 60) as int), @now));
-    with next as (
-        select top (@n)
-            id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
-            dedup_key, consumer, headers, payload
-        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-        where state = 'ready'
-        order by id
-    )
-    update next
-    set state = 'in_progress',
-        attempts = attempts + 1,
-        token = @token,
-        consumer = @consumer,
-        popped_at = @now,
-        first_popped_at = coalesce(first_popped_at, @now),
-        lease_until = @until
-    output
-        inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
-        inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
-        convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at
-end;
-go
-
--- tq_emails_due: what is due becomes ready. For tq_emails_sweep.
-set ansi_nulls, quoted_identifier on;
-go
-create or alter procedure tq_emails_due
-    @p_now datetime2(6)
-as
-begin
-    set xact_abort, nocount on;
-    declare @n bigint = 1000;
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     with due as (
         select top (@n) id, state
@@ -98,20 +58,22 @@ begin
         order by due_at
     )
     update due
-    set state = 'ready'
-    output inserted.id
+    set state = 'ready';
+    return @@rowcount;
 end;
 go
 
--- tq_emails_expired: what was abandoned becomes ready, or a dead letter. For tq_emails_sweep.
+-- tq_emails__expired: up to @p_n messages that were abandoned become ready, or dead letters; returns how many. For
+-- tq_emails__sweep.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_expired
+create or alter procedure tq_emails__expired
+    @p_n bigint,
     @p_now datetime2(6)
 as
 begin
     set xact_abort, nocount on;
-    declare @n bigint = 1000;
+    declare @n bigint = @p_n;
     declare @max_attempts int = 5;
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     declare @error nvarchar(max) = N'lease expired';
@@ -130,120 +92,24 @@ begin
         ))),
         token = null,
         lease_until = null
-    output inserted.group_key into tq_emails__turns (group_key)
-    output inserted.id
+    output inserted.group_key into tq_emails__turns (group_key);
+    return @@rowcount;
 end;
 go
 
--- tq_emails_finish: what complete finishes, and the groups of that if there are some.
+-- tq_emails__insert_each: the push of tq_emails_push_each, without its checks. @p_pushed is a JSON array of objects: the
+-- place of a row among @p_rows, from 0 on, and its id, which those have not whose key is taken.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_finish
-    @p_ids nvarchar(max),
-    @p_token uniqueidentifier,
-    @p_now datetime2(6)
-as
-begin
-    set xact_abort, nocount on;
-    declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
-    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-    delete from message
-    output
-        deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
-        deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
-        deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload
-    into tq_emails_history (
-        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
-        consumer, headers, errors, payload
-    )
-    output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
-    from tq_emails as message with (rowlock, forceseek)
-    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-        and message.token = @token
-end;
-go
-
--- tq_emails_give_back: what release gives back.
-set ansi_nulls, quoted_identifier on;
-go
-create or alter procedure tq_emails_give_back
-    @p_ids nvarchar(max),
-    @p_token uniqueidentifier,
-    @p_delay float,
-    @p_now datetime2(6)
-as
-begin
-    set xact_abort, nocount on;
-    declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
-    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-    declare @delay float = cast(@p_delay as float);
-    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-    declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
-        dateadd(minute, cast(floor(@delay / 60) as int), @now));
-    update message
-    set state = case when @delay > 0 then 'scheduled' else 'ready' end,
-        due_at = case when @delay > 0 then @due else due_at end,
-        attempts = attempts - 1,
-        token = null,
-        lease_until = null
-    output inserted.id
-    from tq_emails as message with (rowlock, forceseek)
-    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-        and message.token = @token
-end;
-go
-
--- tq_emails_insert: the push of tq_emails_push, without its checks.
-set ansi_nulls, quoted_identifier on;
-go
-create or alter procedure tq_emails_insert
-    @p_payload nvarchar(max),
-    @p_headers nvarchar(max),
-    @p_delay float,
-    @p_due datetime2(6),
-    @p_priority int,
-    @p_group nvarchar(510),
-    @p_key nvarchar(510),
-    @p_producer nvarchar(512),
-    @p_now datetime2(6)
-as
-begin
-    set xact_abort, nocount on;
-    declare @payload nvarchar(max) = cast(@p_payload as nvarchar(max));
-    declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
-    declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
-    declare @priority int = @p_priority;
-    declare @group varbinary(1020) = convert(varbinary(1020), cast(@p_group as nvarchar(510)));
-    declare @key varbinary(1020) = convert(varbinary(1020), cast(@p_key as nvarchar(510)));
-    declare @delay float = cast(@p_delay as float);
-    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-    declare @due datetime2(6) = coalesce(cast(@p_due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
-        dateadd(minute, cast(floor(@delay / 60) as int), @now)));
-    insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
-    output inserted.group_key into tq_emails__turns (group_key)
-    output inserted.id
-    select
-        @payload, @headers, @producer, @priority, @group, @key, @now, @due,
-        case when @due > @now then 'blocked' else 'blocked' end
-    where @key is null
-        or not exists (
-            select 1 from tq_emails as there with (readcommittedlock)
-            where there.dedup_key = @key and there.dedup_key is not null
-        )
-end;
-go
-
--- tq_emails_insert_each: the push of tq_emails_push_each, without its checks.
-set ansi_nulls, quoted_identifier on;
-go
-create or alter procedure tq_emails_insert_each
+create or alter procedure tq_emails__insert_each
     @p_rows nvarchar(max),
-    @p_producer nvarchar(512),
-    @p_now datetime2(6)
+    @p_producer nvarchar(max),
+    @p_now datetime2(6),
+    @p_pushed nvarchar(max) output
 as
 begin
     set xact_abort, nocount on;
+    declare @answers table (id bigint null, place int not null);
     declare @rows nvarchar(max) = cast(@p_rows as nvarchar(max));
     declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
@@ -303,38 +169,43 @@ begin
     insert into tq_emails__turns (group_key)
     select group_key from @batch where fresh = 1
     group by group_key order by min(place);
-    select pushed.id
+    insert into @answers
+    select pushed.id, batch.place
     from (
         select place, fresh, row_number() over (partition by fresh order by place) as nth from @batch
     ) as batch
     left join (
         select id, row_number() over (order by id) as nth from @pushed
     ) as pushed on batch.fresh = 1 and pushed.nth = batch.nth
-    order by batch.place
+    order by batch.place;
+    set @p_pushed = coalesce((select place, id from @answers for json path), N'[]');
 end;
 go
 
--- tq_emails_look_up: which of the JSON array @p_keys messages have. For push.
+-- tq_emails__move_on: the turns that complete and fail have left free are given, in a transaction of its own: what they
+-- did took effect, and must not be repeated because a turn cannot be given. A pop that finds too little gives it.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_look_up
-    @p_keys nvarchar(max)
+create or alter procedure tq_emails__move_on
+    @p_now datetime2(6)
 as
 begin
     set xact_abort, nocount on;
-    declare @keys nvarchar(max) = cast(@p_keys as nvarchar(max));
-    select distinct convert(nvarchar(510), message.dedup_key) as dedup_key, message.id
-    from openjson(@keys) as given
-    inner join tq_emails as message
-        on message.dedup_key = convert(varbinary(1020), convert(nvarchar(510), given.value))
-        and message.dedup_key is not null
+    begin try
+        begin transaction;
+        exec tq_emails__arrange 1000, @p_now;
+        commit transaction;
+    end try
+    begin catch
+        if xact_state() <> 0 rollback transaction;
+    end catch;
 end;
 go
 
--- tq_emails_peek_blocked: the messages of tq_emails_peek that are blocked.
+-- tq_emails__peek_blocked: the messages of tq_emails_peek that are blocked.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_peek_blocked
+create or alter procedure tq_emails__peek_blocked
     @p_n bigint,
     @p_after bigint
 as
@@ -348,14 +219,14 @@ begin
         lease_until, cast(null as datetime2(6)) as finished_at, errors
     from tq_emails
     where state = 'blocked' and id > @after
-    order by id
+    order by id;
 end;
 go
 
--- tq_emails_peek_dead: the messages of tq_emails_peek that are dead.
+-- tq_emails__peek_dead: the messages of tq_emails_peek that are dead.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_peek_dead
+create or alter procedure tq_emails__peek_dead
     @p_n bigint,
     @p_after bigint
 as
@@ -369,14 +240,14 @@ begin
         lease_until, cast(null as datetime2(6)) as finished_at, errors
     from tq_emails
     where state = 'dead' and id > @after
-    order by id
+    order by id;
 end;
 go
 
--- tq_emails_peek_in_progress: the messages of tq_emails_peek that are in_progress.
+-- tq_emails__peek_in_progress: the messages of tq_emails_peek that are in_progress.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_peek_in_progress
+create or alter procedure tq_emails__peek_in_progress
     @p_n bigint,
     @p_after bigint
 as
@@ -390,14 +261,14 @@ begin
         lease_until, cast(null as datetime2(6)) as finished_at, errors
     from tq_emails
     where state = 'in_progress' and id > @after
-    order by id
+    order by id;
 end;
 go
 
--- tq_emails_peek_ready: the messages of tq_emails_peek that are ready.
+-- tq_emails__peek_ready: the messages of tq_emails_peek that are ready.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_peek_ready
+create or alter procedure tq_emails__peek_ready
     @p_n bigint,
     @p_after bigint
 as
@@ -411,14 +282,14 @@ begin
         lease_until, cast(null as datetime2(6)) as finished_at, errors
     from tq_emails
     where state = 'ready' and id > @after
-    order by id
+    order by id;
 end;
 go
 
--- tq_emails_peek_scheduled: the messages of tq_emails_peek that are scheduled.
+-- tq_emails__peek_scheduled: the messages of tq_emails_peek that are scheduled.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_peek_scheduled
+create or alter procedure tq_emails__peek_scheduled
     @p_n bigint,
     @p_after bigint
 as
@@ -432,58 +303,19 @@ begin
         lease_until, cast(null as datetime2(6)) as finished_at, errors
     from tq_emails
     where state = 'scheduled' and id > @after
-    order by id
+    order by id;
 end;
 go
 
--- tq_emails_remove: the rows of take, in any order, without a sweep.
-set ansi_nulls, quoted_identifier on;
-go
-create or alter procedure tq_emails_remove
-    @p_n bigint,
-    @p_token uniqueidentifier,
-    @p_consumer nvarchar(512),
-    @p_lease float,
-    @p_now datetime2(6)
-as
-begin
-    set xact_abort, nocount on;
-    declare @n bigint = @p_n;
-    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-    declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
-    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-    with next as (
-        select top (@n)
-            id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
-            payload
-        from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-        where state = 'ready'
-        order by id
-    )
-    delete from next
-    output
-        deleted.id, deleted.attempts + 1, deleted.priority, @token, deleted.pushed_at, deleted.due_at,
-        coalesce(deleted.first_popped_at, @now), @now, case when @token is null then @now end,
-        convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key), deleted.producer, @consumer,
-        deleted.headers, deleted.errors, deleted.payload
-    into tq_emails_history (
-        id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-        producer, consumer, headers, errors, payload
-    )
-    output
-        deleted.id, deleted.payload, deleted.headers, deleted.attempts + 1 as attempts, deleted.pushed_at,
-        @now as popped_at, cast(null as datetime2(6)) as lease_until, deleted.priority,
-        convert(nvarchar(510), deleted.group_key) as group_key, convert(nvarchar(510), deleted.dedup_key) as dedup_key,
-        deleted.due_at
-end;
-go
-
--- tq_emails_sweep: what is due or abandoned becomes ready. Returns how many, or -1 if the last sweep of this session was
+-- tq_emails__sweep: what is due or abandoned becomes ready. Returns how many, or -1 if the last sweep of this session was
 -- less than @p_every milliseconds ago. For pop and take.
+-- Of each kind @p_n at the most. In a transaction of the caller's nobody else has what it makes ready until that
+-- commits: so there they sweep as many as they want, and else 1,000. The session remembers it in its context.
 set ansi_nulls, quoted_identifier on;
 go
-create or alter procedure tq_emails_sweep
+create or alter procedure tq_emails__sweep
     @p_every bigint,
+    @p_n bigint,
     @p_now datetime2(6)
 as
 begin
@@ -491,11 +323,14 @@ begin
     declare @clock bigint = datediff_big(millisecond, '2000-01-01', sysutcdatetime());
     if @p_now is null and @clock < convert(bigint, session_context(N'tq_emails')) + @p_every return -1;
     exec sys.sp_set_session_context @key = N'tq_emails', @value = @clock;
-    declare @moved table (id bigint);
-    insert into @moved exec tq_emails_due @p_now;
-    insert into @moved exec tq_emails_expired @p_now;
-    insert into @moved exec tq_emails_arrange @p_now;
-    return (select count(*) from @moved);
+    declare @moved int;
+    exec @moved = tq_emails__due @p_n, @p_now;
+    declare @more int;
+    exec @more = tq_emails__expired @p_n, @p_now;
+    set @moved = @moved + @more;
+    exec @more = tq_emails__arrange @p_n, @p_now;
+    set @moved = @moved + @more;
+    return @moved;
 end;
 go
 
@@ -509,55 +344,105 @@ create or alter procedure tq_emails_push
     @p_payload nvarchar(max),
     @p_headers nvarchar(max) = null,
     @p_delay float = null,
-    @p_due datetime2(6) = null,
+    @p_due datetimeoffset(6) = null,
     @p_priority int = null,
-    @p_group nvarchar(510) = null,
-    @p_key nvarchar(510) = null,
-    @p_on_conflict varchar(6) = 'raise',
-    @p_producer nvarchar(512) = null,
+    @p_group nvarchar(max) = null,
+    @p_key nvarchar(max) = null,
+    @p_on_conflict varchar(20) = 'raise',
+    @p_producer nvarchar(max) = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
+        if @p_payload is null throw 51001, N'There is no payload. Give the message one.', 1;
+        if isjson(N'[' + @p_payload + N']') = 0
+            or (
+                select count(*)
+                from openjson(case when isjson(N'[' + @p_payload + N']') = 1 then N'[' + @p_payload + N']' end)
+            ) <> 1
+            throw 51001, N'The payload is no JSON. Give the text of one value.', 1;
+        if @p_headers is not null and isjson(@p_headers) = 0
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
+        if (select max(type) from openjson(N'[' + @p_headers + N']')) <> 5
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
         if @p_delay is not null and @p_due is not null
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
-        if @p_group is null or @p_group = N'' or len(@p_group) > 255
+        if @p_group is null or len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
             throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
-        set @p_priority = coalesce(@p_priority, 0);
-        set @p_producer = coalesce(@p_producer, original_login());
-        if @p_key = N'' or len(@p_key) > 255
+        if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        if len((@p_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
             throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
+        if charindex(nchar(0), @p_key collate Latin1_General_100_BIN2) > 0
+            throw 51001, N'The key has a NUL character. Give another one.', 1;
         if @p_on_conflict is null or @p_on_conflict not in ('raise', 'skip', 'return')
             throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
-        declare @pushed table (id bigint);
-        declare @there table (dedup_key nvarchar(510), id bigint);
-        declare @keys nvarchar(max) = N'["' + string_escape(@p_key, 'json') + N'"]';
-        insert into @pushed exec tq_emails_insert
-            @p_payload, @p_headers, @p_delay, @p_due, @p_priority, @p_group, @p_key, @p_producer, @p_now;
-        if not exists (select 1 from @pushed) and @p_on_conflict = 'raise'
-            throw 51002, N'A live message has the key already. Push with another key, or have conflicts skipped.', 1;
-        if not exists (select 1 from @pushed) and @p_on_conflict = 'return'
-            insert into @there exec tq_emails_look_up @keys;
-        select coalesce((select id from @pushed), (select id from @there)) as id;
+        if datalength(@p_producer) > 1024
+            throw 51001, N'The name of the producer is longer than 512 characters. Give a shorter one.', 1;
+        set @p_producer = coalesce(@p_producer, original_login());
+        set @p_priority = coalesce(@p_priority, 0);
+        declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
+        declare @id bigint;
+        declare @words nvarchar(2048);
+        while 1 = 1
+        begin
+            declare @payload nvarchar(max) = cast(@p_payload as nvarchar(max));
+            declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
+            declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
+            declare @priority int = @p_priority;
+            declare @group varbinary(1020) = convert(varbinary(1020), cast(@p_group as nvarchar(510)));
+            declare @key varbinary(1020) = convert(varbinary(1020), cast(@p_key as nvarchar(510)));
+            declare @delay float = cast(@p_delay as float);
+            declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+            declare @due datetime2(6) = coalesce(cast(@due_utc as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+                dateadd(minute, cast(floor(@delay / 60) as int), @now)));
+            insert into tq_emails (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+            output inserted.group_key into tq_emails__turns (group_key)
+            select
+                @payload, @headers, @producer, @priority, @group, @key, @now, @due,
+                case when @due > @now then 'blocked' else 'blocked' end
+            where @key is null
+                or not exists (
+                    select 1 from tq_emails as there with (readcommittedlock)
+                    where there.dedup_key = @key and there.dedup_key is not null
+                );
+            set @id = case when @@rowcount = 1 then scope_identity() end;
+            if @id is not null or @p_on_conflict = 'skip' break;
+            if @p_on_conflict = 'raise'
+            begin
+                set @words = N'A live message has the key ' + replace(@p_key, N'%', N'%%') + N' already. '
+                    + N'Push with another key, or have conflicts skipped.';
+                throw 51002, @words, 1;
+            end;
+            select @id = there.id
+            from tq_emails as there with (readcommittedlock)
+            where there.dedup_key = @key and there.dedup_key is not null;
+            -- Else it was finished between the two statements: push again.
+            if @id is not null break;
+        end;
+        select @id as id;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
 go
 
--- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids. A
--- payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
+-- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids, in
+-- that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
 -- Locks: none that another reader or writer waits for. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
@@ -565,31 +450,57 @@ create or alter procedure tq_emails_push_many
     @p_messages nvarchar(max),
     @p_headers nvarchar(max) = null,
     @p_delay float = null,
-    @p_due datetime2(6) = null,
+    @p_due datetimeoffset(6) = null,
     @p_priority int = null,
-    @p_group nvarchar(510) = null,
-    @p_producer nvarchar(512) = null,
+    @p_group nvarchar(max) = null,
+    @p_producer nvarchar(max) = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
-        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+        if @p_messages is null or isjson(@p_messages) = 0
+            throw 51001, N'The messages are no JSON array. Give an array of strings.', 1;
+        if (select max(type) from openjson(N'[' + @p_messages + N']')) <> 4
             throw 51001, N'The messages are no JSON array. Give an array of strings.', 1;
         if (select count(*) from openjson(@p_messages)) > 1000
             throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
+        if exists (select 1 from openjson(@p_messages) where type <> 1)
+            throw 51001, N'A payload is no string. Give each as the string of its text.', 1;
+        if exists (
+            select 1 from openjson(@p_messages) as batch
+            where isjson(N'[' + batch.value + N']') = 0
+                or (
+                    select count(*)
+                    from openjson(case when isjson(N'[' + batch.value + N']') = 1 then N'[' + batch.value + N']' end)
+                ) <> 1
+        )
+            throw 51001, N'A payload is no JSON. Give each as the text of one value.', 1;
+        if @p_headers is not null and isjson(@p_headers) = 0
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
+        if (select max(type) from openjson(N'[' + @p_headers + N']')) <> 5
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
         if @p_delay is not null and @p_due is not null
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
-        if @p_group is null or @p_group = N'' or len(@p_group) > 255
+        if @p_group is null or len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
             throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
-        set @p_priority = coalesce(@p_priority, 0);
+        if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        if datalength(@p_producer) > 1024
+            throw 51001, N'The name of the producer is longer than 512 characters. Give a shorter one.', 1;
         set @p_producer = coalesce(@p_producer, original_login());
+        set @p_priority = coalesce(@p_priority, 0);
+        declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
+        declare @pushed table (id bigint not null primary key);
         declare @payloads nvarchar(max) = cast(@p_messages as nvarchar(max));
         declare @headers nvarchar(max) = cast(@p_headers as nvarchar(max));
         declare @producer nvarchar(512) = cast(@p_producer as nvarchar(512));
@@ -597,25 +508,25 @@ begin
         declare @group varbinary(1020) = convert(varbinary(1020), cast(@p_group as nvarchar(510)));
         declare @delay float = cast(@p_delay as float);
         declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-        declare @due datetime2(6) = coalesce(cast(@p_due as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+        declare @due datetime2(6) = coalesce(cast(@due_utc as datetime2(6)), dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
             dateadd(minute, cast(floor(@delay / 60) as int), @now)));
         insert into tq_emails (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
         output inserted.id
+        into @pushed
         select
             batch.value, @headers, @producer, @priority, @group, @now, @due,
             case when @due > @now then 'blocked' else 'blocked' end
         from openjson(@payloads) as batch
-        order by cast(batch.[key] as int)
-        declare @groups nvarchar(max) = N'["' + string_escape(@p_group, 'json') + N'"]';
+        order by cast(batch.[key] as int);
         insert into tq_emails__turns (group_key)
-        select convert(varbinary(1020), convert(nvarchar(510), given.value))
-        from openjson(cast(@groups as nvarchar(max))) as given
-        order by cast(given.[key] as int)
+        select @group where exists (select 1 from @pushed);
+        -- They were given in the order of the messages.
+        select id from @pushed order by id;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
@@ -632,16 +543,21 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_push_each
     @p_messages nvarchar(max),
-    @p_on_conflict varchar(6) = 'raise',
-    @p_producer nvarchar(512) = null,
+    @p_on_conflict varchar(20) = 'raise',
+    @p_producer nvarchar(max) = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
-        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+        if @p_messages is null or isjson(@p_messages) = 0
+            throw 51001, N'The messages are no JSON array. Give an array of objects.', 1;
+        if (select max(type) from openjson(N'[' + @p_messages + N']')) <> 4
             throw 51001, N'The messages are no JSON array. Give an array of objects.', 1;
         if (select count(*) from openjson(@p_messages)) > 1000
             throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
@@ -651,7 +567,7 @@ begin
             throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
         declare @given table (
             place int not null primary key, payload nvarchar(max), headers nvarchar(max), delay float,
-            due datetime2(6), priority int, group_key nvarchar(510), dedup_key nvarchar(510)
+            due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
         );
         insert into @given (place, payload, headers, delay, due, priority, group_key, dedup_key)
         select
@@ -662,58 +578,101 @@ begin
             payload nvarchar(max) '$.payload',
             headers nvarchar(max) '$.headers',
             delay float '$.delay',
-            due datetime2(6) '$.due',
+            due datetimeoffset(6) '$.due',
             priority int '$.priority',
-            group_key nvarchar(510) '$.group',
-            dedup_key nvarchar(510) '$.key'
+            group_key nvarchar(max) '$.group',
+            dedup_key nvarchar(max) '$.key'
         ) as given;
         if exists (select 1 from @given where payload is null)
             throw 51001, N'A message has no payload, or one that is no string. Give each a string.', 1;
+        if exists (
+            select 1 from @given
+            where isjson(N'[' + payload + N']') = 0
+                or (
+                    select count(*)
+                    from openjson(case when isjson(N'[' + payload + N']') = 1 then N'[' + payload + N']' end)
+                ) <> 1
+        )
+            throw 51001, N'A payload is no JSON. Give each as the text of one value.', 1;
+        if exists (select 1 from @given where isjson(headers) = 0)
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
+        if exists (
+            select 1
+            from @given as given
+            cross apply openjson(N'[' + given.headers + N']') as entry
+            where entry.type <> 5
+        )
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
         if exists (select 1 from @given where delay is not null and due is not null)
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if exists (select 1 from @given where delay not between 0 and 3200000000)
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
         if exists (select 1 from @given where priority is not null)
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
-        if exists (select 1 from @given where group_key is null or group_key = N'' or len(group_key) > 255)
+        if exists (
+            select 1 from @given
+            where group_key is null
+                or len((group_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+        )
             throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
-        if exists (select 1 from @given where dedup_key = N'' or len(dedup_key) > 255)
+        if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        if exists (
+            select 1 from @given
+            where len((dedup_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+        )
             throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
+        if exists (select 1 from @given where charindex(nchar(0), dedup_key collate Latin1_General_100_BIN2) > 0)
+            throw 51001, N'The key has a NUL character. Give another one.', 1;
+        if datalength(@p_producer) > 1024
+            throw 51001, N'The name of the producer is longer than 512 characters. Give a shorter one.', 1;
         set @p_producer = coalesce(@p_producer, original_login());
-        declare @rows nvarchar(max) = coalesce((
-            select
-                payload, headers, due, coalesce(priority, 0) as priority, dedup_key as [key],
-                group_key as [group],
-                delay
-            from @given
-            order by place
-            for json path
-        ), N'[]');
-        -- The ids come in the order of the messages, and so they are numbered.
-        declare @pushed table (place int identity (0, 1) primary key, id bigint);
-        insert into @pushed (id) exec tq_emails_insert_each @rows, @p_producer, @p_now;
-        if @p_on_conflict = 'raise' and exists (select 1 from @pushed where id is null)
-            throw 51002, N'Some live messages have these keys already. Push with other keys, or skip conflicts.', 1;
-        declare @there table (dedup_key nvarchar(510), id bigint);
-        declare @keys nvarchar(max) = (
-            select N'[' + string_agg(N'"' + cast(string_escape(given.dedup_key, 'json') as nvarchar(max)) + N'"', N',')
-                + N']'
-            from @given as given inner join @pushed as pushed on pushed.place = given.place and pushed.id is null
-        );
-        if @p_on_conflict = 'return' and @keys is not null
-            insert into @there exec tq_emails_look_up @keys;
-        select coalesce(pushed.id, there.id) as id
-        from @pushed as pushed
-        inner join @given as given on given.place = pushed.place
-        left join @there as there
-            on pushed.id is null
-            and convert(varbinary(1020), there.dedup_key) = convert(varbinary(1020), given.dedup_key)
-        order by pushed.place;
+        declare @rows nvarchar(max);
+        declare @pushed nvarchar(max);
+        declare @answers table (place int not null primary key, id bigint null);
+        insert into @answers (place) select place from @given;
+        while 1 = 1
+        begin
+            set @rows = coalesce((
+                select
+                    given.payload, given.headers, cast(switchoffset(given.due, '+00:00') as datetime2(6)) as due,
+                    coalesce(given.priority, 0) as priority, given.dedup_key as [key],
+                    given.group_key as [group],
+                    given.delay
+                from @given as given
+                inner join @answers as answer on answer.place = given.place
+                where answer.id is null
+                order by given.place
+                for json path
+            ), N'[]');
+            exec tq_emails__insert_each @rows, @p_producer, @p_now, @pushed output;
+            update answer
+            set id = pushed.id
+            from @answers as answer
+            inner join (
+                select place, row_number() over (order by place) - 1 as nth from @answers where id is null
+            ) as missing on missing.place = answer.place
+            inner join openjson(@pushed) with (place int '$.place', id bigint '$.id') as pushed
+                on pushed.place = missing.nth;
+            if @p_on_conflict = 'skip' or not exists (select 1 from @answers where id is null) break;
+            if @p_on_conflict = 'raise'
+                throw 51002, N'Some live messages have these keys already. Push with other keys, or skip conflicts.', 1;
+            update answer
+            set id = there.id
+            from @answers as answer
+            inner join @given as given on given.place = answer.place
+            inner join tq_emails as there with (readcommittedlock)
+                on there.dedup_key = convert(varbinary(1020), given.dedup_key) and there.dedup_key is not null
+            where answer.id is null;
+            -- What was finished between the two statements is pushed again.
+            if not exists (select 1 from @answers where id is null) break;
+        end;
+        select id from @answers order by place;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
@@ -727,13 +686,16 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_pop
     @p_n bigint = 1,
-    @p_consumer nvarchar(512) = null,
+    @p_consumer nvarchar(max) = null,
     @p_lease float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         if @p_n is null or @p_n not between 1 and 1000
@@ -741,35 +703,69 @@ begin
         set @p_lease = coalesce(@p_lease, 60.0);
         if @p_lease not between 0 and 3200000000
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        declare @swept bit = 0, @turn int = 0, @moved bigint, @token uniqueidentifier = newid();
+        if datalength(@p_consumer) > 1024
+            throw 51001, N'The name of the consumer is longer than 512 characters. Give a shorter one.', 1;
+        set @p_consumer = coalesce(@p_consumer, original_login());
+        declare @p_token uniqueidentifier = newid();
+        declare @most bigint = case @alone when 1 then 1000 else @p_n end;
+        declare @swept bit = 0;
+        declare @turn int = 0;
+        declare @moved int;
         declare @claimed table (
             id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6),
             popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
             dedup_key nvarchar(510), due_at datetime2(6)
         );
-        exec @moved = tq_emails_sweep 1000, @p_now;
+        exec @moved = tq_emails__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
-        set @p_consumer = coalesce(@p_consumer, original_login());
         while @turn < 2
         begin
-            insert into @claimed exec tq_emails_claim @p_n, @token, @p_consumer, @p_lease, @p_now;
+            declare @n bigint = @p_n;
+            declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+            declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
+            declare @lease float = cast(@p_lease as float);
+            declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+            declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
+                dateadd(minute, cast(floor(@lease / 60) as int), @now));
+            with next as (
+                select top (@n)
+                    id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
+                    dedup_key, consumer, headers, payload
+                from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
+                where state = 'ready'
+                order by id
+            )
+            update next
+            set state = 'in_progress',
+                attempts = attempts + 1,
+                token = @token,
+                consumer = @consumer,
+                popped_at = @now,
+                first_popped_at = coalesce(first_popped_at, @now),
+                lease_until = @until
+            output
+                inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
+                inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
+                convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at
+            into @claimed;
             set @p_n = @p_n - @@rowcount;
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
-            exec @moved = tq_emails_sweep 0, @p_now;
+            set @most = case @alone when 1 then 1000 else @p_n end;
+            exec @moved = tq_emails__sweep 0, @most, @p_now;
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
-            @token as token
+            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
+            due_at, @p_token as token
         from @claimed
         order by id;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
@@ -783,52 +779,89 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_take
     @p_n bigint = 1,
-    @p_consumer nvarchar(512) = null,
+    @p_consumer nvarchar(max) = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         if @p_n is null or @p_n not between 1 and 1000
             throw 51001, N'n is not from 1 to 1000. Give another one.', 1;
-        declare @swept bit = 0, @turn int = 0, @moved bigint, @token uniqueidentifier = null;
-        declare @claimed table (
-            id bigint, payload nvarchar(max), headers nvarchar(max), attempts int, pushed_at datetime2(6),
-            popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
-            dedup_key nvarchar(510), due_at datetime2(6)
-        );
-        exec @moved = tq_emails_sweep 1000, @p_now;
-        if @moved >= 0 set @swept = 1;
+        if datalength(@p_consumer) > 1024
+            throw 51001, N'The name of the consumer is longer than 512 characters. Give a shorter one.', 1;
         set @p_consumer = coalesce(@p_consumer, original_login());
+        declare @most bigint = case @alone when 1 then 1000 else @p_n end;
+        declare @swept bit = 0;
+        declare @turn int = 0;
+        declare @moved int;
+        declare @claimed table (
+            id bigint, attempts int, priority int, token uniqueidentifier, pushed_at datetime2(6),
+            due_at datetime2(6), first_popped_at datetime2(6), popped_at datetime2(6), finished_at datetime2(6),
+            group_key nvarchar(510), dedup_key nvarchar(510), producer nvarchar(512), consumer nvarchar(512),
+            headers nvarchar(max), errors nvarchar(max), payload nvarchar(max)
+        );
+        exec @moved = tq_emails__sweep 1000, @most, @p_now;
+        if @moved >= 0 set @swept = 1;
         while @turn < 2
         begin
-            insert into @claimed exec tq_emails_remove @p_n, @token, @p_consumer, null, @p_now;
+            declare @n bigint = @p_n;
+            declare @token uniqueidentifier = cast(null as uniqueidentifier);
+            declare @consumer nvarchar(512) = cast(@p_consumer as nvarchar(512));
+            declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+            with next as (
+                select top (@n)
+                    id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
+                    payload
+                from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
+                where state = 'ready'
+                order by id
+            )
+            delete from next
+            output
+                deleted.id, deleted.attempts + 1, deleted.priority, @token, deleted.pushed_at, deleted.due_at,
+                coalesce(deleted.first_popped_at, @now), @now, case when @token is null then @now end,
+                convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key), deleted.producer, @consumer,
+                deleted.headers, deleted.errors, deleted.payload
+            into @claimed (
+                id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+                producer, consumer, headers, errors, payload
+            );
             set @p_n = @p_n - @@rowcount;
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
-            exec @moved = tq_emails_sweep 0, @p_now;
+            set @most = case @alone when 1 then 1000 else @p_n end;
+            exec @moved = tq_emails__sweep 0, @most, @p_now;
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
-        declare @groups nvarchar(max) = (
-            select N'[' + string_agg(N'"' + cast(string_escape(group_key, 'json') as nvarchar(max)) + N'"', N',') + N']'
-            from @claimed
-        );
         insert into tq_emails__turns (group_key)
-        select convert(varbinary(1020), convert(nvarchar(510), given.value))
-        from openjson(cast(@groups as nvarchar(max))) as given
-        order by cast(given.[key] as int)
+        select convert(varbinary(1020), group_key)
+        from @claimed
+        group by convert(varbinary(1020), group_key)
+        order by min(id);
+        insert into tq_emails_history (
+            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at,
+            group_key, dedup_key, producer, consumer, headers, errors, payload
+        )
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at,
+            group_key, dedup_key, producer, consumer, headers, errors, payload
+        from @claimed;
+        select
+            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until,
+            priority, group_key, dedup_key, due_at
         from @claimed
         order by id;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
@@ -836,6 +869,8 @@ go
 
 -- tq_emails_complete: finish those of the JSON array @p_ids that @p_token holds, for consumers; which they were.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
+-- Then the next messages of their groups become ready; in a transaction of the caller's by the next pop after its
+-- commit that finds too little.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -843,34 +878,49 @@ create or alter procedure tq_emails_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
-        declare @done table (id bigint, group_key nvarchar(510));
-        insert into @done exec tq_emails_finish @p_ids, @p_token, @p_now;
-        if @@rowcount = 0 
+        declare @done table (id bigint not null primary key, group_key varbinary(1020) null);
+        insert into @done (id, group_key)
+        select message.id, message.group_key
+        from tq_emails as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
+            and message.token = @p_token;
+        if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
-        declare @groups nvarchar(max) = (
-            select N'[' + string_agg(N'"' + cast(string_escape(group_key, 'json') as nvarchar(max)) + N'"', N',') + N']'
-            from @done
-        );
+        declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+        declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        delete from message
+        output
+            deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
+            deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
+            deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload
+        into tq_emails_history (
+            id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+            consumer, headers, errors, payload
+        )
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+            and message.token = @token;
         insert into tq_emails__turns (group_key)
-        select convert(varbinary(1020), convert(nvarchar(510), given.value))
-        from openjson(cast(@groups as nvarchar(max))) as given
-        order by cast(given.[key] as int)
-        declare @arranged table (id bigint);
-        insert into @arranged exec tq_emails_arrange @p_now;
-        select id from @done;
+        select group_key from @done group by group_key order by min(id);
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
+    if @alone = 1 exec tq_emails__move_on @p_now;
+    select id from @done;
 end;
 go
 
@@ -886,10 +936,14 @@ create or alter procedure tq_emails_fail
     @p_error nvarchar(max) = N'',
     @p_retry_in float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
+    declare @state varchar(11) = 'lost';
     begin try
         begin transaction;
         declare @p_delay float = @p_retry_in;
@@ -932,19 +986,19 @@ begin
             token = null,
             lease_until = null
         output inserted.group_key into tq_emails__turns (group_key)
-        output inserted.state
-        where id = @id and token = @token
-        if @@rowcount = 0 
+        where id = @id and token = @token;
+        if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
-        declare @arranged table (id bigint);
-        insert into @arranged exec tq_emails_arrange @p_now;
+        select @state = state from tq_emails where id = @p_id;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
+    if @alone = 1 and @state = 'dead' exec tq_emails__move_on @p_now;
+    select @state as state;
 end;
 go
 
@@ -958,24 +1012,46 @@ create or alter procedure tq_emails_release
     @p_token uniqueidentifier,
     @p_delay float = 0,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         if @p_delay is null or @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
-        declare @done table (id bigint);
-        insert into @done exec tq_emails_give_back @p_ids, @p_token, @p_delay, @p_now;
-        if @@rowcount = 0 
+        declare @done table (id bigint not null primary key);
+        insert into @done (id)
+        select message.id
+        from tq_emails as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
+            and message.token = @p_token;
+        if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+        declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+        declare @delay float = cast(@p_delay as float);
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(@delay / 60) as int), @now));
+        update message
+        set state = case when @delay > 0 then 'scheduled' else 'ready' end,
+            due_at = case when @delay > 0 then @due else due_at end,
+            attempts = attempts - 1,
+            token = null,
+            lease_until = null
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+            and message.token = @token;
         select id from @done;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
@@ -990,10 +1066,13 @@ create or alter procedure tq_emails_extend
     @p_token uniqueidentifier,
     @p_seconds float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         declare @p_lease float = coalesce(@p_seconds, 60.0);
@@ -1007,58 +1086,61 @@ begin
             dateadd(minute, cast(floor(@lease / 60) as int), @now));
         update tq_emails with (rowlock)
         set lease_until = @until
-        output inserted.lease_until
-        where id = @id and token = @token
-        if @@rowcount = 0 
+        where id = @id and token = @token;
+        if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        select @until as lease_until;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
 go
 
--- tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and then how many are finished,
--- if the queue keeps a history; for observers.
+-- tq_emails_stats: exact counts by state, the age in seconds of the first ready message, and how many are finished (null
+-- if the queue keeps no history); for observers.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_stats
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
-    begin try
-        begin transaction;
-        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-        select
-            (select count_big(*) from tq_emails where state = 'ready') as ready,
-            (select count_big(*) from tq_emails where state = 'scheduled') as scheduled,
-            (select count_big(*) from tq_emails where state = 'in_progress') as in_progress,
-            (select count_big(*) from tq_emails where state = 'dead') as dead,
-            (select count_big(*) from tq_emails where state = 'blocked') as blocked,
-            (
-                select top (1) datediff_big(microsecond, pushed_at, @now) / 1e6
-                from tq_emails where state = 'ready' order by id
-            ) as oldest_age
-        select case when counts.counted < 100000 then counts.counted else (
-            select sum(rows) from sys.partitions where object_id = object_id(N'tq_emails_history') and index_id in (0, 1)
-        ) end as finished
-        from (
-            select count_big(*) as counted from (
-                select top (100000) finished_at from tq_emails_history where finished_at is not null
-            ) as few
-        ) as counts
-        commit transaction;
-    end try
-    begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @live table (
+        ready bigint, scheduled bigint, in_progress bigint, dead bigint, blocked bigint, oldest_age float
+    );
+    declare @ended table (finished bigint null);
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    insert into @live
+    select
+        (select count_big(*) from tq_emails where state = 'ready') as ready,
+        (select count_big(*) from tq_emails where state = 'scheduled') as scheduled,
+        (select count_big(*) from tq_emails where state = 'in_progress') as in_progress,
+        (select count_big(*) from tq_emails where state = 'dead') as dead,
+        (select count_big(*) from tq_emails where state = 'blocked') as blocked,
+        (
+            select top (1) datediff_big(microsecond, pushed_at, @now) / 1e6
+            from tq_emails where state = 'ready' order by id
+        ) as oldest_age;
+    insert into @ended
+    select case when counts.counted < 100000 then counts.counted else coalesce(
+        (select sum(rows) from sys.partitions where object_id = object_id(N'tq_emails_history') and index_id in (0, 1)),
+        (select count_big(*) from tq_emails_history where finished_at is not null)
+    ) end as finished
+    from (
+        select count_big(*) as counted from (
+            select top (100000) finished_at from tq_emails_history where finished_at is not null
+        ) as few
+    ) as counts;
+    select live.ready, live.scheduled, live.in_progress, live.dead, live.blocked, live.oldest_age, ended.finished
+    from @live as live
+    left join @ended as ended on 1 = 1;
 end;
 go
 
@@ -1067,29 +1149,22 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_peek
     @p_n bigint = 10,
-    @p_state varchar(11) = 'ready',
+    @p_state varchar(20) = 'ready',
     @p_after bigint = 0
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
-    begin try
-        begin transaction;
-        if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
-            throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
-        -- The state is spelled into each statement: its index serves no parameter.
-        if @p_state = 'ready' exec tq_emails_peek_ready @p_n, @p_after;
-        if @p_state = 'scheduled' exec tq_emails_peek_scheduled @p_n, @p_after;
-        if @p_state = 'in_progress' exec tq_emails_peek_in_progress @p_n, @p_after;
-        if @p_state = 'dead' exec tq_emails_peek_dead @p_n, @p_after;
-        if @p_state = 'blocked' exec tq_emails_peek_blocked @p_n, @p_after;
-        commit transaction;
-    end try
-    begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+        throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
+    -- The state is spelled into each statement: its index serves no parameter.
+    if @p_state = 'ready' exec tq_emails__peek_ready @p_n, @p_after;
+    if @p_state = 'scheduled' exec tq_emails__peek_scheduled @p_n, @p_after;
+    if @p_state = 'in_progress' exec tq_emails__peek_in_progress @p_n, @p_after;
+    if @p_state = 'dead' exec tq_emails__peek_dead @p_n, @p_after;
+    if @p_state = 'blocked' exec tq_emails__peek_blocked @p_n, @p_after;
 end;
 go
 
@@ -1101,28 +1176,21 @@ create or alter procedure tq_emails_read_history
     @p_n bigint = 10,
     @p_low bigint = 0,
     @p_high bigint = 9223372036854775807
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
-    begin try
-        begin transaction;
-        declare @n bigint = @p_n;
-        declare @low bigint = @p_low;
-        declare @high bigint = @p_high;
-        select top (@n)
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-            cast(null as datetime2(6)) as lease_until, finished_at, errors
-        from tq_emails_history
-        where id between @low and @high
-        order by id desc
-        commit transaction;
-    end try
-    begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @n bigint = @p_n;
+    declare @low bigint = @p_low;
+    declare @high bigint = @p_high;
+    select top (@n)
+        id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+        priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+        cast(null as datetime2(6)) as lease_until, finished_at, errors
+    from tq_emails_history
+    where id between @low and @high
+    order by id desc;
 end;
 go

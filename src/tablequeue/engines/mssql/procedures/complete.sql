@@ -1,5 +1,9 @@
 -- {queue}_complete: finish those of the JSON array @p_ids that @p_token holds, for consumers; which they were.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
+-- [grouped]
+-- Then the next messages of their groups become ready; in a transaction of the caller's by the next pop after its
+-- commit that finds too little.
+-- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -7,39 +11,55 @@ create or alter procedure {queue}_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
-        -- [keep grouped]
-        declare @done table (id bigint, group_key nvarchar(510));
+        declare @done table (id bigint not null primary key, group_key varbinary(1020) null);
+        -- [at_least_once]
+        insert into @done (id, group_key)
+        select message.id, message.group_key
+        from {queue} as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
+            and message.token = @p_token;
         -- [end]
-        -- [not keep grouped]
-        declare @done table (id bigint);
+        -- [at_most_once]
+        insert into @done (id)
+        select message.id
+        from {history} as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
+            and message.token = @p_token;
         -- [end]
-        insert into @done exec {queue}_finish @p_ids, @p_token, @p_now;
-        if @@rowcount = 0 
+        if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        -- [at_most_once]
+        {sql complete_once into=nothing};
+        -- [end]
+        -- [keep at_least_once]
+        {sql complete_keep into=nothing};
+        -- [end]
+        -- [none]
+        {sql complete_none into=nothing};
+        -- [end]
         -- [keep grouped]
-        declare @groups nvarchar(max) = (
-            select N'[' + string_agg(N'"' + cast(string_escape(group_key, 'json') as nvarchar(max)) + N'"', N',') + N']'
-            from @done
-        );
-        {sql note groups=@groups}
+        insert into {turns} (group_key)
+        select group_key from @done group by group_key order by min(id);
         -- [end]
-        -- [grouped]
-        declare @arranged table (id bigint);
-        insert into @arranged exec {queue}_arrange @p_now;
-        -- [end]
-        select id from @done;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
+    -- [grouped]
+    if @alone = 1 exec {queue}__move_on @p_now;
+    -- [end]
+    select id from @done;
 end;
 go

@@ -7,23 +7,27 @@ create or alter procedure {queue}_extend
     @p_token uniqueidentifier,
     @p_seconds float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         declare @p_lease float = coalesce(@p_seconds, {lease});
         if @p_lease not between 0 and {longest}
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        {sql extend}
-        if @@rowcount = 0 
+        {sql extend into=nothing};
+        if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        select @until as lease_until;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;

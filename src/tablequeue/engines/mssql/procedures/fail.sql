@@ -10,10 +10,14 @@ create or alter procedure {queue}_fail
     @p_error nvarchar(max) = N'',
     @p_retry_in float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
+    declare @state varchar(11) = 'lost';
     begin try
         begin transaction;
         declare @p_delay float = @p_retry_in;
@@ -34,23 +38,26 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast({jitter} as float) * rand())
             from {queue} where id = @p_id and token = @p_token;
-        {sql fail max_attempts=max_attempts}
+        {sql fail max_attempts=max_attempts into=nothing};
         -- [end]
         -- [at_most_once]
-        {sql fail_once}
+        {sql fail_once into=nothing};
         -- [end]
-        if @@rowcount = 0 
+        if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
-        -- [grouped]
-        declare @arranged table (id bigint);
-        insert into @arranged exec {queue}_arrange @p_now;
+        -- [at_least_once]
+        select @state = state from {queue} where id = @p_id;
         -- [end]
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
+    -- [grouped]
+    if @alone = 1 and @state = 'dead' exec {queue}__move_on @p_now;
+    -- [end]
+    select @state as state;
 end;
 go

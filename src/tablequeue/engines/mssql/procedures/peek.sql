@@ -3,28 +3,21 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}_peek
     @p_n bigint = 10,
-    @p_state varchar(11) = 'ready',
+    @p_state varchar(20) = 'ready',
     @p_after bigint = 0
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
-    begin try
-        begin transaction;
-        if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
-            throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
-        -- The state is spelled into each statement: its index serves no parameter.
-        if @p_state = 'ready' exec {queue}_peek_ready @p_n, @p_after;
-        if @p_state = 'scheduled' exec {queue}_peek_scheduled @p_n, @p_after;
-        if @p_state = 'in_progress' exec {queue}_peek_in_progress @p_n, @p_after;
-        if @p_state = 'dead' exec {queue}_peek_dead @p_n, @p_after;
-        if @p_state = 'blocked' exec {queue}_peek_blocked @p_n, @p_after;
-        commit transaction;
-    end try
-    begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
-        throw;
-    end catch;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+        throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
+    -- The state is spelled into each statement: its index serves no parameter.
+    if @p_state = 'ready' exec {queue}__peek_ready @p_n, @p_after;
+    if @p_state = 'scheduled' exec {queue}__peek_scheduled @p_n, @p_after;
+    if @p_state = 'in_progress' exec {queue}__peek_in_progress @p_n, @p_after;
+    if @p_state = 'dead' exec {queue}__peek_dead @p_n, @p_after;
+    if @p_state = 'blocked' exec {queue}__peek_blocked @p_n, @p_after;
 end;
 go

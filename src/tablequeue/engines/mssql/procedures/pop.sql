@@ -6,13 +6,16 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}_pop
     @p_n bigint = 1,
-    @p_consumer nvarchar(512) = null,
+    @p_consumer nvarchar(max) = null,
     @p_lease float = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         if @p_n is null or @p_n not between 1 and 1000
@@ -25,35 +28,59 @@ begin
         -- [at_most_once]
         if @p_lease is not null throw 51001, N'A message delivered at most once has no lease. Leave it out.', 1;
         -- [end]
-        declare @swept bit = 0, @turn int = 0, @moved bigint, @token uniqueidentifier = newid();
-        declare @claimed table (
-            id bigint, payload {payload_type}, headers nvarchar(max), attempts int, pushed_at datetime2(6),
-            popped_at datetime2(6), lease_until datetime2(6), priority int, group_key nvarchar(510),
-            dedup_key nvarchar(510), due_at datetime2(6)
-        );
-        exec @moved = {queue}_sweep 1000, @p_now;
-        if @moved >= 0 set @swept = 1;
+        if datalength(@p_consumer) > 1024
+            throw 51001, N'The name of the consumer is longer than 512 characters. Give a shorter one.', 1;
         set @p_consumer = coalesce(@p_consumer, original_login());
+        declare @p_token uniqueidentifier = newid();
+        declare @most bigint = case @alone when 1 then 1000 else @p_n end;
+        declare @swept bit = 0;
+        declare @turn int = 0;
+        declare @moved int;
+        -- [at_least_once]
+        declare @claimed table ({claimed_types});
+        -- [end]
+        -- [at_most_once]
+        declare @claimed table ({history_types});
+        -- [end]
+        exec @moved = {queue}__sweep 1000, @most, @p_now;
+        if @moved >= 0 set @swept = 1;
         while @turn < 2
         begin
-            insert into @claimed exec {queue}_claim @p_n, @token, @p_consumer, @p_lease, @p_now;
+            -- [at_least_once]
+            {sql claim into=@claimed};
+            -- [end]
+            -- [at_most_once]
+            {sql take_keep into=@claimed};
+            -- [end]
             set @p_n = @p_n - @@rowcount;
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
-            exec @moved = {queue}_sweep 0, @p_now;
+            set @most = case @alone when 1 then 1000 else @p_n end;
+            exec @moved = {queue}__sweep 0, @most, @p_now;
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+        -- [at_most_once]
+        insert into {history} ({history_columns})
+        select{history_columns}from @claimed;
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
-            @token as token
+            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until,
+            priority, group_key, dedup_key, due_at, @p_token as token
         from @claimed
         order by {order_by};
+        -- [end]
+        -- [at_least_once]
+        select
+            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
+            due_at, @p_token as token
+        from @claimed
+        order by {order_by};
+        -- [end]
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;

@@ -9,16 +9,21 @@ set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}_push_each
     @p_messages nvarchar(max),
-    @p_on_conflict varchar(6) = 'raise',
-    @p_producer nvarchar(512) = null,
+    @p_on_conflict varchar(20) = 'raise',
+    @p_producer nvarchar(max) = null,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
-        if @p_messages is null or isjson(@p_messages) = 0 or left(ltrim(@p_messages), 1) <> N'['
+        if @p_messages is null or isjson(@p_messages) = 0
+            throw 51001, N'The messages are no JSON array. Give an array of objects.', 1;
+        if (select max(type) from openjson(N'[' + @p_messages + N']')) <> 4
             throw 51001, N'The messages are no JSON array. Give an array of objects.', 1;
         if (select count(*) from openjson(@p_messages)) > 1000
             throw 51001, N'There are more than 1000 messages. Give fewer in one call.', 1;
@@ -28,7 +33,7 @@ begin
             throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
         declare @given table (
             place int not null primary key, payload nvarchar(max), headers nvarchar(max), delay float,
-            due datetime2(6), priority int, group_key nvarchar(510), dedup_key nvarchar(510)
+            due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
         );
         insert into @given (place, payload, headers, delay, due, priority, group_key, dedup_key)
         select
@@ -39,13 +44,33 @@ begin
             payload nvarchar(max) '$.payload',
             headers nvarchar(max) '$.headers',
             delay float '$.delay',
-            due datetime2(6) '$.due',
+            due datetimeoffset(6) '$.due',
             priority int '$.priority',
-            group_key nvarchar(510) '$.group',
-            dedup_key nvarchar(510) '$.key'
+            group_key nvarchar(max) '$.group',
+            dedup_key nvarchar(max) '$.key'
         ) as given;
         if exists (select 1 from @given where payload is null)
             throw 51001, N'A message has no payload, or one that is no string. Give each a string.', 1;
+        -- [json]
+        if exists (
+            select 1 from @given
+            where isjson(N'[' + payload + N']') = 0
+                or (
+                    select count(*)
+                    from openjson(case when isjson(N'[' + payload + N']') = 1 then N'[' + payload + N']' end)
+                ) <> 1
+        )
+            throw 51001, N'A payload is no JSON. Give each as the text of one value.', 1;
+        -- [end]
+        if exists (select 1 from @given where isjson(headers) = 0)
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
+        if exists (
+            select 1
+            from @given as given
+            cross apply openjson(N'[' + given.headers + N']') as entry
+            where entry.type <> 5
+        )
+            throw 51001, N'The headers are no JSON object. Give an object.', 1;
         if exists (select 1 from @given where delay is not null and due is not null)
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if exists (select 1 from @given where delay not between 0 and {longest})
@@ -55,60 +80,85 @@ begin
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         -- [end]
         -- [groups]
-        if exists (select 1 from @given where group_key is null or group_key = N'' or len(group_key) > 255)
+        if exists (
+            select 1 from @given
+            where group_key is null
+                or len((group_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+        )
             throw 51001, N'The queue has groups. Give the message its group, of 1 to 255 characters.', 1;
+        if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
         -- [not groups]
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
-        if exists (select 1 from @given where dedup_key = N'' or len(dedup_key) > 255)
+        if exists (
+            select 1 from @given
+            where len((dedup_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+        )
             throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
+        if exists (select 1 from @given where charindex(nchar(0), dedup_key collate Latin1_General_100_BIN2) > 0)
+            throw 51001, N'The key has a NUL character. Give another one.', 1;
+        if datalength(@p_producer) > 1024
+            throw 51001, N'The name of the producer is longer than 512 characters. Give a shorter one.', 1;
         set @p_producer = coalesce(@p_producer, original_login());
-        declare @rows nvarchar(max) = coalesce((
-            select
-                payload, headers, due, coalesce(priority, 0) as priority, dedup_key as [key],
-                -- [strict]
-                N'' as [group],
-                -- [end]
-                -- [not strict]
-                group_key as [group],
-                -- [end]
-                -- [due]
-                coalesce(delay, case when due is null then 0 end) as delay
-                -- [end]
-                -- [not due]
-                delay
-                -- [end]
-            from @given
-            order by place
-            for json path
-        ), N'[]');
-        -- The ids come in the order of the messages, and so they are numbered.
-        declare @pushed table (place int identity (0, 1) primary key, id bigint);
-        insert into @pushed (id) exec {queue}_insert_each @rows, @p_producer, @p_now;
-        if @p_on_conflict = 'raise' and exists (select 1 from @pushed where id is null)
-            throw 51002, N'Some live messages have these keys already. Push with other keys, or skip conflicts.', 1;
-        declare @there table (dedup_key nvarchar(510), id bigint);
-        declare @keys nvarchar(max) = (
-            select N'[' + string_agg(N'"' + cast(string_escape(given.dedup_key, 'json') as nvarchar(max)) + N'"', N',')
-                + N']'
-            from @given as given inner join @pushed as pushed on pushed.place = given.place and pushed.id is null
-        );
-        if @p_on_conflict = 'return' and @keys is not null
-            insert into @there exec {queue}_look_up @keys;
-        select coalesce(pushed.id, there.id) as id
-        from @pushed as pushed
-        inner join @given as given on given.place = pushed.place
-        left join @there as there
-            on pushed.id is null
-            and convert(varbinary(1020), there.dedup_key) = convert(varbinary(1020), given.dedup_key)
-        order by pushed.place;
+        declare @rows nvarchar(max);
+        declare @pushed nvarchar(max);
+        declare @answers table (place int not null primary key, id bigint null);
+        insert into @answers (place) select place from @given;
+        while 1 = 1
+        begin
+            set @rows = coalesce((
+                select
+                    given.payload, given.headers, cast(switchoffset(given.due, '+00:00') as datetime2(6)) as due,
+                    coalesce(given.priority, 0) as priority, given.dedup_key as [key],
+                    -- [strict]
+                    N'' as [group],
+                    -- [end]
+                    -- [not strict]
+                    given.group_key as [group],
+                    -- [end]
+                    -- [due]
+                    coalesce(given.delay, case when given.due is null then 0 end) as delay
+                    -- [end]
+                    -- [not due]
+                    given.delay
+                    -- [end]
+                from @given as given
+                inner join @answers as answer on answer.place = given.place
+                where answer.id is null
+                order by given.place
+                for json path
+            ), N'[]');
+            exec {queue}__insert_each @rows, @p_producer, @p_now, @pushed output;
+            update answer
+            set id = pushed.id
+            from @answers as answer
+            inner join (
+                select place, row_number() over (order by place) - 1 as nth from @answers where id is null
+            ) as missing on missing.place = answer.place
+            inner join openjson(@pushed) with (place int '$.place', id bigint '$.id') as pushed
+                on pushed.place = missing.nth;
+            if @p_on_conflict = 'skip' or not exists (select 1 from @answers where id is null) break;
+            if @p_on_conflict = 'raise'
+                throw 51002, N'Some live messages have these keys already. Push with other keys, or skip conflicts.', 1;
+            update answer
+            set id = there.id
+            from @answers as answer
+            inner join @given as given on given.place = answer.place
+            inner join {queue} as there with (readcommittedlock)
+                on there.dedup_key = convert(varbinary(1020), given.dedup_key) and there.dedup_key is not null
+            where answer.id is null;
+            -- What was finished between the two statements is pushed again.
+            if not exists (select 1 from @answers where id is null) break;
+        end;
+        select id from @answers order by place;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;

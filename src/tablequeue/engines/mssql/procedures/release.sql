@@ -8,24 +8,32 @@ create or alter procedure {queue}_release
     @p_token uniqueidentifier,
     @p_delay float = 0,
     @p_now datetime2(6) = null
-with execute as owner
 as
 begin
-    set xact_abort, nocount on;
+    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
         if @p_delay is null or @p_delay not between 0 and {longest}
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
-        declare @done table (id bigint);
-        insert into @done exec {queue}_give_back @p_ids, @p_token, @p_delay, @p_now;
-        if @@rowcount = 0 
+        declare @done table (id bigint not null primary key);
+        insert into @done (id)
+        select message.id
+        from {queue} as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@p_ids) with (id bigint '$') as given)
+            and message.token = @p_token;
+        if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        {sql release into=nothing};
         select id from @done;
         commit transaction;
     end try
     begin catch
-        -- Of the caller's transaction too: XACT_ABORT has doomed it.
-        if xact_state() <> 0 rollback transaction;
+        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;

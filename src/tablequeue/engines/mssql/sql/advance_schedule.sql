@@ -1,8 +1,9 @@
 -- A schedule was due at :due. One of all that find it so changes the row, and pushes in the same transaction; the
 -- others wait for its commit, and then change nothing. Index: the primary key. Locks: the row.
--- A crash leaves both undone, for the next one to do.
-declare @name nvarchar(255) = cast(:name as nvarchar(255));
+-- A crash leaves both undone, for the next one to do. The answer is the row, if it was changed.
+declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
 declare @due datetime2(6) = cast(:due as datetime2(6));
 declare @now datetime2(6) = {now};
 update {schedules} with (rowlock) set last_due = @due
+output inserted.last_due
 where name = @name and last_due < @due and @due <= @now;

@@ -1,9 +1,12 @@
 -- In up to :n groups that were noted, the lowest blocked message becomes the front, if there is none.
 -- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new fronts. READPAST passes over the notes that
--- another one has, and over messages that are not committed yet: their own notes come with their commit.
--- The look for a front has no hint on purpose. Under READ_COMMITTED_SNAPSHOT it does not wait: who has a front locked
--- either leaves it there, or notes the group when it commits. Without that option it waits for them, up to the lock
+-- another one has.
+-- The looks for the lowest message and for a front have no lock hints on purpose. Under READ_COMMITTED_SNAPSHOT they do
+-- not wait, and see what is committed: messages that are not come with their own notes, and who has a front locked
+-- either leaves it there, or notes the group when it commits. Without that option they wait for them, up to the lock
 -- time-out; engine.py then lets it be until the next time.
+-- The lowest one that another one is changing is waited for, and left as that one leaves it: were it passed over, and
+-- the other one rolled back, the next message would overtake it.
 -- Two that arrange the same group at once: the unique index lets one of them through; the other one (error 2601) tries
 -- again.
 -- In one transaction: a crash leaves all or nothing, and what was not arranged is still noted.
@@ -23,7 +26,7 @@ output inserted.id
 from (select distinct group_key from @turn) as turn
 cross apply (
     select top (1) waiting.id
-    from {queue} as waiting with (index ({table}__blocked), rowlock, readpast, updlock, readcommittedlock)
+    from {queue} as waiting with (index ({table}__blocked))
     where waiting.group_key = turn.group_key and waiting.state = 'blocked'
     order by waiting.id
 ) as next

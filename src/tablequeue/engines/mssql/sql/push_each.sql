@@ -60,7 +60,7 @@ select
 from @batch
 where fresh = 1
 order by place;
-{note_batch}select pushed.id
+{note_batch}select pushed.id, batch.place
 from (
     select place, fresh, row_number() over (partition by fresh order by place) as nth from @batch
 ) as batch

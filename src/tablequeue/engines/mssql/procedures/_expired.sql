@@ -1,0 +1,14 @@
+-- {queue}__expired: up to @p_n messages that were abandoned become ready, or dead letters; returns how many. For
+-- {queue}__sweep.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure {queue}__expired
+    @p_n bigint,
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
+    return @@rowcount;
+end;
+go

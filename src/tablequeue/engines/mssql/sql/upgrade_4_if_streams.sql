@@ -1,0 +1,8 @@
+-- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- Only if there is such a table, and no queue has that name.
+-- Locks: the table, for a moment. In the transaction of the upgrade.
+if object_id(N'{queue}_streams', N'U') is not null
+begin
+    exec sp_rename N'{prefix}pk_{table}_streams', N'pk_{table}__streams', N'OBJECT';
+    exec sp_rename N'{queue}_streams', N'{table}__streams', N'OBJECT';
+end;

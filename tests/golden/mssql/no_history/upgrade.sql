@@ -1,0 +1,97 @@
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
+
+-- The creators' lock: one at a time makes tables in a database, until its transaction ends; without a transaction it
+-- is refused (-999). IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no
+-- row yet.
+declare @granted int;
+exec @granted = sp_getapplock
+    @Resource = N'tablequeue', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
+if @granted = -999
+    throw 51001, N'There is no transaction. Give the text one: begin it, run all of this, and commit.', 1;
+if @granted < 0
+    throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
+
+-- Without the dashes, if there is such a table and it is no queue's:
+-- if object_id(N'tq_emails_turns', N'U') is not null
+-- begin
+--     exec sp_rename N'pk_tq_emails_turns', N'pk_tq_emails__turns', N'OBJECT';
+--     exec sp_rename N'tq_emails_turns', N'tq_emails__turns', N'OBJECT';
+-- end;
+
+-- Without the dashes, if there is such a table and it is no queue's:
+-- if object_id(N'tq_emails_streams', N'U') is not null
+-- begin
+--     exec sp_rename N'pk_tq_emails_streams', N'pk_tq_emails__streams', N'OBJECT';
+--     exec sp_rename N'tq_emails_streams', N'tq_emails__streams', N'OBJECT';
+-- end;
+
+-- Without the dashes, if there is such a table and it is no queue's:
+-- if object_id(N'tq_emails_writers', N'U') is not null
+-- begin
+--     exec sp_rename N'pk_tq_emails_writers', N'pk_tq_emails__writers', N'OBJECT';
+--     exec sp_rename N'tq_emails_writers', N'tq_emails__writers', N'OBJECT';
+-- end;
+
+-- Without the dashes, if there is such a table and it is no queue's:
+-- drop table if exists tq_emails_staged;
+
+-- Without the dashes, if there is such a table and it is no queue's:
+-- if object_id(N'tq__schedules', N'U') is null
+--     create table tq__schedules (
+--         name varbinary(1020) not null constraint pk_tq__schedules primary key nonclustered,
+--         last_due datetime2(6) not null
+--     );
+-- if object_id(N'tq_schedules', N'U') is not null
+-- begin
+--     insert into tq__schedules (name, last_due)
+--     select convert(varbinary(1020), old.name), old.last_due
+--     from tq_schedules as old;
+--     drop table tq_schedules;
+-- end;
+
+-- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- Of the procedures, those that were for the others are dropped; all are to be made again.
+-- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3. What has its new name is passed
+-- over.
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_ready', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_ready', N'tq_emails__ready', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_scheduled', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_scheduled', N'tq_emails__scheduled', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_in_progress', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_in_progress', N'tq_emails__in_progress', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_dead', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_dead', N'tq_emails__dead', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_blocked', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_blocked', N'tq_emails__blocked', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_key', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_key', N'tq_emails__key', N'INDEX';
+if indexproperty(object_id(N'tq_emails'), N'tq_emails_due', 'IndexID') is not null
+    exec sp_rename N'tq_emails.tq_emails_due', N'tq_emails__due', N'INDEX';
+if object_id(N'df_tq_emails_state', N'D') is not null
+    exec sp_rename N'df_tq_emails_state', N'df_tq_emails__state', N'OBJECT';
+if object_id(N'df_tq_emails_attempts', N'D') is not null
+    exec sp_rename N'df_tq_emails_attempts', N'df_tq_emails__attempts', N'OBJECT';
+if object_id(N'df_tq_emails_priority', N'D') is not null
+    exec sp_rename N'df_tq_emails_priority', N'df_tq_emails__priority', N'OBJECT';
+if object_id(N'ck_tq_emails_state', N'C') is not null
+    exec sp_rename N'ck_tq_emails_state', N'ck_tq_emails__state', N'OBJECT';
+if object_id(N'tq_emails_arrange', N'P') is not null drop procedure tq_emails_arrange;
+if object_id(N'tq_emails_claim', N'P') is not null drop procedure tq_emails_claim;
+if object_id(N'tq_emails_due', N'P') is not null drop procedure tq_emails_due;
+if object_id(N'tq_emails_expired', N'P') is not null drop procedure tq_emails_expired;
+if object_id(N'tq_emails_finish', N'P') is not null drop procedure tq_emails_finish;
+if object_id(N'tq_emails_give_back', N'P') is not null drop procedure tq_emails_give_back;
+if object_id(N'tq_emails_insert', N'P') is not null drop procedure tq_emails_insert;
+if object_id(N'tq_emails_insert_each', N'P') is not null drop procedure tq_emails_insert_each;
+if object_id(N'tq_emails_look_up', N'P') is not null drop procedure tq_emails_look_up;
+if object_id(N'tq_emails_outdated', N'P') is not null drop procedure tq_emails_outdated;
+if object_id(N'tq_emails_peek_blocked', N'P') is not null drop procedure tq_emails_peek_blocked;
+if object_id(N'tq_emails_peek_dead', N'P') is not null drop procedure tq_emails_peek_dead;
+if object_id(N'tq_emails_peek_in_progress', N'P') is not null drop procedure tq_emails_peek_in_progress;
+if object_id(N'tq_emails_peek_ready', N'P') is not null drop procedure tq_emails_peek_ready;
+if object_id(N'tq_emails_peek_scheduled', N'P') is not null drop procedure tq_emails_peek_scheduled;
+if object_id(N'tq_emails_remove', N'P') is not null drop procedure tq_emails_remove;
+if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_sweep;
+
+-- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
+update tq_queues set schema_version = 4 where name = cast('emails' as varchar(48));
