@@ -1,0 +1,229 @@
+"""What is ready is delivered soon, as long as somebody asks.
+
+That a message is late has witnesses: pops that began long after it was ready for certain, and ended without it although
+they wanted more than there was, or got what comes after it. A pop that only took long is no witness, nor is one at a
+moment when somebody may have had the message for whom nothing is noted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from tests.stress.checks import Violation, place_in
+from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Op
+from tests.stress.mix import ordered
+from tests.stress.order import groups_of
+from tests.stress.story import GRACE, POPS, Claim, Message, Story, Window, lease_over
+
+WITNESSES = 3
+LATE = 2.0
+"""Seconds, if nothing else is said."""
+
+
+def late(story: Story, bound: float = LATE) -> Iterator[Violation]:
+    """Messages and groups that were ready and passed over for longer than the bound."""
+    excuses = {queue: merged(_excuses(story, queue)) for queue in story.definitions}
+    pops = _pops(story)
+    waits = {queue: [op for op in ops if op.wait > bound] for queue, ops in pops.items()}
+    for queue, messages in story.of_queue().items():
+        if queue == "worked":
+            continue  # a worker has messages ready that no handler has begun
+        if not ordered(queue):
+            for message in messages:
+                for begin, end in _free(message):
+                    yield from _late(
+                        story, queue, message, begin, end, excuses[queue], pops[queue], waits[queue], bound
+                    )
+    for (queue, group), messages in groups_of(story).items():
+        for begin, end in _idle(story, queue, group, messages, excuses[queue]):
+            there = [each for each in messages if each.live_from <= begin and each.surely_until >= end]
+            for message in there[:1]:
+                # Whoever got one of this group ended the time in which it was idle.
+                yield from _late(story, queue, message, begin, end, [], pops[queue], waits[queue], bound)
+
+
+def _late(
+    story: Story,
+    queue: str,
+    message: Message,
+    begin: float,
+    end: float,
+    excuses: Sequence[Window],
+    pops: Sequence[Op],
+    waits: Sequence[Op],
+    bound: float,
+) -> Iterator[Violation]:
+    """Whether somebody has seen that it was not to be had from `begin` until `end`."""
+    begin = _excused(begin, excuses, bound)
+    if end - begin <= bound:
+        return
+    what = f"{message.uid} (id {message.id})" + (f" of group {message.new.group}" if message.new.group else "")
+    witnesses = [
+        op
+        for op in _between(pops, begin + bound, end)
+        if not any(window.meets(op.begin, op.end) for window in excuses) and _passed_over(story, message, op)
+    ]
+    if len(witnesses) >= WITNESSES:
+        text = f"{what} was ready for {end - begin:.2f} s, passed over by {len(witnesses)} pops after {bound} s"
+        yield Violation("late", text, queue, (message.uid,), begin)
+        return
+    for op in waits:
+        if max(op.begin, begin) + bound < min(op.end, end):
+            text = f"{what} was ready for {end - begin:.2f} s while {op.who} waited ({op.name})"
+            yield Violation("not woken", text, queue, (message.uid,), begin)
+            return
+
+
+def _passed_over(story: Story, message: Message, op: Op) -> bool:
+    if len(op.got) < op.n:
+        return True
+    if message.id is None or ordered(message.queue):
+        return False
+    mine = place_in(story, message.queue, message.uid, message.id)
+    others = [place_in(story, message.queue, got.uid, got.id) for got in op.got]
+    return mine is not None and any(other is not None and mine < other for other in others)
+
+
+def _between(pops: Sequence[Op], begin: float, end: float) -> list[Op]:
+    """The pops that began after `begin` and ended before `end`."""
+    first = bisect_left(pops, begin, key=lambda op: op.begin)
+    found = []
+    for op in pops[first:]:
+        if op.begin >= end:
+            break
+        if op.end <= end:
+            found.append(op)
+    return found
+
+
+def _pops(story: Story) -> dict[str, list[Op]]:
+    """Those that look at the table for what they return, outside of anybody's transaction."""
+    pops: dict[str, list[Op]] = defaultdict(list)
+    for op in story.ops:
+        if op.verb == "pop" and op.outcome == DONE and op.n > 0 and not op.txn and not op.kept:
+            pops[op.queue].append(op)
+    return pops
+
+
+def _excused(begin: float, excuses: Sequence[Window], bound: float) -> float:
+    """The moment from which it has to be delivered within the bound: after all that excuses a delay."""
+    for window in excuses:
+        if window.begin < begin + bound and begin < window.end:
+            begin = window.end
+    return begin
+
+
+# -- when a message is ready ---------------------------------------------------------------------------------------
+
+
+def _free(message: Message) -> Iterator[tuple[float, float]]:
+    """The times from which it was ready for certain, until the pop began that got it."""
+    if not message.push or message.redrives:
+        return
+    free = message.live_from + message.new.delay
+    known = 0
+    for claim in sorted(message.claims, key=lambda claim: claim.op.end):
+        if claim.attempts <= known + 1 and free < claim.op.earliest:
+            yield free, claim.op.earliest
+        if claim.effect and claim.effect.sure:
+            released = any(act.verb == "release" for act in claim.acts)
+            known = claim.attempts - released
+        free = max(free, _free_by(claim))
+
+
+def _free_by(claim: Claim) -> float:
+    """When a message was ready again for certain, if it was popped again after this claim."""
+    if claim.effect is None:
+        return claim.rolled_back
+    if claim.takes or claim.op.queue == "once" or not claim.effect.sure:
+        return inf
+    for act in claim.acts:
+        if act.effect.sure and act.op.state not in ("dead", "?") and act.verb in ("release", "fail"):
+            return act.effect.end + act.op.delay
+        if act.effect.sure and act.verb != "extend":
+            return inf
+    over = lease_over(claim)
+    unsure = [op for op in claim.attempted if op.outcome not in (DONE, REFUSED)]
+    return max([over, *((op.end if op.end < inf else over) + op.delay + GRACE for op in unsure)])
+
+
+def _idle(
+    story: Story, queue: str, group: str | None, messages: Sequence[Message], excuses: Sequence[Window]
+) -> Iterator[tuple[float, float]]:
+    """The times in which nothing of a group was in progress, delayed or under way, for certain."""
+    busy = [*excuses]
+    for message in messages:
+        assert message.push
+        pushed = message.push.end if message.push.end < inf else story.death(message.op)
+        busy.append(Window(message.op.begin, pushed + message.new.delay))
+        busy += (Window(redrive.begin, redrive.end) for redrive in message.redrives)
+        busy += (Window(claim.op.earliest, _left(claim)) for claim in message.claims)
+    # What was refused or rolled back may have kept the others waiting.
+    for each in story.messages.values():
+        if each.push is None and each.queue == queue and each.new.group == group:
+            end = story.txns[each.op.txn].end if each.op.txn else story.death(each.op)
+            busy.append(Window(each.op.begin, end))
+    end = -inf
+    for window in merged(busy):
+        if end > -inf and window.begin > end:
+            yield end, window.begin
+        end = max(end, window.end)
+
+
+def _left(claim: Claim) -> float:
+    """When a claim kept no group waiting any more, for certain."""
+    if claim.effect is None:
+        return claim.rolled_back
+    if claim.takes:
+        return claim.effect.end
+    if not claim.effect.sure:
+        return inf
+    for act in claim.acts:
+        if act.effect.sure and act.verb != "extend":
+            return act.effect.end + act.op.delay
+    return _free_by(claim)
+
+
+# -- what excuses a delay ------------------------------------------------------------------------------------------
+
+
+def _excuses(story: Story, queue: str) -> Iterator[Window]:
+    """Times in which nobody can say where a message of this queue was, or in which the machine stood still."""
+    yield from story.stalls
+    yield from (Window(window.begin, window.end + GRACE) for window in story.servers)
+    for op in story.ops:
+        if op.queue != queue or op.verb in ("work",):
+            continue
+        if op.outcome in (UNKNOWN, PENDING) or (op.outcome == CANCELLED and op.verb in (*POPS, "consume")):
+            # Whoever died may have had the first one of a group until its lease ended.
+            lease = op.lease if ordered(queue) and op.outcome != CANCELLED else 0
+            yield Window(op.begin, story.death(op) + lease)
+        elif op.verb == "consume" and op.n > 1:
+            yield Window(op.begin, op.end + GRACE / 10)
+    for who, stops in story.stops.items():
+        for stop in stops:
+            if any(_in_the_middle(story, op, stop) for op in story.ops_of(who) if _concerns(story, op, queue)):
+                yield Window(stop.begin, stop.end + GRACE / 10)
+
+
+def _concerns(story: Story, op: Op, queue: str) -> bool:
+    return op.queue == queue or not story.side_by_side
+
+
+def _in_the_middle(story: Story, op: Op, stop: Window) -> bool:
+    end = story.txns[op.txn].end if op.txn in story.txns else op.end
+    return op.begin <= stop.end and stop.begin <= end
+
+
+def merged(windows: Iterator[Window] | Sequence[Window]) -> list[Window]:
+    """The same times, without overlaps, in their order."""
+    result: list[Window] = []
+    for window in sorted(windows, key=lambda window: window.begin):
+        if result and window.begin <= result[-1].end:
+            result[-1] = Window(result[-1].begin, max(result[-1].end, window.end))
+        else:
+            result.append(window)
+    return result
