@@ -26,7 +26,10 @@ def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: s
 
 @only("sqlite", "postgresql", "mariadb")
 def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    done = stress(kind, request, tmp_path / "stress", "--only", KINDS, "--queues", "fifo,due,grouped,once")
+    queues = "fifo,due,once" if kind.side_by_side else "fifo,due,once,grouped"
+    # How long a message takes on a busy machine is no matter of a test.
+    options = ["--only", KINDS, "--queues", queues, "--late", "60"]
+    done = stress(kind, request, tmp_path / "stress", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing found" in done.stdout
 

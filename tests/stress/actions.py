@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tablequeue import TablequeueError
 from tablequeue.errors import Empty
 from tests.stress.client import KEYS, Client, Held
-from tests.stress.mix import LEASE
+from tests.stress.mix import LEASE, ordered
 
 Action = Callable[[Client, random.Random], None]
 
@@ -45,6 +45,13 @@ def push(client: Client, chance: random.Random) -> None:
 def push_many(client: Client, chance: random.Random) -> None:
     if queue := open_queue(client, chance):
         client.push(queue, [client.new(queue, chance) for _ in range(chance.randint(2, 12))])
+
+
+def flood(client: Client, chance: random.Random) -> None:
+    """More than consumers ask for; where one message at a time is in progress, there is soon enough."""
+    queue = open_queue(client, chance)
+    if queue and not ordered(queue):
+        client.push(queue, [client.new(queue, chance) for _ in range(300)])
 
 
 def push_with_a_key(client: Client, chance: random.Random) -> None:
@@ -293,6 +300,7 @@ ACTIONS: list[tuple[str | None, int, Action]] = [
     ("many", 3, push_many),
     ("many", 4, pop_many),
     ("packs", 1, pack),
+    ("backlog", 2, flood),
     ("late", 3, push_late),
     ("take", 3, take),
     ("keys", 3, push_with_a_key),
@@ -341,7 +349,8 @@ def steady(client: Client, chance: random.Random, queues: Sequence[str]) -> None
 
 
 def steady_step(client: Client, chance: random.Random, queue: str) -> None:
-    n = chance.choice([1, 3, 20, 300])
+    little = "backlog" in client.mix.kinds and client.running()
+    n = chance.choice([1, 1, 3] if little else [1, 3, 20, 300])
     if not (batch := client.pop(queue, n)):
         return
     for _ in range(5):

@@ -345,7 +345,7 @@ def ends(story: Story) -> Iterator[Violation]:
 
 def workers(story: Story) -> Iterator[Violation]:
     """A worker does not say that it completed more than its handlers did."""
-    handled = Counter(op.who for op in story.ops if op.kept)
+    handled = Counter(op.who for op in story.ops if op.kept for _ in op.got)
     for op in story.ops:
         if op.verb == "work" and op.outcome == DONE and op.n > handled[op.who]:
             text = f"{op.who} said that it completed {op.n} messages, and handled {handled[op.who]}"

@@ -80,6 +80,10 @@ class Held:
         return [self.claim.id, self.claim.token]
 
 
+class Ended(Exception):
+    """The round ended before the client had begun."""
+
+
 class Client:
     """What the threads of a client share. After a fork, `child` makes another one of the same Database."""
 
@@ -101,24 +105,28 @@ class Client:
         return self._engine or self.database.engine
 
     def open(self) -> None:
-        """Reach the database, however long the server is down."""
-        while self.database is None and not self.ended():
-            try:
-                with self.ledger.op("open"):
-                    self.database = self.setting.open(self.who)
-            except TablequeueError:
-                sleep(0.1)
+        """Reach the database and its queues, however long the server is down."""
+        while self.database is None:
+            with self._patiently():
+                self.database = self.setting.open(self.who)
         for name in self.mix.queues:
             self.queue(name)
 
     def queue(self, name: str) -> Queue:
-        while name not in self._queues and not self.ended():
-            try:
-                with self.ledger.op("open"):
-                    self._queues[name] = self.database.queue(name)
-            except TablequeueError:
-                sleep(0.1)
+        while name not in self._queues:
+            with self._patiently():
+                self._queues[name] = self.database.queue(name)
         return self._queues[name]
+
+    @contextmanager
+    def _patiently(self) -> Iterator[None]:
+        if self.ended():
+            raise Ended
+        try:
+            with self.ledger.op("open"):
+                yield
+        except TablequeueError:
+            sleep(0.1)
 
     def child(self, who: str) -> Client:
         """In the child of a fork: the same Database and Queue objects, and nothing else of the parent's."""
@@ -303,6 +311,8 @@ def work(client: Client, threads: dict[str, Callable[[], None]]) -> None:
     def guarded(act: Callable[[], None]) -> None:
         try:
             act()
+        except Ended:
+            pass
         except BaseException:
             client.ledger.end(client.ledger.begin("crashed", text=traceback.format_exc()[-2000:]))
 

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from tests.stress import actions
-from tests.stress.client import Client, Setting, work
+from tests.stress.client import Client, Ended, Setting, work
 
 LONGEST = 30.0
 """Seconds that a child may take at the most; it is killed then, and that is a fault."""
@@ -115,7 +115,10 @@ def _process(client: Client, who: str, seed: float) -> None:
 
 def spawned(setting: str, who: str, seed: float) -> None:
     child = Client(Setting.loads(setting), who)
-    child.open()
+    try:
+        child.open()
+    except Ended:
+        return
     child_acts(child, random.Random(seed))
 
 

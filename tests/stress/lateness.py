@@ -8,7 +8,6 @@ moment when somebody may have had the message for whom nothing is noted.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import inf
 
@@ -21,60 +20,70 @@ from tests.stress.story import GRACE, POPS, Claim, Message, Story, Window, lease
 WITNESSES = 3
 LATE = 2.0
 """Seconds, if nothing else is said."""
+SLOW = 0.4
+"""Seconds after which a call is taken to have waited for others."""
 
 
 def late(story: Story, bound: float = LATE) -> Iterator[Violation]:
     """Messages and groups that were ready and passed over for longer than the bound."""
-    excuses = {queue: merged(_excuses(story, queue)) for queue in story.definitions}
-    pops = _pops(story)
-    waits = {queue: [op for op in ops if op.wait > bound] for queue, ops in pops.items()}
+    slow = list(_slow(story))
+    witnesses = {queue: Witnesses(story, queue, slow, bound) for queue in story.definitions}
     for queue, messages in story.of_queue().items():
-        if queue == "worked":
-            continue  # a worker has messages ready that no handler has begun
-        if not ordered(queue):
-            for message in messages:
-                for begin, end in _free(message):
-                    yield from _late(
-                        story, queue, message, begin, end, excuses[queue], pops[queue], waits[queue], bound
-                    )
+        # A worker has messages ready that no handler has begun.
+        for message in messages if queue != "worked" and not ordered(queue) else []:
+            for begin, end in _free(message):
+                yield from witnesses[queue].of(message, begin, end)
     for (queue, group), messages in groups_of(story).items():
-        for begin, end in _idle(story, queue, group, messages, excuses[queue]):
+        for begin, end in _idle(story, queue, group, messages, witnesses[queue].excuses):
             there = [each for each in messages if each.live_from <= begin and each.surely_until >= end]
             for message in there[:1]:
                 # Whoever got one of this group ended the time in which it was idle.
-                yield from _late(story, queue, message, begin, end, [], pops[queue], waits[queue], bound)
+                yield from witnesses[queue].of(message, begin, end)
 
 
-def _late(
-    story: Story,
-    queue: str,
-    message: Message,
-    begin: float,
-    end: float,
-    excuses: Sequence[Window],
-    pops: Sequence[Op],
-    waits: Sequence[Op],
-    bound: float,
-) -> Iterator[Violation]:
-    """Whether somebody has seen that it was not to be had from `begin` until `end`."""
-    begin = _excused(begin, excuses, bound)
-    if end - begin <= bound:
-        return
-    what = f"{message.uid} (id {message.id})" + (f" of group {message.new.group}" if message.new.group else "")
-    witnesses = [
-        op
-        for op in _between(pops, begin + bound, end)
-        if not any(window.meets(op.begin, op.end) for window in excuses) and _passed_over(story, message, op)
-    ]
-    if len(witnesses) >= WITNESSES:
-        text = f"{what} was ready for {end - begin:.2f} s, passed over by {len(witnesses)} pops after {bound} s"
-        yield Violation("late", text, queue, (message.uid,), begin)
-        return
-    for op in waits:
-        if max(op.begin, begin) + bound < min(op.end, end):
-            text = f"{what} was ready for {end - begin:.2f} s while {op.who} waited ({op.name})"
-            yield Violation("not woken", text, queue, (message.uid,), begin)
+class Witnesses:
+    """Who can tell that messages of a queue were ready and not delivered, and what excuses that."""
+
+    def __init__(self, story: Story, queue: str, slow: Sequence[Window], bound: float) -> None:
+        self._story, self._bound = story, bound
+        self.excuses = merged(list(_excuses(story, queue)))
+        self._asleep = merged([*self.excuses, *slow])
+        # Those that look at the table for what they return, outside of anybody's transaction.
+        self._pops = [
+            op
+            for op in story.ops
+            if op.verb == "pop" and op.queue == queue and op.outcome == DONE and op.n and not op.txn and not op.kept
+        ]
+        self._waits = [op for op in self._pops if op.wait > bound]
+
+    def of(self, message: Message, begin: float, end: float) -> Iterator[Violation]:
+        """What they say of a message that was ready from `begin` until `end`."""
+        if end - begin <= self._bound:
             return
+        what = f"{message.uid} (id {message.id})" + (f" of group {message.new.group}" if message.new.group else "")
+        if in_vain := self._in_vain(message, begin, end):
+            text = f"{what} was ready for {end - begin:.2f} s, passed over by {in_vain} pops after {self._bound} s"
+            yield Violation("late", text, message.queue, (message.uid,), begin)
+        elif not ordered(message.queue) and (op := self._slept(begin, end)):
+            text = f"{what} was ready for {end - begin:.2f} s while {op.who} waited ({op.name})"
+            yield Violation("not woken", text, message.queue, (message.uid,), begin)
+
+    def _in_vain(self, message: Message, begin: float, end: float) -> int:
+        """How many pops began after the bound and ended without it; too few may have met a moment of bad luck."""
+        begin = _excused(begin, self.excuses, self._bound)
+        number = 0
+        for op in _between(self._pops, begin + self._bound, end):
+            excused = any(window.meets(op.begin, op.end) for window in self.excuses)
+            number += not excused and _passed_over(self._story, message, op)
+        return number if number >= WITNESSES else 0
+
+    def _slept(self, begin: float, end: float) -> Op | None:
+        """Who waited for longer than the bound, and for nothing but a message."""
+        for op in self._waits:
+            since = _excused(max(op.begin, begin), self._asleep, self._bound)
+            if since + self._bound < min(op.end, end):
+                return op
+        return None
 
 
 def _passed_over(story: Story, message: Message, op: Op) -> bool:
@@ -99,13 +108,11 @@ def _between(pops: Sequence[Op], begin: float, end: float) -> list[Op]:
     return found
 
 
-def _pops(story: Story) -> dict[str, list[Op]]:
-    """Those that look at the table for what they return, outside of anybody's transaction."""
-    pops: dict[str, list[Op]] = defaultdict(list)
+def _slow(story: Story) -> Iterator[Window]:
+    """Times in which somebody waited for the database itself: so may have whoever waited for a message."""
     for op in story.ops:
-        if op.verb == "pop" and op.outcome == DONE and op.n > 0 and not op.txn and not op.kept:
-            pops[op.queue].append(op)
-    return pops
+        if op.verb in ("push", "pop", "complete", "fail", "release") and not op.wait and SLOW < op.end - op.begin < inf:
+            yield Window(op.begin, op.end)
 
 
 def _excused(begin: float, excuses: Sequence[Window], bound: float) -> float:

@@ -31,6 +31,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 KINDS: dict[str, str] = {
     "many": "pushes and claims of several messages, completed or released together",
     "packs": "pushes and claims of hundreds",
+    "backlog": "queues in which there is always more than consumers ask for",
     "late": "pushes in transactions that stay open, roll back, or commit in another order than their ids",
     "take": "take, pop and complete in open transactions that commit or roll back",
     "fail": "failures, dead letters and redrives",

@@ -7,8 +7,8 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, sleep, time
 from typing import Any
@@ -16,16 +16,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from tablequeue import TablequeueError
-from tablequeue.worker import DeadLetter, Retry, Snooze, Worker
+from tablequeue.worker import DeadLetter, Done, Retry, Snooze, Worker
 from tests.stress import actions, cancels, forks
 from tests.stress.board import DRAIN, END
-from tests.stress.client import Client, Setting, work
+from tests.stress.client import Client, Ended, Setting, work
 from tests.stress.ledger import Ledger, got_of
-from tests.stress.mix import LEASE, definition
+from tests.stress.mix import LEASE, definition, ordered
 from tests.stress.story import LIVE, Row
 
 # Messages that a queue may have before nobody pushes there any more.
-ENOUGH, ENOUGH_IN_ORDER = 600, 60
+ENOUGH, ENOUGH_BEHIND, ENOUGH_IN_ORDER = 600, 3000, 60
 # Seconds after which a round whose messages do not become fewer is over.
 PATIENCE = 20.0
 
@@ -90,15 +90,15 @@ def worker(client: Client, chance: random.Random) -> None:
     handle = _handler(client, chance, begun)
     way = chance.choice(["one", "batch", "async"])
     if way == "batch":
-        worker.handler("worked", batch=10)(lambda claims: [handle(claim) for claim in claims])
+        worker.handler("worked", batch=10)(handle)
     elif way == "async":
 
         async def handle_async(claim: Any) -> Any:
-            return handle(claim)
+            return handle([claim])[0]
 
         worker.handler("worked")(handle_async)
     else:
-        worker.handler("worked")(handle)
+        worker.handler("worked")(lambda claim: handle([claim])[0])
 
     def stop_in_time() -> None:
         while client.board.phase < until:
@@ -118,29 +118,32 @@ def worker(client: Client, chance: random.Random) -> None:
     work(client, {"worker": run})
 
 
-def _handler(client: Client, chance: random.Random, begun: float) -> Callable[[Any], Any]:
+def _handler(client: Client, chance: random.Random, begun: float) -> Callable[[Sequence[Any]], list[Any]]:
     """Notes what it gets, and what it says is to become of it. The worker does that later, and tells nobody."""
-    outcomes: list[str | None] = [None, None, None]
+    outcomes = ["complete", "complete", "complete"]
     outcomes += ["retry", "dead", "raise"] if "fail" in client.mix.kinds else []
     outcomes += ["snooze"] if "release" in client.mix.kinds else []
+    said = {
+        "complete": Done(),
+        "retry": Retry(after=0.1, error="busy"),
+        "dead": DeadLetter("no"),
+        "snooze": Snooze(0.1),
+    }
+    verbs = {"complete": "complete", "snooze": "release"}
 
-    def handle(claim: Any) -> Any:
+    def handle(claims: Sequence[Any]) -> list[Any]:
         ledger = client.ledger
         name = ledger.begin("pop", queue="worked", n=0, lease=LEASE, since=begun, kept=True)
-        ledger.end(name, got=[got_of(claim)])
+        ledger.end(name, got=[got_of(claim) for claim in claims])
         sleep(chance.choice([0, 0.005, 0.02]))
-        held = [[claim.id, claim.token]]
-        match outcome := chance.choice(outcomes):
-            case "retry" | "raise" | "dead":
-                ledger.begin("fail", queue="worked", held=held)
-                if outcome == "raise":
-                    raise ValueError("the handler's own")
-                return DeadLetter("no") if outcome == "dead" else Retry(after=0.1, error="busy")
-            case "snooze":
-                ledger.begin("release", queue="worked", held=held)
-                return Snooze(0.1)
-        ledger.begin("complete", queue="worked", held=held)
-        return None
+        chosen = [chance.choice(outcomes) for _ in claims]
+        if "raise" in chosen:
+            chosen = ["raise" for _ in claims]
+        for claim, outcome in zip(claims, chosen, strict=True):
+            ledger.begin(verbs.get(outcome, "fail"), queue="worked", held=[[claim.id, claim.token]])
+        if "raise" in chosen:
+            raise ValueError("the handler's own")
+        return [said[outcome] for outcome in chosen]
 
     return handle
 
@@ -168,6 +171,7 @@ def prepare(setting: Setting) -> None:
 def watch(setting: Setting) -> None:
     """Say which queues have enough; when the round winds down, end as soon as nothing is left but dead letters."""
     board = setting.board()
+    enough = ENOUGH_BEHIND if "backlog" in setting.mix.kinds else ENOUGH
     ledger = Ledger(Path(setting.folder), "watch")
     database: Any = None
     least, since = 1 << 60, monotonic()
@@ -185,7 +189,7 @@ def watch(setting: Setting) -> None:
                 return
             continue
         for queue, count in counts.items():
-            board.set_full(queue, count > (ENOUGH_IN_ORDER if queue in ("strict", "grouped") else ENOUGH))
+            board.set_full(queue, count > (ENOUGH_IN_ORDER if ordered(queue) else enough))
         total = sum(counts.values())
         if not board.quiet or total < least:
             least, since = total, monotonic()
@@ -275,4 +279,7 @@ def _note(ledger: Ledger, verb: str, begun: float) -> None:
 
 
 def start_client(role: str, setting: Setting, who: str, seed: str) -> None:
-    ROLES[role](Client(replace(setting), who), random.Random(seed))
+    try:
+        ROLES[role](Client(setting, who), random.Random(seed))
+    except Ended:
+        pass
