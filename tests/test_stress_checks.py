@@ -323,6 +323,17 @@ def test_a_release_does_not_count(book: Book) -> None:
     assert book.kinds() == set()
 
 
+@pytest.mark.parametrize("verb", ["complete", "release"])
+def test_what_a_cancelled_task_had_begun(book: Book, verb: str) -> None:
+    book.push(1, "m1")
+    book.finish(verb, 2, book.pop(1.5, "m1", lease=3.0), outcome=CANCELLED)
+    book.finish("complete", 5, book.pop(4.7, "m1", attempt=2))
+    book.row("m1")
+    assert book.kinds() == {"forgotten"}
+    book.op("kill", 2.5, who="run", whom="ada", queue="")
+    assert book.kinds() == set()
+
+
 def test_a_message_before_its_time(book: Book) -> None:
     book.push(1, "m1", delay=1.0)
     book.finish("complete", 1.9, book.pop(1.7, "m1"))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 import tablequeue.aio
 from tablequeue import TablequeueError
-from tablequeue.aio import AsyncClaim, AsyncQueue
+from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
 from tablequeue.errors import Empty
 from tests.stress.client import Client, options, size_of
 from tests.stress.ledger import payload_of
@@ -41,14 +41,14 @@ async def _run(client: Client, chance: random.Random) -> None:
 async def _cancel_one_after_the_other(client: Client, database: Any, chance: random.Random) -> None:
     queues: dict[str, AsyncQueue] = {}
     while client.running():
-        action = chance.choice(ACTIONS + (CONSUMING if "consume" in client.mix.kinds else []))
+        action = chance.choice([act for kind, act in ACTIONS if kind is None or kind in client.mix.kinds])
         name = chance.choice(client.mix.cancelled)
         try:
             queues[name] = queues.get(name) or await database.queue(name)
         except TablequeueError:
             await asyncio.sleep(0.1)
             continue
-        task = asyncio.ensure_future(action(Noted(client, queues[name], name), chance))
+        task = asyncio.ensure_future(action(Noted(client, database, queues[name], name), chance))
         await asyncio.wait({task}, timeout=10 ** chance.uniform(-4, -0.5))
         task.cancel()
         try:
@@ -61,21 +61,26 @@ async def _cancel_one_after_the_other(client: Client, database: Any, chance: ran
 class Noted:
     """The verbs of an AsyncQueue, each noted."""
 
-    def __init__(self, client: Client, queue: AsyncQueue, name: str) -> None:
-        self.client, self.queue, self.name = client, queue, name
+    def __init__(self, client: Client, database: AsyncDatabase, queue: AsyncQueue, name: str) -> None:
+        self.client, self.database, self.queue, self.name = client, database, queue, name
         self.ledger = client.ledger
 
-    async def push(self, chance: random.Random, number: int) -> None:
+    async def push(self, chance: random.Random, number: int, txn: str = "", connection: Any = None) -> None:
         if self.client.board.full(self.name):
             return
         new = [self.client.new(self.name, chance) for _ in range(number)]
-        with self.ledger.op("push", queue=self.name, new=[astuple(each) for each in new]) as note:
+        with self.ledger.op("push", queue=self.name, new=[astuple(each) for each in new], txn=txn) as note:
             if number == 1:
                 one = new[0]
-                note.pushed(await self.queue.push(payload_of(one.uid, size_of(one)), **options(one)))
+                payload = payload_of(one.uid, size_of(one))
+                note.pushed(await self.queue.push(payload, connection=connection, **options(one)))
             else:
                 messages = [tablequeue.NewMessage(payload_of(each.uid, size_of(each)), **options(each)) for each in new]
-                note.pushed(await self.queue.push_many(messages))
+                note.pushed(await self.queue.push_many(messages, connection=connection))
+
+    async def take(self, n: int, txn: str, connection: Any) -> None:
+        with self.ledger.op("take", queue=self.name, n=n, txn=txn) as note:
+            note.got(await self.queue.take_many(n, connection))
 
     async def pop(self, n: int, completing: Sequence[AsyncClaim] = ()) -> list[AsyncClaim]:
         held = [[claim.id, claim.token] for claim in completing]
@@ -169,6 +174,44 @@ async def consume(queue: Noted, chance: random.Random) -> None:
                 await finish(queue, chance, claim)
 
 
+async def in_a_transaction(queue: Noted, chance: random.Random) -> None:
+    """Push and take by the caller's own async driver; who is cancelled before the commit rolls back."""
+    ledger, txn = queue.ledger, f"{queue.client.who}/a{next(queue.client.numbers)}"
+    ending = ""
+    try:
+        async with queue.database.engine.connect() as connection:
+            try:
+                if chance.random() < 0.5:
+                    await queue.take(chance.choice([1, 3]), txn, connection)
+                await queue.push(chance, chance.choice([1, 3]), txn, connection)
+                await asyncio.sleep(chance.choice([0, 0.01]))
+                if chance.random() < 0.7:
+                    with ledger.op("commit", txn=txn):
+                        await connection.commit()
+                else:
+                    ending = ledger.begin("rollback", txn=txn)
+            except BaseException:
+                ending = ledger.begin("rollback", txn=txn)
+                raise
+    except BaseException as error:
+        if ending:
+            ledger.end_with(error, ending)
+        raise
+    else:
+        if ending:
+            ledger.end(ending)
+
+
 Act = Callable[[Noted, random.Random], Awaitable[None]]
-ACTIONS: list[Act] = [push, push, pop, pop, pop_many, chain]
-CONSUMING: list[Act] = [receive, receive, consume]
+ACTIONS: list[tuple[str | None, Act]] = [
+    (None, push),
+    (None, push),
+    (None, pop),
+    (None, pop),
+    (None, pop_many),
+    (None, chain),
+    ("consume", receive),
+    ("consume", receive),
+    ("consume", consume),
+    ("late", in_a_transaction),
+]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import inf
 
 from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Op
-from tests.stress.mix import ordered
+from tests.stress.mix import LEASE, ordered
 from tests.stress.story import GRACE, LIVE, POPS, Claim, Message, Story, certain_holds
 
 CLOCKS = 0.01
@@ -202,6 +202,26 @@ def attempts(story: Story) -> Iterator[Violation]:
             before = claim
 
 
+def cancellations(story: Story) -> Iterator[Violation]:
+    """What a cancelled task had begun to complete is completed, and what it had begun to release is released."""
+    for message in story.messages.values():
+        for claim in message.real:
+            first = min(claim.attempted, key=lambda op: op.begin, default=None)
+            if first is None or first.outcome != CANCELLED or first.txn or message.redrives:
+                continue
+            # In good time, and nothing came between.
+            settled = first.end + 3
+            if claim.op.earliest + claim.op.lease < first.end + 0.5 or story.deaths.get(first.who, inf) < settled:
+                continue
+            if first.verb in ("extend", "fail") or story.disturbed(first.who, first.begin, settled):
+                continue
+            # A release does not count; what was completed never comes again.
+            for other in message.real:
+                if other.attempts == claim.attempts + 1:
+                    text = f"{message.uid} was popped again although {first.who} had begun to {first.verb} it"
+                    yield Violation("forgotten", text, message.queue, (message.uid,), first.begin)
+
+
 def _unnoted(story: Story) -> dict[str, list[tuple[float, float]]]:
     """The times in which somebody may have claimed something and not noted it."""
     times = defaultdict(list)
@@ -213,6 +233,8 @@ def _unnoted(story: Story) -> dict[str, list[tuple[float, float]]]:
         if op.outcome == CANCELLED or op.verb == "consume":
             # What it has claimed is given back, unless that was hindered.
             died = died or story.disturbed(op.who, op.begin, end + 3) or story.deaths.get(op.who, inf) < end + 3
+            # Or its lease was over before the task came to its cancellation.
+            died = died or op.end - op.begin > max(op.lease, LEASE) / 2
         if died:
             times[op.queue].append((op.earliest, end))
     return times
@@ -360,6 +382,7 @@ CHECKS: list[Callable[[Story], Iterator[Violation]]] = [
     finishes,
     fences,
     attempts,
+    cancellations,
     early,
     keys,
     order_in_batches,

@@ -97,7 +97,7 @@ class Client:
         self.database: Any = database
         self._engine = engine
         self._queues: dict[str, Queue] = {}
-        self._number = count()
+        self.numbers = count()
 
     @property
     def engine(self) -> sa.Engine:
@@ -148,7 +148,7 @@ class Client:
 
     def new(self, queue: str, chance: random.Random, **options: Any) -> New:
         """A message for that queue, with the options that it needs and some that it may have."""
-        new = New(f"{self.who}-{next(self._number)}", **options)
+        new = New(f"{self.who}-{next(self.numbers)}", **options)
         if queue == "grouped" and new.group is None:
             new = replace(new, group=f"g{chance.randrange(GROUPS)}")
         if queue == "priority":
@@ -242,7 +242,7 @@ class Client:
     def transaction(self) -> Iterator[Txn]:
         """A transaction of the client's own. Who ends it says how; else it is rolled back."""
         with self.engine.connect() as connection:
-            txn = Txn(f"{self.who}/{next(self._number)}", connection, self.ledger)
+            txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
             try:
                 yield txn
             finally:

@@ -16,6 +16,8 @@ from tests.stress.ledger import DONE, REFUSED, New, Op
 
 # Seconds in which a server has noticed that a client is dead, and ended what that had begun.
 GRACE = 1.0
+# And one whose statement waited for what somebody else had locked, in a transaction that stays open.
+LONG_GRACE = 6.0
 
 POPS = ("pop", "take")
 FINISHING = ("complete", "fail", "release")
@@ -253,7 +255,8 @@ class Story:
                 continue
             if end is None:
                 # Its client died before it could say: so nothing was committed.
-                txns[name] = Txn(ops[-1].begin, self.deaths.get(ops[0].who, self.over) + GRACE, "rolled back")
+                grace = LONG_GRACE if any(op.end == inf for op in ops) else GRACE
+                txns[name] = Txn(ops[-1].begin, self.deaths.get(ops[0].who, self.over) + grace, "rolled back")
             elif end.verb == "rollback":
                 over = end.end if end.outcome == DONE else self.death(end)
                 txns[name] = Txn(end.begin, over, "rolled back")
