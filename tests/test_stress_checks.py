@@ -286,6 +286,16 @@ def test_an_uncommitted_message_is_popped(book: Book) -> None:
     assert "uncommitted" in book.kinds()
 
 
+def test_a_call_that_waits_for_somebody_who_stands_still(book: Book) -> None:
+    book.push(1, "m1")
+    book.op("stop", 1.5, 14, who="run", whom="bob", queue="")
+    book.finish("complete", 16, book.pop(2, "m1", end=14.5, lease=20.0))
+    book.row("m1")
+    assert book.kinds() == {"blocked"}
+    book.op("stop", 1.6, 14, who="run", whom="ada", queue="")
+    assert book.kinds() == set()
+
+
 # -- attempts and times --------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,6 @@ found once may take some rounds to be found again.
 | ground, proxy | where a round takes place: a file or a schema of a private server, and a long way to it |
 | run | a round from its beginning to its verdict |
 | story | the ledgers put together by message: what was, what was not, what may have been |
-| checks, order, lateness | what must hold in every story |
+| checks, attempts, order, lateness | what must hold in every story |
 | history | a failure, as short as it can be found |
 """

@@ -6,31 +6,18 @@ What could have been, because nobody was told or somebody died, is no violation.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import inf
 
-from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Op
-from tests.stress.mix import LEASE, ordered
-from tests.stress.story import GRACE, LIVE, POPS, Claim, Message, Story, certain_holds
+from tests.stress.attempts import attempts, cancellations, unnoted, within
+from tests.stress.ledger import DONE, REFUSED, Op
+from tests.stress.mix import ordered
+from tests.stress.story import FINISHING, GRACE, LIVE, POPS, Claim, Message, Story, certain_holds
+from tests.stress.violation import Violation
 
 CLOCKS = 0.01
 """Seconds by which a message may be early, as the clocks of the machine and of the database tell them."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A promise that was not kept: which, at which queue, of which messages, and around when."""
-
-    kind: str
-    text: str
-    queue: str = ""
-    uids: tuple[str, ...] = ()
-    at: float = 0
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.text}" + (f" (queue {self.queue})" if self.queue else "")
 
 
 def places(story: Story) -> Iterator[Violation]:
@@ -176,74 +163,6 @@ def _refused(story: Story, message: Message, claim: Claim) -> Iterator[Violation
             yield Violation("refused in vain", text, message.queue, (message.uid,), op.begin)
 
 
-def attempts(story: Story) -> Iterator[Violation]:
-    """Each claim counts, once, and nobody claims unnoticed: a claim that is in no ledger had a client that died."""
-    unnoted = _unnoted(story)
-    for message in story.messages.values():
-        before: Claim | None = None
-        if message.redrives:
-            continue  # counted anew
-        for claim in sorted(message.real, key=lambda claim: (claim.attempts, claim.op.end)):
-            words = (message.queue, (message.uid,), claim.op.begin)
-            released = [act for act in before.acts if act.verb == "release"] if before else []
-            known = before.attempts if before else 0
-            lowest = known + 1 - bool(released)
-            highest = known + 1 - any(act.effect.sure and act.effect.end < claim.op.end for act in released)
-            since = before.op.begin if before else message.op.begin
-            allowed = _count(unnoted[message.queue], since, claim.op.end)
-            if claim.attempts < lowest:
-                text = f"{message.uid} was popped for the {claim.attempts}. time, and before for the {known}."
-                yield Violation("not counted", text, *words)
-            elif claim.attempts > highest + allowed:
-                text = (
-                    f"{message.uid} was popped {claim.attempts} times; {known} are known, {allowed} could be unnoticed"
-                )
-                yield Violation("claimed unnoticed", text, *words)
-            before = claim
-
-
-def cancellations(story: Story) -> Iterator[Violation]:
-    """What a cancelled task had begun to complete is completed, and what it had begun to release is released."""
-    for message in story.messages.values():
-        for claim in message.real:
-            first = min(claim.attempted, key=lambda op: op.begin, default=None)
-            if first is None or first.outcome != CANCELLED or first.txn or message.redrives:
-                continue
-            # In good time, and nothing came between.
-            settled = first.end + 3
-            if claim.op.earliest + claim.op.lease < first.end + 0.5 or story.deaths.get(first.who, inf) < settled:
-                continue
-            if first.verb in ("extend", "fail") or story.disturbed(first.who, first.begin, settled):
-                continue
-            # A release does not count; what was completed never comes again.
-            for other in message.real:
-                if other.attempts == claim.attempts + 1:
-                    text = f"{message.uid} was popped again although {first.who} had begun to {first.verb} it"
-                    yield Violation("forgotten", text, message.queue, (message.uid,), first.begin)
-
-
-def _unnoted(story: Story) -> dict[str, list[tuple[float, float]]]:
-    """The times in which somebody may have claimed something and not noted it."""
-    times = defaultdict(list)
-    for op in story.ops:
-        if op.verb not in (*POPS, "consume", "work"):
-            continue
-        end = story.death(op)
-        died = op.outcome in (UNKNOWN, PENDING) or op.verb == "work"
-        if op.outcome == CANCELLED or op.verb == "consume":
-            # What it has claimed is given back, unless that was hindered.
-            died = died or story.disturbed(op.who, op.begin, end + 3) or story.deaths.get(op.who, inf) < end + 3
-            # Or its lease was over before the task came to its cancellation.
-            died = died or op.end - op.begin > max(op.lease, LEASE) / 2
-        if died:
-            times[op.queue].append((op.earliest, end))
-    return times
-
-
-def _count(times: Sequence[tuple[float, float]], begin: float, end: float) -> int:
-    return sum(start <= end and begin <= stop for start, stop in times)
-
-
 def early(story: Story) -> Iterator[Violation]:
     """Nobody gets a message before its time: of the push, of a retry, of a release."""
     for message in story.messages.values():
@@ -344,9 +263,24 @@ def errors(story: Story) -> Iterator[Violation]:
             yield Violation("hung", f"{op.whom} did not end", at=op.begin)
 
 
+# Seconds after which a call has to have been answered or refused: twice SQLite's time-out.
+ANSWER = 10.0
+
+
+def blocked(story: Story) -> Iterator[Violation]:
+    """Nobody who pops or finishes waits for long for what others do: those that stand still, or their transactions."""
+    for op in story.ops:
+        if op.verb in ("pop", *FINISHING, "extend") and op.end < inf and not op.txn and not op.wait and not op.kept:
+            own = [*story.stalls, *story.servers, *story.stops[op.who]]
+            excused = sum(window.end - window.begin + GRACE for window in own if window.meets(op.begin, op.end))
+            if op.end - op.begin - excused > ANSWER:
+                text = f"{op.verb} of {op.who} took {op.end - op.begin:.1f} s ({op.name})"
+                yield Violation("blocked", text, op.queue, tuple(got.uid for got in op.got[:1]), op.begin)
+
+
 def ends(story: Story) -> Iterator[Violation]:
     """When all is quiet, every message is finished or a dead letter, and what died or was lost has a reason."""
-    popped = _unnoted(story)
+    popped = unnoted(story)
     for row in story.rows:
         message = story.messages.get(row.uid)
         if message is None:
@@ -360,7 +294,7 @@ def ends(story: Story) -> Iterator[Violation]:
             worn = row.attempts >= story.definitions[row.queue].max_attempts
             if not killed and not worn and row.queue != "worked":
                 yield Violation("dead too soon", f"{row.uid} is dead after {row.attempts} attempts", *words)
-        noted = message.real or row.error or _count(popped[row.queue], message.op.begin, inf)
+        noted = message.real or row.error or within(popped[row.queue], message.op.begin, inf)
         if row.state == "lost" and not noted:
             yield Violation("lost to nobody", f"{row.uid} was popped at most once, and by nobody", *words)
 
@@ -387,8 +321,7 @@ CHECKS: list[Callable[[Story], Iterator[Violation]]] = [
     keys,
     order_in_batches,
     contents,
+    blocked,
     ends,
     workers,
 ]
-
-__all__ = ["CHECKS", "GRACE", "Violation"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
-from tests.stress.checks import Violation
 from tests.stress.ledger import Op
 from tests.stress.mix import Mix
 from tests.stress.run import Result
 from tests.stress.story import POPS, Message, Story
+from tests.stress.violation import Violation
 
 # What befalls processes is shown where it happened this many seconds before or after.
 AROUND = 3.0

@@ -11,11 +11,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from tests.stress.checks import Violation, place_in
+from tests.stress.checks import place_in
 from tests.stress.ledger import CANCELLED, DONE, PENDING, REFUSED, UNKNOWN, Op
 from tests.stress.mix import ordered
 from tests.stress.order import groups_of
 from tests.stress.story import GRACE, POPS, Claim, Message, Story, Window, lease_over
+from tests.stress.violation import Violation
 
 WITNESSES = 3
 LATE = 2.0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import inf
 
-from tests.stress.checks import Violation
 from tests.stress.mix import ordered
 from tests.stress.story import Claim, Message, Story
+from tests.stress.violation import Violation
 
 Group = tuple[str, str | None]
 

@@ -19,13 +19,13 @@ from typing import Any
 from tests.servers import free_port
 from tests.stress import checks, lateness, order, roles
 from tests.stress.board import DRAIN, END
-from tests.stress.checks import Violation
 from tests.stress.client import Setting, die_with_the_parent
 from tests.stress.ground import Ground
 from tests.stress.ledger import Ledger, Op, read
 from tests.stress.mix import Mix, defined
 from tests.stress.proxy import by_way_of, forward
 from tests.stress.story import Row, Story
+from tests.stress.violation import Violation
 
 # Seconds that clients have to end when they are told to.
 WIND_DOWN = 40.0
@@ -233,7 +233,7 @@ class Round:
         process = self._victim()
         if process and not process.stopped:
             process.stopped = self.ledger.begin("stop", whom=process.who)
-            process.until = monotonic() + self.chance.choice([0.05, 0.3, 1.0, 3.0])
+            process.until = monotonic() + self.chance.choice([0.05, 0.05, 0.3, 0.3, 1.0, 1.0, 3.0, 3.0, 15.0])
             os.kill(process.pid, signal.SIGSTOP)
 
     def _continue(self, process: Process) -> None:
