@@ -14,6 +14,9 @@ from tests.stress.violation import Violation
 # What befalls processes is shown where it happened this many seconds before or after.
 AROUND = 3.0
 LONGEST = 60
+# Seconds after which a transaction has been open for long.
+OPEN = 0.9
+ENDS = ("commit", "rollback")
 
 
 def history(story: Story, violation: Violation) -> list[str]:
@@ -26,6 +29,7 @@ def history(story: Story, violation: Violation) -> list[str]:
     ops += [op for op in story.ops if op.txn in txns and op not in ops]
     ops += _of_the_group(story, concerned, violation, ops)
     ops += _unnoticed(story, concerned, violation)
+    ops += _open_meanwhile(story, concerned, violation)
     whom = {op.who for op in ops}
     times = [op.begin for op in ops] or [violation.at]
     for op in story.ops:
@@ -56,6 +60,18 @@ def _unnoticed(story: Story, concerned: Sequence[Message], violation: Violation)
             meets = since <= op.end and op.begin <= violation.at
             if meets and op.verb in (*POPS, "consume") and op.queue == violation.queue and op.outcome != "done":
                 yield op
+
+
+def _open_meanwhile(story: Story, concerned: Sequence[Message], violation: Violation) -> Iterator[Op]:
+    """Transactions at that queue that stayed open while something was late."""
+    if violation.kind not in ("late", "not woken", "blocked") or not concerned:
+        return
+    until = max((claim.op.begin for claim in concerned[0].claims), default=violation.at)
+    for op in story.ops:
+        if op.txn in story.txns and op.queue == violation.queue and violation.at < story.txns[op.txn].end:
+            stayed = min(until, story.txns[op.txn].end) - max(op.begin, violation.at)
+            if stayed > OPEN:
+                yield from (op, *(end for end in story.ops_of(op.who) if end.txn == op.txn and end.verb in ENDS))
 
 
 def _of_the_group(story: Story, concerned: Sequence[Message], violation: Violation, ops: Sequence[Op]) -> Iterator[Op]:

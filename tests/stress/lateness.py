@@ -50,33 +50,26 @@ class Witnesses:
         self.excuses = merged(list(_excuses(story, queue)))
         self._asleep = merged([*self.excuses, *slow])
         # Those that look at the table for what they return, outside of anybody's transaction.
-        self._pops = [
+        pops = [
             op
             for op in story.ops
             if op.verb == "pop" and op.queue == queue and op.outcome == DONE and op.n and not op.txn and not op.kept
         ]
-        self._waits = [op for op in self._pops if op.wait > bound]
+        self._waits = [op for op in pops if op.wait > bound]
+        self._pops = Pops(story, [op for op in pops if not met(self.excuses, op.begin, op.end)])
 
     def of(self, message: Message, begin: float, end: float) -> Iterator[Violation]:
         """What they say of a message that was ready from `begin` until `end`."""
         if end - begin <= self._bound:
             return
         what = f"{message.uid} (id {message.id})" + (f" of group {message.new.group}" if message.new.group else "")
-        if in_vain := self._in_vain(message, begin, end):
-            text = f"{what} was ready for {end - begin:.2f} s, passed over by {in_vain} pops after {self._bound} s"
-            yield Violation("late", text, message.queue, (message.uid,), begin)
+        since = _excused(begin, self.excuses, self._bound)
+        if in_vain := self._pops.without(self._story, message, since + self._bound, end):
+            text = f"{what} was ready for {end - since:.2f} s, passed over by {in_vain} pops after {self._bound} s"
+            yield Violation("late", text, message.queue, (message.uid,), since)
         elif not ordered(message.queue) and (op := self._slept(begin, end)):
             text = f"{what} was ready for {end - begin:.2f} s while {op.who} waited ({op.name})"
             yield Violation("not woken", text, message.queue, (message.uid,), begin)
-
-    def _in_vain(self, message: Message, begin: float, end: float) -> int:
-        """How many pops began after the bound and ended without it; too few may have met a moment of bad luck."""
-        begin = _excused(begin, self.excuses, self._bound)
-        number = 0
-        for op in _between(self._pops, begin + self._bound, end):
-            excused = any(window.meets(op.begin, op.end) for window in self.excuses)
-            number += not excused and _passed_over(self._story, message, op)
-        return number if number >= WITNESSES else 0
 
     def _slept(self, begin: float, end: float) -> Op | None:
         """Who waited for longer than the bound, and for nothing but a message."""
@@ -87,26 +80,40 @@ class Witnesses:
         return None
 
 
-def _passed_over(story: Story, message: Message, op: Op) -> bool:
+Place = tuple[float, ...]
+FIRST, ANY, LAST = (-inf,), (1e300,), (inf,)
+BLOCK = 64
+
+
+class Pops:
+    """The pops of a queue, each with the last place in the order at which it shows that nothing was before."""
+
+    def __init__(self, story: Story, ops: Sequence[Op]) -> None:
+        self._ops = ops
+        self._begins = [op.begin for op in ops]
+        self._places = [_reached(story, op) for op in ops]
+        # Behind a backlog all of them are looked at for each message: so those that can show nothing, by blocks.
+        self._blocks = [max(self._places[start : start + BLOCK]) for start in range(0, len(ops), BLOCK)]
+
+    def without(self, story: Story, message: Message, begin: float, end: float) -> int:
+        """How many began and ended in that time and passed the message over; too few are a moment of bad luck."""
+        mine = (message.id is not None and place_in(story, message.queue, message.uid, message.id)) or ANY
+        number, position = 0, bisect_left(self._begins, begin)
+        while position < len(self._ops) and self._begins[position] < end:
+            if position % BLOCK == 0 and self._blocks[position // BLOCK] <= mine:
+                position += BLOCK
+                continue
+            number += self._places[position] > mine and self._ops[position].end <= end
+            position += 1
+        return number if number >= WITNESSES else 0
+
+
+def _reached(story: Story, op: Op) -> Place:
+    """The end, if it wanted more than it got; else the last place of what it got, if that says anything."""
     if len(op.got) < op.n:
-        return True
-    if message.id is None or ordered(message.queue):
-        return False
-    mine = place_in(story, message.queue, message.uid, message.id)
-    others = [place_in(story, message.queue, got.uid, got.id) for got in op.got]
-    return mine is not None and any(other is not None and mine < other for other in others)
-
-
-def _between(pops: Sequence[Op], begin: float, end: float) -> list[Op]:
-    """The pops that began after `begin` and ended before `end`."""
-    first = bisect_left(pops, begin, key=lambda op: op.begin)
-    found = []
-    for op in pops[first:]:
-        if op.begin >= end:
-            break
-        if op.end <= end:
-            found.append(op)
-    return found
+        return LAST
+    places = [place_in(story, op.queue, got.uid, got.id) for got in op.got]
+    return FIRST if ordered(op.queue) else max((place for place in places if place is not None), default=FIRST)
 
 
 def _slow(story: Story) -> Iterator[Window]:
@@ -224,6 +231,12 @@ def _concerns(story: Story, op: Op, queue: str) -> bool:
 def _in_the_middle(story: Story, op: Op, stop: Window) -> bool:
     end = story.txns[op.txn].end if op.txn in story.txns else op.end
     return op.begin <= stop.end and stop.begin <= end
+
+
+def met(windows: Sequence[Window], begin: float, end: float) -> bool:
+    """Whether a time meets any of these windows, which are in order and do not overlap."""
+    position = bisect_left(windows, begin, key=lambda window: window.end)
+    return position < len(windows) and windows[position].begin <= end
 
 
 def merged(windows: Iterator[Window] | Sequence[Window]) -> list[Window]:
