@@ -92,7 +92,7 @@ class Client:
         self.mix = setting.mix
         self.board = setting.board()
         self.ledger = Ledger(Path(setting.folder), who)
-        self.ledger.end(self.ledger.begin("born", whom=str(os.getpid())))
+        self.ledger.end(self.ledger.begin("born", whom=str(os.getpid()), text=since_when(os.getpid())))
         _dump_stacks_when_asked(Path(setting.folder) / f"{who}.stacks")
         self.database: Any = database
         self._engine = engine
@@ -321,6 +321,16 @@ def work(client: Client, threads: dict[str, Callable[[], None]]) -> None:
         thread.start()
     for thread in running:
         thread.join()
+
+
+def since_when(pid: int) -> str:
+    """When that process was started, as the system counts; nothing if it has ended. Another one may get its number."""
+    try:
+        # Behind the name, which may have any characters. Z is a process that has ended.
+        state, *words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if state == "Z" else words[18]
 
 
 def die_with_the_parent() -> None:

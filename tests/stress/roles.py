@@ -175,7 +175,7 @@ def watch(setting: Setting) -> None:
     ledger = Ledger(Path(setting.folder), "watch")
     database: Any = None
     least, since = 1 << 60, monotonic()
-    while True:
+    while board.phase < END:
         try:
             with ledger.op("look") as note:
                 database = database or setting.open("watch")

@@ -19,7 +19,7 @@ from typing import Any
 from tests.servers import free_port
 from tests.stress import checks, lateness, order, roles
 from tests.stress.board import DRAIN, END
-from tests.stress.client import Setting, die_with_the_parent
+from tests.stress.client import Setting, die_with_the_parent, since_when
 from tests.stress.ground import Ground
 from tests.stress.ledger import Ledger, Op, read
 from tests.stress.mix import Mix, defined
@@ -129,19 +129,16 @@ class Round:
     def _end(self, processes: list[Process]) -> None:
         """Wait until they have ended; those that do not are asked where they stand, and killed."""
         deadline = monotonic() + WIND_DOWN
-        left = list(processes)
-        while left:
-            left = [process for process in left if os.waitpid(process.pid, os.WNOHANG) == (0, 0)]
-            if left and monotonic() > deadline:
-                for process in left:
-                    os.kill(process.pid, signal.SIGUSR1)
-                sleep(0.5)
-                for process in left:
-                    with self.ledger.op("hung", whom=process.who):
-                        self._kill(process)
-                break
+        while processes and monotonic() < deadline:
+            processes[:] = [process for process in processes if os.waitpid(process.pid, os.WNOHANG) == (0, 0)]
             sleep(0.02)
-        processes.clear()
+        for process in processes:
+            os.kill(process.pid, signal.SIGUSR1)
+        sleep(0.5 if processes else 0)
+        while processes:
+            process = processes.pop()
+            with self.ledger.op("hung", whom=process.who):
+                self._kill(process)
 
     def _kill(self, process: Process) -> None:
         with self.ledger.op("kill", whom=process.who):
@@ -161,19 +158,17 @@ class Round:
     def _await_orphans(self) -> None:
         """Until the children of clients have ended too, whose parents may be dead."""
         deadline = monotonic() + WIND_DOWN
-        known = {process.pid for process in self._steady}
+        known = {process.who for process in self._steady}
         while True:
-            born = {int(op.whom): op.who for op in read(self.folder) if op.verb == "born"}
-            alive = [pid for pid in born if pid not in known and _alive(pid)]
+            born = [op for op in read(self.folder) if op.verb == "born" and op.who not in known]
+            alive = [op for op in born if op.text and since_when(int(op.whom)) == op.text]
             if not alive:
                 return
-            if monotonic() > deadline:
-                for pid in alive:
-                    os.kill(pid, signal.SIGUSR1)
-                    sleep(0.3)
-                    with self.ledger.op("hung", whom=born[pid]):
-                        os.kill(pid, signal.SIGKILL)
-                deadline += 5
+            for op in alive if monotonic() > deadline else []:
+                os.kill(int(op.whom), signal.SIGUSR1)
+                sleep(0.3)
+                with self.ledger.op("hung", whom=op.who):
+                    os.kill(int(op.whom), signal.SIGKILL)
             sleep(0.2)
 
     def _kill_all(self) -> None:
@@ -289,14 +284,6 @@ class Round:
             **{f"{event}s": count for event, count in self.befell.items()},
             "stalls": stalls,
         }
-
-
-def _alive(pid: int) -> bool:
-    try:
-        # Behind the name, which may have any characters; Z is a process that has ended.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 Check = Callable[[Story], Iterable[Violation]]
