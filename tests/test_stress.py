@@ -20,7 +20,7 @@ def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: s
     """A round, in a process of its own: it forks."""
     url = ["--url", kind.url(request)] if kind.server else []
     command = [sys.executable, "-m", "tests.stress", "--engine", kind.name, *url, "--folder", str(folder)]
-    command += ["--rounds", "1", "--seconds", "3", "--seed", "1", "--shrink", "0", *options]
+    command += ["--rounds", "1", "--seconds", "2", "--seed", "1", "--shrink", "0", *options]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ, timeout=200)
 
 
@@ -41,7 +41,6 @@ def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> 
         ("two in progress in a group", "grouped", "many", "two of a group"),
         ("a push that ignores the key", "fifo", "keys", "key twice"),
         ("a claim of messages that are scheduled", "fifo", "delay", "early"),
-        ("a batch that is half done", "fifo", "many", "came back"),
     ],
 )
 def test_a_broken_engine_is_caught(

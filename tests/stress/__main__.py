@@ -76,7 +76,9 @@ class Stress:
 
     def mix(self, seed: int) -> Mix:
         options = self.options
-        kinds = [kind for kind in options.only if kind not in options.without]
+        # What takes a server, and one that can be killed.
+        impossible = ["slow"] * (not self.ground.url) + ["server"] * (not self.ground.server)
+        kinds = [kind for kind in options.only if kind not in (*options.without, *impossible)]
         chosen = len(options.only) < len(KINDS) or len(options.queues) < len(QUEUES)
         return drawn(seed, kinds, options.queues, options.seconds, all_of=chosen)
 

@@ -186,8 +186,6 @@ class Round:
         """Until the time is over: kill, stop, and bring down the server."""
         begun = monotonic()  # later by the time for which the server was down
         events = [kind for kind in ("kill", "stop", "server") if kind in self.mix.kinds]
-        if self.ground.server is None and "server" in events:
-            events.remove("server")
         following = begun + 1
         servers = 0
         while (now := monotonic()) < begun + self.mix.seconds or not (self._acted() or now > begun + LONGEST):
