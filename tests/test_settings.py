@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Database, Queue
+from tablequeue.engines.postgresql import engine as postgresql
 from tablequeue.errors import BadInput
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
@@ -53,7 +54,7 @@ def test_a_callers_connection_that_cannot_be_read_by_is_refused(db: Database, pl
     """Before anything is claimed on it."""
     queue = db.create_queue("work", order="due")
     queue.push(1)
-    engine = sa.create_engine(with_setting(place, "DateStyle", style))
+    engine = sa.create_engine(with_setting(place, "DateStyle", style), poolclass=sa.NullPool)
     with engine.connect() as connection:
         for verb in (
             queue.pop,
@@ -65,8 +66,14 @@ def test_a_callers_connection_that_cannot_be_read_by_is_refused(db: Database, pl
         connection.exec_driver_sql("set datestyle to 'ISO, DMY'")
         assert queue.take(connection) is not None
         connection.commit()
-    engine.dispose()
     assert counts(queue) == {"finished": 1}
+
+
+@only("postgresql")
+def test_the_check_notices_who_does_not_look(db: Database, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgresql, "READABLE", {})
+    with pytest.raises((pytest.fail.Exception, AssertionError, ValueError)):
+        test_a_callers_connection_that_cannot_be_read_by_is_refused(db, place, STYLES[0])
 
 
 @only("postgresql")

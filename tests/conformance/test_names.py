@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tablequeue import Database, Queue, staging
+from tablequeue.engines import base
+from tablequeue.errors import TablequeueError
 from tablequeue.names import table_of
 from tablequeue.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
@@ -51,6 +53,12 @@ def test_a_queue_is_dropped_without_its_neighbours(db: Database, definition: dic
         db.queue(f"orders_{part}").drop()
     assert counts(db.queue("orders")) == {"ready": 1}
     assert db.doctor("orders") == [] or all("index" not in finding.cause for finding in db.doctor("orders"))
+
+
+def test_the_check_notices_names_that_meet(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "table_of", lambda name: f"tq_{name}")
+    with pytest.raises((AssertionError, TablequeueError)):
+        test_a_queue_is_dropped_without_its_neighbours(db, {}, "queue")
 
 
 def test_a_queue_called_schedules_stops_no_schedule(db: Database) -> None:

@@ -55,6 +55,17 @@ def test_an_open_transaction_withholds_its_own_message_only(
     caller.commit()
 
 
+@pytest.mark.parametrize("design", ["fifo"], indirect=True)
+def test_the_check_notices_sweeps_in_the_callers_transaction(
+    queue: Queue, place: Place, kind: Kind, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kind.side_by_side:
+        pytest.skip("they are part of it there")
+    monkeypatch.setattr(queue._desk.engine, "sweeps_within", True)
+    with pytest.raises(AssertionError):
+        test_an_open_transaction_withholds_its_own_message_only(queue, place, kind, caller, "take")
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Message, NewMessage, Queue, Unreadable
+from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload
+from tablequeue.operations import unreadable
+from tablequeue.operations.desk import Desk
 from tablequeue.payload import DEEPEST
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, design_group, found, ids_of, refuses
@@ -61,6 +64,18 @@ def test_its_neighbours_are_delivered(queue: Queue, place: Place, kind: Kind, na
     assert isinstance(letter.payload, Unreadable)
     assert letter.payload.data == UNREADABLE[name].encode()
     assert letter.payload.reason == letter.errors[0].error
+
+
+@pytest.mark.parametrize("design", ["fifo"], indirect=True)
+def test_the_check_notices_who_reads_all_or_nothing(
+    queue: Queue, place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def together(desk: Desk, token: str, rows: Sequence[Row], *_: Any) -> list[tuple[Row, Any]]:
+        return [(row, desk.codec.load(row[1])) for row in rows]
+
+    monkeypatch.setattr(unreadable, "readable", together)
+    with pytest.raises(BadPayload):
+        test_its_neighbours_are_delivered(queue, place, kind, "a number too large for a float")
 
 
 def test_there_may_be_nothing_else(queue: Queue, place: Place, kind: Kind) -> None:

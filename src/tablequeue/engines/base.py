@@ -417,7 +417,7 @@ class Engine(Scheduling, ABC):
             id = params["id"]
             (row,) = self.history(cursor, table, {"low": id, "high": id, "n": 1})
             errors = row[COLUMNS.index("errors")] or []
-            self._run(cursor, table, "forget", params)
+            self._run(cursor, table, "forget", {"id": id})
         known = json.loads(errors) if isinstance(errors, str) else errors
         values = {name: value for name, value in params.items() if name != "error"}
         self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})

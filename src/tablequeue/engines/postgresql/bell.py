@@ -5,10 +5,12 @@ after the other. A push therefore asks first: it tries the lock that those who w
 and notifies only if it was refused it. That needs no table, hence no dead rows and no heartbeat, and a lock ends with
 its session.
 
-Of the pushes that commit at the same moment one notifies: it has another lock until its commit, and who does not get
-that leaves the ringing to it. What the others push may be committed a moment after it was looked for; then it is found
-by the next pop or after the shortest pause (operations/wait.py). That lock is another one every 10 ms, for a caller's
-transaction may be long, and nobody else would ring until it ends.
+Of the pushes of our own that commit at the same moment one notifies: it has another lock until its commit, and who does
+not get that leaves the notification to it. What the others push may be committed a moment after it was looked for; then
+it is found by the next pop or after the shortest pause (operations/wait.py). That lock is another one every 10 ms.
+
+A push in a caller's transaction does not notify in it: that may last, and may be prepared. It is notified beside it,
+and who wakes sees by a third lock, which the push has until the end of its transaction, that a push is under way.
 """
 
 from __future__ import annotations
