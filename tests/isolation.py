@@ -209,7 +209,7 @@ class Runner:
         done = 0
         while todo:
             prefix = todo.pop()
-            run = Run(Account(self.kind.engine_class.looks_apart))
+            run = Run(Account(not self.kind.engine_class.sweeps_within))
             try:
                 self._run(scenario, prefix, run)
             except Exception as error:

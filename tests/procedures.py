@@ -137,6 +137,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
 
     class Procedural(engine):  # type: ignore[misc, valid-type]
         alone = engine.alone - ({"complete", "fail", "release", "extend"} if saves else set())
+        sweeps_within = True
 
         def create(self, cursor: Cursor, table: Table, params: Params) -> None:
             super().create(cursor, table, params)
