@@ -228,11 +228,12 @@ VERBS: dict[str, Verb] = {
     "pop_many": Verb(lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)), before=push_four),
     "pop at most once": Verb(lambda m: m.queue.pop(now=at(2)), ONCE, push_four),
     "pop_many at most once": Verb(lambda m: m.queue.pop_many(3, now=at(2)), ONCE, push_four),
+    # All is held: a claim that finds something returns it, even if its sweep is refused.
     "sweep of lost leases": Verb(
-        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_four, hold=3, commits=2, time=20
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_four, hold=4, commits=2, time=20
     ),
     "sweep of spent attempts": Verb(
-        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), LAST, push_four, hold=3, commits=2, time=20
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), LAST, push_four, hold=4, commits=2, time=20
     ),
     "sweep of spent attempts in groups": Verb(
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), GROUPS | LAST, push_to_groups, 2, 2, True, time=20
@@ -259,7 +260,7 @@ VERBS: dict[str, Verb] = {
     "extend": Verb(lambda m: m.held[0].extend(30, now=at(2)), before=push_four, hold=1),
     "pop_many of many": Verb(lambda m: m.queue.pop_many(MANY, lease=LEASE, now=at(2)), before=push_many),
     "sweep of many lost leases": Verb(
-        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_many, hold=MANY, commits=2, time=20
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_many, hold=MANY + 10, commits=2, time=20
     ),
     "complete_many of many": Verb(complete, before=push_many, hold=MANY),
     "complete_and_claim of many": Verb(complete_and_claim, before=push_many, hold=MANY),

@@ -21,7 +21,7 @@ BARE, BARE_COPY = "bare driver", "bare COPY"
 
 # What push and push_many take, and nobody gives here.
 _PLAIN: dict[str, Any] = dict.fromkeys(("headers", "delay", "due", "now", "group", "key"))
-_PLAIN |= {"producer": "bare", "priority": 0}
+_PLAIN |= {"producer": "bare", "priority": 0, "within": False}
 
 
 class Bare(Contender):

@@ -16,6 +16,7 @@ import pytest
 
 from tablequeue import Backoff, Database, Queue
 from tablequeue.errors import BadInput, HandlerFailed
+from tablequeue.payload import DEEPEST
 from tablequeue.worker import Handler, Worker, child, line, processes
 from tests.servers import Place, only
 from tests.support import counts, found, refuses
@@ -152,7 +153,7 @@ def test_threads_that_a_handler_leaves_keep_no_process_alive(
 
 def test_what_cannot_be_sent_between_processes(db: Database, queue: Queue, trouble: Trouble) -> None:
     deep: Any = []
-    for _ in range(600):
+    for _ in range(DEEPEST - 1):
         deep = [deep]
     queue.push(deep)
     odd = queue.push("odd")

@@ -76,6 +76,9 @@ revoke all on function public.tq_emails_check from public;
 
 -- public.tq_emails_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
 -- again, if too little was ready.
+-- A function cannot know whether a transaction of the caller's is around it, in which what it sweeps is nobody else's.
+-- One that has written something, or began more than a second ago, is taken for one: there it sweeps no more than it
+-- is to claim.
 -- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
 -- entries of all that was ready since.
 create or replace function public.tq_emails_claim(
@@ -87,7 +90,9 @@ create or replace function public.tq_emails_claim(
     #variable_conflict use_column
     declare
         claimed integer;
-        swept boolean := public.tq_emails_sweep(1, p_n, p_now) is not null;
+        within boolean := txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s';
+        most integer := case when within then p_n else 1000 end;
+        swept boolean := public.tq_emails_sweep(1, most, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -113,7 +118,7 @@ create or replace function public.tq_emails_claim(
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when public.tq_emails_sweep(0, p_n, p_now) = 0;
+            exit when public.tq_emails_sweep(0, most, p_now) = 0;
         end loop;
     end;
     $$;
@@ -180,13 +185,12 @@ revoke all on function public.tq_emails_remove from public;
 
 -- public.tq_emails_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
 -- than p_every seconds ago. For pop and take.
--- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there it makes p_n
--- ready at the most. The first statement of a transaction that one begins by itself begins when the transaction does.
+-- Nobody else has what it makes ready until the transaction commits: it makes p_n ready at the most, and 1,000.
 -- The session remembers it in the setting tablequeue.tq_emails.
 create or replace function public.tq_emails_sweep(p_every float8, p_n integer, p_now timestamptz)
 returns bigint language plpgsql as $$
     declare
-        most integer := case when now() = statement_timestamp() then 1000 else least(p_n, 1000) end;
+        most integer := least(p_n, 1000);
         moved bigint := 0;
         message bigint;
         clock float8 := extract(epoch from clock_timestamp());

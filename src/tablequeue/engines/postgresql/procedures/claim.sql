@@ -1,5 +1,8 @@
 -- {queue}_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
 -- again, if too little was ready.
+-- A function cannot know whether a transaction of the caller's is around it, in which what it sweeps is nobody else's.
+-- One that has written something, or began more than a second ago, is taken for one: there it sweeps no more than it
+-- is to claim.
 -- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
 -- entries of all that was ready since.
 create or replace function {queue}_claim(
@@ -11,7 +14,9 @@ create or replace function {queue}_claim(
     #variable_conflict use_column
     declare
         claimed integer;
-        swept boolean := {queue}_sweep(1, p_n, p_now) is not null;
+        within boolean := txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s';
+        most integer := case when within then p_n else 1000 end;
+        swept boolean := {queue}_sweep(1, most, p_now) is not null;
     begin
         for turn in 1..2 loop
             return query
@@ -25,7 +30,7 @@ create or replace function {queue}_claim(
             p_n := p_n - claimed;
             exit when p_n <= 0 or swept;
             swept := true;
-            exit when {queue}_sweep(0, p_n, p_now) = 0;
+            exit when {queue}_sweep(0, most, p_now) = 0;
         end loop;
     end;
     $$;

@@ -1,4 +1,4 @@
--- {queue}_remove: the rows of take, in any order. It sweeps as {queue}_claim does.
+-- {queue}_remove: the rows of take, in any order. It sweeps when {queue}_claim does, and no more than it is to remove.
 create or replace function {queue}_remove(
     p_n integer, p_consumer text, p_token uuid, p_now timestamptz
 ) returns table (

@@ -1,12 +1,11 @@
 -- {queue}_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
 -- than p_every seconds ago. For pop and take.
--- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there it makes p_n
--- ready at the most. The first statement of a transaction that one begins by itself begins when the transaction does.
+-- Nobody else has what it makes ready until the transaction commits: it makes p_n ready at the most, and 1,000.
 -- The session remembers it in the setting tablequeue.{table}.
 create or replace function {queue}_sweep(p_every float8, p_n integer, p_now timestamptz)
 returns bigint language plpgsql as $$
     declare
-        most integer := case when now() = statement_timestamp() then 1000 else least(p_n, 1000) end;
+        most integer := least(p_n, 1000);
         moved bigint := 0;
         message bigint;
         clock float8 := extract(epoch from clock_timestamp());
