@@ -241,6 +241,23 @@ def test_every_finishing_statement_asks_for_the_token(design: str, operation: st
         assert rules.fence(batch, layout_of(design)) == []
 
 
+# The most that a parameter has, in units of UTF-16: names, keys and groups have 255 characters, names of queues 48.
+LONGEST = {
+    **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
+    "table": 48 + len(".") + 63,
+    **dict.fromkeys(("write", "attempt"), 32),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_cast_cuts_off_what_a_parameter_has(operation: str) -> None:
+    """CAST to a shorter text cuts off and says nothing."""
+    for batch in batches(operation, "groups"):
+        for name, size in re.findall(r"cast\(:(\w+) as n?(?:var)?char\((\d+)\)\)", batch):
+            longest = 48 if name == "name" and "tq_queues" in batch else LONGEST[name]
+            assert int(size) >= longest, f"{name} of {operation}"
+
+
 def test_one_statement_touches_a_thousand_messages_at_most() -> None:
     """Lock escalation is tried from 5,000 locks on: see STEP. test_mssql_engine.py has larger calls made of steps."""
     assert max(STEP, SWEEP_SIZE, BATCH) == 1000
