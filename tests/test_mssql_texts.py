@@ -210,6 +210,18 @@ def test_arrange_passes_over_notes_and_over_no_message() -> None:
     assert "as waiting with (index (tq_work__blocked))\n" in look
 
 
+def test_a_bell_that_a_push_relies_on_is_held_until_its_commit() -> None:
+    """A waiter that takes it before the commit would find nothing, and nobody would ring again."""
+    (ring,) = batches("bell_ring", "fifo")
+    hold, dialog = ring.split("if @held is null\n")
+    assert "get conversation group @held from tq_work__bell;" in hold
+    assert "begin dialog" in dialog
+    assert not re.search(r"\bselect\b", ring), "who only looks holds nothing, and waits for others"
+    (wait,) = batches("bell_wait", "fifo")
+    assert wait.index("begin transaction;") < wait.index("waitfor (receive top (1)")
+    assert wait.index("end conversation") < wait.index("commit transaction;")
+
+
 @pytest.mark.parametrize("operation", COUNTED)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
