@@ -338,6 +338,21 @@ def test_grouped_queues_note_what_arrange_must_look_at(operation: str) -> None:
             assert ("into tq_work__turns (group_key)" in batch) == (design in ("strict", "groups"))
 
 
+@parses
+def test_what_doctor_tells_to_set_says_what_it_does_besides() -> None:
+    """READ_COMMITTED_SNAPSHOT waits for every other connection, or ends them."""
+    (check,) = [check for check in SQLServer.checks if check.operation == "check_settings"]
+    (batch,) = batches("check_settings", "fifo")
+    cases = [re.findall(r"'([^']*)'", re.sub(r"'\s+\+ '", "", case)) for case in batch.split("case when ")[1:]]
+    remedies = {words[-5]: check.remedy.format(*words[-5:]) for words in (case[:6] for case in cases)}
+    assert [*remedies] == ["read_committed_snapshot", "delayed_durability", "auto_close"]
+    for remedy in remedies.values():
+        assert parse_errors(remedy.removeprefix("Run ").partition(".")[0]) == []
+    snapshot = remedies["read_committed_snapshot"]
+    assert "set read_committed_snapshot on with rollback immediate. " in snapshot
+    assert "ends their connections" in snapshot
+
+
 def test_settings_of_filtered_indexes_are_set() -> None:
     (session,) = ENGINE.split(ENGINE.render("session", ENGINE.table("work", Definition())))
     for option in "ansi_nulls ansi_padding ansi_warnings arithabort concat_null_yields_null quoted_identifier".split():
