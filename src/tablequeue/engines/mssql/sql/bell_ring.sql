@@ -3,7 +3,8 @@
 -- hears it before the commit, there are never more bells than pushes under way, and no push waits for another one.
 -- Whether there is a bell must not be asked without holding it: a waiter could hear it before the commit, and nobody
 -- would ring for this push.
--- GET CONVERSATION GROUP passes over what is locked, and holds what it finds. Locks: the conversation, until the commit.
+-- GET CONVERSATION GROUP passes over what is locked, and holds what it finds. It needs the right to RECEIVE from the
+-- bell, and SEND that to its service. Locks: the conversation, until the commit.
 declare @held uniqueidentifier;
 get conversation group @held from {queue}__bell;
 if @held is null
