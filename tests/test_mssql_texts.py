@@ -219,6 +219,7 @@ def test_a_bell_that_a_push_relies_on_is_held_until_its_commit() -> None:
     assert "begin dialog" in dialog
     assert not re.search(r"\bselect\b", ring), "who only looks holds nothing, and waits for others"
     (wait,) = batches("bell_wait", "fifo")
+    assert wait.index("set xact_abort on;") < wait.index("begin transaction;")
     assert wait.index("begin transaction;") < wait.index("waitfor (receive top (1)")
     assert wait.index("end conversation") < wait.index("commit transaction;")
 
