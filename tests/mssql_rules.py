@@ -220,6 +220,17 @@ def answer(batch: str) -> list[str]:
     return _listed(re.sub(r"\A (distinct |top \(\S+\)\s)", "", lists[-1])) if says(last) else []
 
 
+def filtered(batch: str, layout: Layout) -> list[str]:
+    """PARAMETERIZATION FORCED leaves alone what has a variable, or RECOMPILE; else a filter loses its literal."""
+    return [
+        f"{statement[:60]} may be parameterized"
+        for statement in statements(batch)
+        if re.match(r"select|insert|update|delete|with", statement)
+        and re.search(r"\bstate (?:=|in) \(?'", statement)
+        and not re.search(r"(?<!@)@\w|option \(recompile\)", statement)
+    ]
+
+
 def literals(batch: str, layout: Layout) -> list[str]:
     """Nothing that comes from a user is made a part of the text: parameters are not quoted, and EXEC takes none."""
     wrong = [f"{quoted} has a parameter" for quoted in re.findall(r"'[^'\n]*'", batch) if re.search(r":[a-z]", quoted)]
@@ -251,5 +262,6 @@ RULES: tuple[Callable[[str, Layout], list[str]], ...] = (
     looks,
     outputs,
     answers,
+    filtered,
     literals,
 )

@@ -44,6 +44,8 @@ SAID: list[tuple[type[Exception], int, str, str]] = [
      "'QUOTED_IDENTIFIER'."),
     (errors.BadInput, 517, "Datetime field overflow", "Adding a value to a 'datetime2' column caused an overflow."),
     (errors.BadInput, 628, "General error", "Cannot issue SAVE TRANSACTION when there is no active transaction."),
+    (errors.BadInput, 3918, "General error", "The statement or function must be executed in the context of a user "
+     "transaction."),
     (errors.QueueNotFound, 208, "Base table or view not found", "Invalid object name 'tq_work'."),
     (errors.QueueDiffers, 2714, "Base table or view already exists", "There is already an object named 'tq_work' in "
      "the database."),

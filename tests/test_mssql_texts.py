@@ -22,7 +22,8 @@ from tablequeue.engines.mssql.answers import TEXTS
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.mssql.engine import SQLServer
 from tablequeue.engines.mssql.steps import STEP
-from tablequeue.engines.texts import operations_of
+from tablequeue.engines.procedures import template, templates
+from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
 from tablequeue.message import STATES
 from tablequeue.operations.claim import SWEEP_SIZE
@@ -210,6 +211,19 @@ def test_arrange_passes_over_notes_and_over_no_message() -> None:
     assert "as waiting with (index (tq_work__blocked))\n" in look
 
 
+def test_a_bell_that_a_push_relies_on_is_held_until_its_commit() -> None:
+    """A waiter that takes it before the commit would find nothing, and nobody would ring again."""
+    (ring,) = batches("bell_ring", "fifo")
+    hold, dialog = ring.split("if @held is null\n")
+    assert "get conversation group @held from tq_work__bell;" in hold
+    assert "begin dialog" in dialog
+    assert not re.search(r"\bselect\b", ring), "who only looks holds nothing, and waits for others"
+    (wait,) = batches("bell_wait", "fifo")
+    assert wait.index("set xact_abort on;") < wait.index("begin transaction;")
+    assert wait.index("begin transaction;") < wait.index("waitfor (receive top (1)")
+    assert wait.index("end conversation") < wait.index("commit transaction;")
+
+
 @pytest.mark.parametrize("operation", COUNTED)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
@@ -239,6 +253,23 @@ def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: str) -> None:
 def test_every_finishing_statement_asks_for_the_token(design: str, operation: str) -> None:
     for batch in batches(operation, design):
         assert rules.fence(batch, layout_of(design)) == []
+
+
+# The most that a parameter has, in units of UTF-16: names, keys and groups have 255 characters, names of queues 48.
+LONGEST = {
+    **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
+    "table": 48 + len(".") + 63,
+    **dict.fromkeys(("write", "attempt"), 32),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_cast_cuts_off_what_a_parameter_has(operation: str) -> None:
+    """CAST to a shorter text cuts off and says nothing."""
+    for batch in batches(operation, "groups"):
+        for name, size in re.findall(r"cast\(:(\w+) as n?(?:var)?char\((\d+)\)\)", batch):
+            longest = 48 if name == "name" and "tq_queues" in batch else LONGEST[name]
+            assert int(size) >= longest, f"{name} of {operation}"
 
 
 def test_one_statement_touches_a_thousand_messages_at_most() -> None:
@@ -307,6 +338,35 @@ def test_grouped_queues_note_what_arrange_must_look_at(operation: str) -> None:
     for design in DESIGNS:
         for batch in batches(operation, design):
             assert ("into tq_work__turns (group_key)" in batch) == (design in ("strict", "groups"))
+
+
+def test_no_text_needs_a_server_newer_than_2016() -> None:
+    """What came later; STRING_AGG and its like are there at any compatibility level, and on no older server."""
+    newer = (
+        r"\b(?:string_agg|concat_ws|translate|trim|approx_\w+|greatest|least|generate_series|date_bucket|datetrunc|"
+        r"json_array|json_object|json_path_exists|json_contains|regexp_\w+)\s*\(|\bdistinct from\b"
+    )
+    texts = [sql_text("mssql", operation) for operation in operations_of("mssql")]
+    texts += [template("mssql", file) for file in templates("mssql")]
+    assert len(texts) > 100
+    for text in texts:
+        assert not re.search(newer, text)
+    assert re.search(newer, "select string_agg (id, ',')")
+
+
+@parses
+def test_what_doctor_tells_to_set_says_what_it_does_besides() -> None:
+    """READ_COMMITTED_SNAPSHOT waits for every other connection, or ends them."""
+    (check,) = [check for check in SQLServer.checks if check.operation == "check_settings"]
+    (batch,) = batches("check_settings", "fifo")
+    cases = [re.findall(r"'([^']*)'", re.sub(r"'\s+\+ '", "", case)) for case in batch.split("case when ")[1:]]
+    remedies = {words[-5]: check.remedy.format(*words[-5:]) for words in (case[:6] for case in cases)}
+    assert [*remedies] == ["read_committed_snapshot", "delayed_durability", "auto_close"]
+    for remedy in remedies.values():
+        assert parse_errors(remedy.removeprefix("Run ").partition(".")[0]) == []
+    snapshot = remedies["read_committed_snapshot"]
+    assert "set read_committed_snapshot on with rollback immediate. " in snapshot
+    assert "ends their connections" in snapshot
 
 
 def test_settings_of_filtered_indexes_are_set() -> None:
@@ -384,6 +444,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.outputs, "push", "fifo", "@payload, @headers,", "@payload,"),
     (rules.answers, "publish", "fifo", "order by part", "output inserted.id\norder by part"),
     (rules.answers, "arrange", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
+    (rules.filtered, "streams", "fifo", "\noption (recompile)", ""),
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
     (rules.fence, "fail", "fifo", " and token = @token", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from pathlib import Path
 from platform import machine
 from typing import Any
 
@@ -70,7 +71,29 @@ def bodies(design: str) -> dict[str, str]:
     return {found[1]: found[0] for found in made if found}
 
 
-@pytest.mark.skipif(sys.platform != "linux" or machine() != "x86_64", reason="The parser is for Linux on x86-64.")
+parses = pytest.mark.skipif(
+    sys.platform != "linux" or machine() != "x86_64", reason="The parser is for Linux on x86-64."
+)
+
+
+@parses
+def test_the_examples_of_sql_server_fit_the_procedures() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "procedures.md").read_text("utf-8")
+    examples = re.findall(r"```tsql\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    called = bodies("fifo")
+    for example in examples:
+        assert parse_errors(example) == []
+        for verb, given in re.findall(r"exec tq_orders_(\w+)(.*?);\n", example):
+            declared = re.findall(r"(?m)^    (@p_\w+) ", called[verb].partition("\nas\n")[0])
+            assert {*re.findall(r"@p_\w+", given)} <= {*declared}
+    (kept,) = re.findall(r"declare @popped table \((.*?)\n\);", examples[1], re.DOTALL)
+    answered = called["pop"].rpartition("        select\n")[2].partition("from @claimed")[0]
+    names = [re.findall(r"\w+", column)[-1] for column in answered.split(",")]
+    assert re.findall(r"(\w+) (?:n?varchar|bigint|int|datetime2|uniqueidentifier)\b", kept) == names
+
+
+@parses
 @pytest.mark.parametrize("design", EVERY)
 def test_sql_server_s_parser_takes_them(design: str) -> None:
     engine, table = on_sql_server(design)

@@ -14,7 +14,7 @@ from tablequeue.arrow import ROWS, TIME
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Params
-from tablequeue.operations.push import LONGEST_KEY
+from tablequeue.operations.push import LONGEST_KEY, check_text
 from tablequeue.queue import Queue
 
 
@@ -92,9 +92,14 @@ def publish(
     """Push what these attempts staged, all at once; how many messages. A crash publishes all or nothing.
 
     A `writer` numbers its writes: one whose number is not above that of the last one adds nothing (None).
+    Raises `BadInput` if the name of the writer or of the producer is longer than 255 characters: cut off, as SQL Server
+    would do silently, two writers could be one, and the writes of the second add nothing.
     """
     desk = queue._desk
     engine = desk.engine
+    check_text(producer or desk.who, "producer")
+    if writer is not None:
+        check_text(writer, "writer")
     expected = sum(one.messages for one in staged)
     keyed = any(one.keyed for one in staged)
     params: Params = {

@@ -103,6 +103,20 @@ def test_a_key_or_a_writer_is_what_was_given(db: Database, write: str) -> None:
         assert staging.publish(queue, each, [staged(queue, each, payload=["x"])], writer=name, batch=1) == 1
 
 
+@pytest.mark.parametrize("name", ["", "w" * 256, "w\0", "\ud800"])
+def test_a_name_that_would_be_cut_off_is_refused(db: Database, write: str, name: str) -> None:
+    """Cut off, two writers could be one, and the writes of the second would add nothing."""
+    queue = queue_of(db)
+    one = staged(queue, write, payload=["a"])
+    refuses(BadInput, staging.publish, queue, write, [one], writer=name)
+    if name:
+        refuses(BadInput, staging.publish, queue, write, [one], producer=name)
+    longest = "\U0001f600" * 255
+    assert staging.publish(queue, write, [one], writer=longest, batch=1, producer=longest) == 1
+    (message,) = queue.peek()
+    assert message.producer == longest
+
+
 def test_every_option(db: Database, write: str) -> None:
     queue = queue_of(db, payload="json", order="priority")
     due = datetime(2060, 1, 2, 3, 4, 5, 678000, UTC)

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tablequeue import staging
 from tablequeue.arrow import TIME
 from tablequeue.errors import BadInput
+from tablequeue.operations.push import LONGEST_KEY
 from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.staging import Staged
@@ -70,7 +71,7 @@ class _Writer:
                 write,
                 [message.staged for message in messages],
                 on_conflict=options.on_conflict,
-                producer=options.producer or f"spark:{writer or write}",
+                producer=options.producer or f"spark:{writer or write}"[:LONGEST_KEY],
                 writer=writer,
                 batch=batch,
             )

@@ -19,7 +19,7 @@ CHECKS = (
         "The session {0} ({1}) has a setting off that filtered indexes need: it cannot write to a queue (error 1934).",
         "Set quoted_identifier and the ansi settings on in that program, or let it call the stored procedures.",
     ),
-    Check("check_settings", "{0} is {1}: {2}.", "Run alter database current set {0} {3}."),
+    Check("check_settings", "{0} is {1}: {2}.", "Run alter database current set {0} {3}.{4}"),
     Check(
         "check_ghosts",
         "The table and its indexes have {0} removed rows that are not cleaned up, which claims walk over.",

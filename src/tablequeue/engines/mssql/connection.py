@@ -19,7 +19,7 @@ from tablequeue.engines.texts import sql_text
 
 # Parameters that are tokens, which SQL Server has as a uniqueidentifier.
 TOKENS = ("token", "claim")
-# OPENJSON; it came with SQL Server 2016.
+# OPENJSON needs it; it came with SQL Server 2016.
 OLDEST_LEVEL = 130
 
 # Where transactions are implicit, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and

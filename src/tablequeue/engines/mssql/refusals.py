@@ -113,6 +113,7 @@ _SENTENCES = (
     _Sentence(650, r"only specify the READPAST lock in the READ COMMITTED or REPEATABLE READ"),
     _Sentence(1934, r"SET options have incorrect settings"),
     _Sentence(628, r"Cannot issue SAVE TRANSACTION when there is no active transaction"),
+    _Sentence(3918, r"must be executed in the context of a user transaction"),
     _Sentence(208, r"Invalid object name", "Base table or view not found"),
     _Sentence(2714, r"There is already an object named", "Base table or view already exists"),
     _Sentence(2010, r"Cannot perform alter on .* because it is an incompatible object type"),
@@ -173,7 +174,7 @@ _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
         "Use READ COMMITTED, the default, in the transaction that you pass.",
     ),
     (
-        (628, 3902, 3903),
+        (628, 3902, 3903, 3918),
         errors.BadInput,
         "The connection is in no transaction: {}.",
         "Begin one, or pass a connection that is not in autocommit.",

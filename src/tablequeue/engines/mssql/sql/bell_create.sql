@@ -1,4 +1,4 @@
--- A doorbell for the queue, by Service Broker, for readers of your own: in it lies one message while nobody has looked
--- since a push. The database must have ENABLE_BROKER. A crash leaves nothing.
+-- A doorbell for the queue, by Service Broker, for readers of your own: in it lies a message while nobody has looked
+-- since a push. The database must have ENABLE_BROKER, which Azure SQL Database has not. A crash leaves nothing.
 create queue {queue}__bell with status = on, poison_message_handling (status = off);
 create service [{queue}__bell] on queue {queue}__bell ([DEFAULT]);

@@ -1,6 +1,13 @@
--- Ring, after a push and in its transaction; nothing if the bell has not been heard since the last time, so that many
--- pushes ring once. Nobody hears it before the commit. Locks: none that another push waits for.
-if not exists (select 1 from {queue}__bell)
+-- Ring, after a push and in its transaction. A bell that has not been heard yet is held until that transaction ends, and
+-- rings for this push too; where there is none, or others hold all there are, this push has one of its own. So nobody
+-- hears it before the commit, there are never more bells than pushes under way, and no push waits for another one.
+-- Whether there is a bell must not be asked without holding it: a waiter could hear it before the commit, and nobody
+-- would ring for this push.
+-- GET CONVERSATION GROUP passes over what is locked, and holds what it finds. It needs the right to RECEIVE from the
+-- bell, and SEND that to its service. Locks: the conversation, until the commit.
+declare @held uniqueidentifier;
+get conversation group @held from {queue}__bell;
+if @held is null
 begin
     declare @handle uniqueidentifier;
     begin dialog conversation @handle

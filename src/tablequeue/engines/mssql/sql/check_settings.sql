@@ -1,21 +1,23 @@
--- Settings of the database that break a promise or make readers wait: name, value, what comes of it, the value to set.
--- Locks: none.
-select wrong.name, wrong.value, wrong.harm, wrong.good
+-- Settings of the database that break a promise or make readers wait: name, value, what comes of it, what to set, and
+-- what that does besides. Locks: none.
+select wrong.name, wrong.value, wrong.harm, wrong.good, wrong.besides
 from sys.databases as base
 cross apply (
     values
         (
             case when is_read_committed_snapshot_on = 0 then 1 else 0 end, 'read_committed_snapshot', 'off',
-            'who looks at a queue waits for who changes it', 'on'
+            'who looks at a queue waits for who changes it', 'on with rollback immediate',
+            ' This undoes the open transactions of all others and ends their connections; without the last three words '
+            + 'it waits until nobody else is connected. Do it when it harms nobody.'
         ),
         (
             case when delayed_durability_desc = 'FORCED' then 1 else 0 end, 'delayed_durability', 'forced',
-            'a crash of the server takes back what push has returned', 'allowed'
+            'a crash of the server takes back what push has returned', '= allowed', ''
         ),
         (
             case when is_auto_close_on = 1 then 1 else 0 end, 'auto_close', 'on',
-            'the first call after a pause waits for the database to open', 'off'
+            'the first call after a pause waits for the database to open', 'off', ''
         )
-) as wrong (found, name, value, harm, good)
+) as wrong (found, name, value, harm, good, besides)
 where base.database_id = db_id() and wrong.found = 1
 order by wrong.name;
