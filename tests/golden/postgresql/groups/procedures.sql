@@ -136,7 +136,7 @@ create or replace function public.tq_emails_notify(waited_for boolean) returns v
     $$;
 revoke all on function public.tq_emails_notify from public;
 
--- public.tq_emails_remove: the rows of take, in any order. It sweeps as public.tq_emails_claim does.
+-- public.tq_emails_remove: the rows of take, in any order. It sweeps when public.tq_emails_claim does, and no more than it is to remove.
 create or replace function public.tq_emails_remove(
     p_n integer, p_consumer text, p_token uuid, p_now timestamptz
 ) returns table (
