@@ -203,7 +203,7 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
         worker.add(Handler(name, lambda message: go.wait(PATIENCE), readers=1 if name == "other" else None))
     other.push_many(range(9))
     with working(worker, db):
-        until(lambda: counts(other).get("in_progress") == 1, "one of the two readers is busy with the other queue")
+        until(lambda: worker.readers["other"] == 1, "one of the two readers is busy with the other queue")
         queue.push_many(range(9))
         until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no reader")
         worker.stop()
