@@ -159,7 +159,7 @@ def test_a_lake_that_cannot_be(url: str, tmp_path: Path) -> None:
         ["--lake", "x", "--since", "yesterday"],
         ["--lake", "x", "--since", "2026-01-01"],
         ["--lake", "x", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"],
-        ["--lake", "x", "--target-wait", "-1"],
+        *(["--lake", "x", "--target-wait", seconds] for seconds in ("-1", "nan", "inf")),
     ],
 )
 def test_wrong_usage(url: str, words: list[str]) -> None:

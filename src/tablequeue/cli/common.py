@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tablequeue.database import Database, connect
-from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, ORDERS, PAYLOADS, Backoff, Definition
+from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, LONGEST, ORDERS, PAYLOADS, Backoff, Definition
 from tablequeue.errors import DriverMissing, TablequeueError
 from tablequeue.message import Claim, Message
 from tablequeue.operations.stats import Stats
@@ -159,6 +159,19 @@ def _history(ctx: click.Context, param: click.Parameter, value: str) -> str | fl
         return float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not {', '.join(HISTORIES)} or a number of seconds.") from None
+
+
+class Seconds(click.FloatRange):
+    """A duration that every database can add to its clock."""
+
+    def __init__(self, least: float = 0) -> None:
+        super().__init__(least, LONGEST)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return number
 
 
 def _option(name: str, type: Any, default: Any, help: str) -> Callable[[F], F]:

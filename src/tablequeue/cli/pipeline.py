@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from tablequeue.cli.common import Group, Settings, needed_packages, print_json, print_table, shown, table_of
+from tablequeue.cli.common import Group, Seconds, Settings, needed_packages, print_json, print_table, shown, table_of
 from tablequeue.errors import BadInput
 from tablequeue.worker.signals import stopping
 
@@ -40,7 +40,7 @@ def pipeline() -> None:
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
 @click.option(
     "--trigger",
-    type=click.FloatRange(min=0.01),
+    type=Seconds(0.01),
     default=1.0,
     show_default=True,
     help="Seconds from one look for messages to the next.",

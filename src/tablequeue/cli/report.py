@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tablequeue.cli.common import Command, Settings, needed_packages, print_json, print_table
+from tablequeue.cli.common import Command, Seconds, Settings, needed_packages, print_json, print_table
 from tablequeue.cli.lines import time_of
 
 
@@ -37,7 +37,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
 @click.option("--until", callback=_time, metavar="TIME", help="Of messages that were pushed before.")
 @click.option(
     "--target-wait",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=10.0,
     show_default=True,
     help="Seconds: how many readers would have kept 95 % of the waits below?",

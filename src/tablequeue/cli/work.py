@@ -9,12 +9,10 @@ from dataclasses import replace
 import click
 
 from tablequeue.cli import logs
-from tablequeue.cli.common import COUNT, Command, Settings, print_json
+from tablequeue.cli.common import COUNT, Command, Seconds, Settings, print_json
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tablequeue.worker.handler import load
-
-SECONDS = click.FloatRange(min=0)
 
 
 @click.command(cls=Command)
@@ -28,8 +26,10 @@ SECONDS = click.FloatRange(min=0)
 @click.option("--timeout", type=float, help="Seconds after which a call of the handler has failed.")
 @click.option("--processes", is_flag=True, help="Each reader has a process of its own, not a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
-@click.option("--shutdown-timeout", type=SECONDS, help="Seconds that handlers have to end.  [default: 30]")
-@click.option("--longest-pause", type=SECONDS, help="Seconds between two looks at a queue, if wake-ups do not arrive.")
+@click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
+@click.option(
+    "--longest-pause", type=Seconds(), help="Seconds between two looks at a queue, if no wake-up arrives."
+)
 @click.pass_obj
 def work(
     settings: Settings,
