@@ -27,9 +27,7 @@ from tablequeue.worker.handler import load
 @click.option("--processes", is_flag=True, help="Each reader has a process of its own, not a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
 @click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
-@click.option(
-    "--longest-pause", type=Seconds(), help="Seconds between two looks at a queue, if no wake-up arrives."
-)
+@click.option("--longest-pause", type=Seconds(), help="Seconds between two looks at a queue, if no wake-up arrives.")
 @click.pass_obj
 def work(
     settings: Settings,
