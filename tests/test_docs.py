@@ -155,6 +155,17 @@ def test_the_index_names_every_page() -> None:
     assert links >= {*DOCS} - {index}
 
 
+def test_decisions_are_numbered_listed_and_complete() -> None:
+    pages = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+    index = (ROOT / "docs" / "adr" / "README.md").read_text("utf-8")
+    for number, page in enumerate(pages, 1):
+        title, status, *sections = re.findall(r"^(?:#.*|Status: .*)$", page.read_text("utf-8"), re.MULTILINE)
+        assert page.name.startswith(f"{number:04}-")
+        assert f"| {number} | [{title.removeprefix(f'# {number}. ')}]({page.name}) |" in index, page.name
+        assert re.fullmatch(r"Status: (accepted|superseded by \[.+\]\(.+\))\.", status), page.name
+        assert sections == ["## Context", "## Decision", "## Figures", "## Rejected"], page.name
+
+
 @pytest.mark.parametrize("page", ALL, ids=name_of)
 def test_a_page_links_to_what_is_there(page: Path) -> None:
     for target, heading in re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", prose(page.read_text("utf-8"))):
