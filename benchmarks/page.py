@@ -19,7 +19,7 @@ PAGE = DOCS / "performance.md"
 PLOTS = DOCS / "performance"
 
 # In the order of the page.
-WORKLOADS = ("one_by_one", "bulk", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle")
+WORKLOADS = ("one_by_one", "bulk", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle", "lateness")
 
 HEAD = """# Performance
 

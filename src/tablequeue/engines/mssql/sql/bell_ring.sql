@@ -1,6 +1,7 @@
 -- Ring, after a push and in its transaction. A bell that has not been heard yet is held until that transaction ends,
 -- and rings for this push too; where there is none, or others hold all there are, this push has one of its own. So
--- nobody hears it before the commit, there are never more bells than pushes under way, and no push waits for another one.
+-- nobody hears it before the commit, there are never more bells than pushes under way, and no push waits for another
+-- one.
 -- Whether there is a bell must not be asked without holding it: a waiter could hear it before the commit, and nobody
 -- would ring for this push.
 -- GET CONVERSATION GROUP passes over what is locked, and holds what it finds. It needs the right to RECEIVE from the

@@ -1,8 +1,8 @@
 -- Wait up to :timeout milliseconds for the bell; 1 if it rang. Then pop until nothing is ready, and wait again: what
 -- is pushed meanwhile rings again. The end of a dialog is heard too, by whoever waits next: a look too many.
 -- Not in a transaction of yours: the bell would be yours until that ends. Locks: the conversation.
--- In one transaction: a crash before its commit leaves the bell as it was. A reader that has heard it and dies before it
--- pops wakes nobody else: who waits looks after each time-out too.
+-- In one transaction: a crash before its commit leaves the bell as it was. A consumer that has heard it and dies before
+-- it pops wakes nobody else: a consumer that waits looks after each time-out too.
 -- XACT_ABORT: who is cut off in the wait leaves no transaction open.
 declare @timeout int = :timeout;
 declare @handle uniqueidentifier;
