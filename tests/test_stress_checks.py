@@ -344,6 +344,15 @@ def test_what_a_cancelled_task_had_begun(book: Book, verb: str) -> None:
     assert book.kinds() == set()
 
 
+def test_what_was_released_begins_anew(book: Book) -> None:
+    book.push(1, "m1")
+    book.finish("release", 2, book.pop(1.5, "m1", lease=3.0), outcome=CANCELLED)
+    book.pop(2.5, "m1")  # and its lease ends
+    book.finish("complete", 5, book.pop(4.7, "m1", attempt=2))
+    book.row("m1")
+    assert book.kinds() == set()
+
+
 def test_a_message_before_its_time(book: Book) -> None:
     book.push(1, "m1", delay=1.0)
     book.finish("complete", 1.9, book.pop(1.7, "m1"))

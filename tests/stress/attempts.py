@@ -51,9 +51,11 @@ def cancellations(story: Story) -> Iterator[Violation]:
                 continue
             if first.verb in ("extend", "fail") or story.disturbed(first.who, first.begin, settled):
                 continue
-            # A release does not count; what was completed never comes again.
+            # A release does not count; what was completed never comes again. After a release the next claim has the
+            # same number, and whoever has that may let its lease end.
+            released = any(other is not claim and other.attempts == claim.attempts for other in message.real)
             for other in message.real:
-                if other.attempts == claim.attempts + 1:
+                if other.attempts == claim.attempts + 1 and not (first.verb == "release" and released):
                     text = f"{message.uid} was popped again although {first.who} had begun to {first.verb} it"
                     yield Violation("forgotten", text, message.queue, (message.uid,), first.begin)
 
