@@ -390,6 +390,16 @@ def test_a_key_twice(book: Book) -> None:
     assert book.kinds() == {"key twice"}
 
 
+def test_a_key_of_a_message_that_a_cancelled_task_lost(book: Book) -> None:
+    book.queue = "once"
+    book.push(1, "m1", key="k")
+    book.push(1.2, "m2", key="k")
+    book.finish("complete", 3, book.pop(2, "m2"))
+    book.row("m1", state="lost", error="asyncio.exceptions.CancelledError")
+    book.row("m2")
+    assert book.kinds() == set()
+
+
 def test_a_key_that_is_free_again(book: Book) -> None:
     book.lived(1, "m1", "m2", key="k")
     assert book.kinds() == set()

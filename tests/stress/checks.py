@@ -187,8 +187,10 @@ def early(story: Story) -> Iterator[Violation]:
 def keys(story: Story) -> Iterator[Violation]:
     """A key is unique among the live messages, and it is refused only if one of them has it."""
     by_key: dict[tuple[str, str], list[Message]] = defaultdict(list)
+    # At most once, by a task that was cancelled: it was live until nobody knows when.
+    lost = {row.uid for row in story.rows if row.state == "lost"}
     for message in story.messages.values():
-        if message.new.key:
+        if message.new.key and not (message.uid in lost and not message.claims):
             by_key[message.queue, message.new.key].append(message)
     for (queue, key), messages in by_key.items():
         live = sorted((each.live_from, each.surely_until, each.uid) for each in messages if each.live_from < inf)
