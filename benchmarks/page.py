@@ -19,7 +19,9 @@ PAGE = DOCS / "performance.md"
 PLOTS = DOCS / "performance"
 
 # In the order of the page.
-WORKLOADS = ("one_by_one", "bulk", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle", "lateness")
+WORKLOADS = (
+    "one_by_one", "bulk", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle", "lateness",
+)  # fmt: skip
 
 HEAD = """# Performance
 
