@@ -136,7 +136,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
     saves, dooms = kind == "postgresql", kind == "mssql"
 
     class Procedural(engine):  # type: ignore[misc, valid-type]
-        alone = engine.alone - ({"complete", "fail", "release", "extend"} if saves else set())
+        autocommit = engine.autocommit - ({"complete", "fail", "release", "extend"} if saves else set())
         sweeps_within = True
 
         def create(self, cursor: Cursor, table: Table, params: Params) -> None:

@@ -36,7 +36,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
     seen: list[int] = []
 
     class Gated(MySQL):
-        alone = MySQL.alone | {"stay"}
+        autocommit = MySQL.autocommit | {"stay"}
 
         @at_once(most)
         def stay(self, cursor: Any, table: Any, params: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
-from tablequeue.engines.texts import CREATE, UPGRADES, created_by, operations_of, sql_text, statements_in
+from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
@@ -30,51 +30,41 @@ FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
 FILES = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
 
 
-# Its triggers arrange, it has no schemas, and of its transactions one writes at a time.
-NOT_NEEDED = {"sqlite": {"arrange", "drop_groups", "install_schema", "has_schema", "lock"}}
-
-
 def dialect_of(name: str) -> Any:
     """Made without the driver, which need not be installed."""
     return sa.URL.create(name).get_dialect()()
-
-
-def needed(name: str) -> set[str]:
-    """The files that the bases of the engine run."""
-    everywhere = {operation for folder in FOLDERS for operation in operations_of(folder)}
-    bases = [base for base in engine_class(name).__mro__ if re.fullmatch(r"tablequeue\.engines\.\w+", base.__module__)]
-    source = "".join(map(inspect.getsource, bases))
-    named = (set(re.findall(r'"(\w+)"', source)) & everywhere) | by_history(source)
-    return named - NOT_NEEDED.get(name, set())
-
-
-def by_history(source: str) -> set[str]:
-    """The files that it chooses by what becomes of the history."""
-    operations = re.findall(r'by_history\("(\w+)"', source)
-    return {f"{operation}_{history}" for operation in operations for history in HISTORIES}
 
 
 def test_every_engine_is_tested() -> None:
     assert {kind.name for kind in KINDS} | ELSEWHERE == set(ENGINES)
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_every_operation_is_there(name: str) -> None:
-    assert needed(name) >= {"push", "claim", "sweep", "fail", "drop", "peek", "complete_keep", "take_none", "lost"}
-    assert needed(name) <= set(operations_of(name))
+def operations_in(name: str) -> set[str]:
+    """The methods of an engine that are operations."""
+    methods = inspect.getmembers(engine_class(name), inspect.isfunction)
+    called = ["self", "cursor", "table", "params"]
+    return {name for name, it in methods if name[0] != "_" and [*inspect.signature(it).parameters] == called}
+
+
+def test_the_table_has_every_operation() -> None:
+    assert {*OPERATIONS} == {operation for name in FOLDERS for operation in operations_in(name)}
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_every_file_is_used(name: str) -> None:
-    bases = [base for base in engine_class(name).__mro__ if base.__module__.startswith(f"tablequeue.engines.{name}.")]
-    source = "".join(inspect.getsource(sys.modules[base.__module__]) for base in bases)
-    used = needed(name) | {*CREATE, *(file for files in UPGRADES.values() for file in files)}
+def test_the_table_has_every_file(name: str) -> None:
+    rows = OPERATIONS.items()
+    used = {file for operation, row in rows for file in (*(row.files or [operation]), *row.parts.split())}
+    used |= {file for files in UPGRADES.values() for file in files}
     used |= {check.operation for check in engine_class(name).checks}
-    if wire := engine_class(name).wire:
-        source += inspect.getsource(wire)
-    used |= by_history(source)
-    strange = [file for file in operations_of(name) if file not in used and f'"{file}"' not in source]
-    assert strange == []
+    assert {*operations_of(name)} <= used
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_runs_in_autocommit(name: str) -> None:
+    """Where one writer has the database, nothing that writes."""
+    effects = {OPERATIONS[operation].effect for operation in engine_class(name).autocommit}
+    assert effects == {Effect.READ} if name == "sqlite" else effects >= {Effect.READ, Effect.WRITE}
+    assert Effect.DDL not in effects
 
 
 @pytest.mark.parametrize(("name", "operation"), FILES)

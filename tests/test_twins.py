@@ -23,7 +23,7 @@ def naive_claim(engine: type[Engine]) -> type[Engine]:
     meet = Barrier(2, timeout=60)
 
     class NaiveClaim(engine):  # type: ignore[misc, valid-type]
-        alone = engine.alone | {"claim"}
+        autocommit = engine.autocommit | {"claim"}
 
         def claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
             queue = self.words(table)["queue"]
@@ -130,7 +130,7 @@ def take_and_put_back(engine: type[Engine]) -> type[Engine]:
     """A take that gives a message and leaves it where it was."""
 
     class TakeAndPutBack(engine):  # type: ignore[misc, valid-type]
-        alone = engine.alone - {"take"}
+        autocommit = engine.autocommit - {"take"}
 
         def take(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
             cursor.execute("savepoint before_the_take")
@@ -160,7 +160,7 @@ def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
     """Claims the next messages whether or not those before were completed."""
 
     class ClaimsAllTheSame(engine):  # type: ignore[misc, valid-type]
-        alone = engine.alone - {"complete_and_claim"}
+        autocommit = engine.autocommit - {"complete_and_claim"}
 
         def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
             completed = self.complete(cursor, table, params | {"token": params["held"]})

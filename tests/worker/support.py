@@ -87,7 +87,7 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                 break_off()
             result = getattr(super(), verb)(*args)
             if end == "after":
-                if verb in self.alone:
+                if verb in self.autocommit:
                     break_off()
                 lost.now = True  # when it is committed
             return result

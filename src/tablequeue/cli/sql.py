@@ -14,34 +14,14 @@ from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine
-from tablequeue.engines.texts import CREATE, UPGRADES, holds, operations_of
+from tablequeue.engines.operations import OPERATIONS, UPGRADES, holds, wanted
+from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
 from tablequeue.names import check_name
 
-# Operations of several files or of another name: the files in the order they run, and what of the queue must hold for
-# each to be part of it. One that the engine does not have, it does not need. Every other operation is the file of its
-# name.
-FILES = {
-    "create": {"lock": "", "install_schema": "schema", "install": "", **CREATE, "register": "", "unlock": ""},
-    "create_streams": {"lock": "", "create_streams": "", "unlock": ""},
-    "create_staged": {"lock": "", "create_staged": "", "unlock": ""},
-    "create_schedules": {"lock": "", "create_schedules": "", "unlock": ""},
-    "drop": {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-    "upgrade": {"lock": "", "upgrade": "", "set_version": "", "unlock": ""},
-    "pop": {"claim": "at_least_once", "take_keep": "at_most_once"},
-    "take": {"take_keep": "keep", "take_none": "none"},
-    "complete": {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
-    "peek": {"peek": "", "peek_in_progress": ""},
-    "fail": {"fail": "at_least_once", "fail_once": "at_most_once"},
-    "stats": {
-        "stats": "",
-        "stats_history": "keep",
-        "stats_lost": "at_most_once",
-        "stats_finished": "keep",
-        "stats_pushed": "keep",
-    },
-}
+# The operations of several files, by the names of the verbs; every other one is the file of its name.
+PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if row.files}
 
 
 @click.command(cls=Command)
@@ -102,11 +82,11 @@ def sql(
 
 
 def operations(engine: str) -> list[str]:
-    """The operations of an engine, by the names of the verbs."""
+    """The operations of an engine, by the names of the verbs, and the files that only it has."""
     # Begin and end of an upgrade, where there is one.
     files = {*operations_of(engine)} - {"lock", "set_version"}
-    parts = {part for several in (*FILES.values(), *UPGRADES.values()) for part in several}
-    names = {name for name, several in FILES.items() if files & several.keys()} | files - parts | {"upgrade"}
+    parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
+    names = {name for name, several in PRINTED.items() if files & several.keys()} | files - parts | {"upgrade"}
     return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
 
 
@@ -129,13 +109,12 @@ def script(
         return procedures.procedures(engine, table)
     if operation == "grant":
         return procedures.grants(engine, table, roles)
-    there, true = {*operations_of(engine.name)}, holds(definition) | ({"schema"} if engine.schema else set())
-    files = dict(FILES.get(operation, {operation: ""}))
+    files = dict(PRINTED.get(operation, {operation: ""}))
     if operation == "upgrade":
         steps = {file: when for version, of in UPGRADES.items() if version > from_version for file, when in of.items()}
         files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
-    wanted = [file for file, when in files.items() if file in there and {*when.split()} <= true]
-    texts = [_conditional(file, engine.render(file, table, state).strip()) for file in wanted]
+    chosen = wanted(engine.name, files, holds(definition) | ({"schema"} if engine.schema else set()))
+    texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
     if operation == "drop" and engine.stored:
         texts.insert(0, procedures.dropping(engine, table))
     text = put(engine, "\n\n".join(texts), known(engine, operation, table))

@@ -19,16 +19,13 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
+from tablequeue.engines.operations import UPGRADES, created_by, holds, wanted
 from tablequeue.engines.scheduling import Scheduling
 from tablequeue.engines.texts import (
     COLUMNS,
     RANKS,
-    UPGRADES,
     Client,
     Row,
-    created_by,
-    holds,
-    operations_of,
     ready_states,
     sql_text,
     statements_in,
@@ -154,8 +151,8 @@ class Engine(Scheduling, ABC):
     clock: ClassVar[str]
     """The same, which `:now` overrides."""
     client: ClassVar[Client]
-    alone: ClassVar[frozenset[str]]
-    """The operations that need no transaction around them: reads, and single statements that are one by themselves."""
+    autocommit: ClassVar[frozenset[str]]
+    """The operations that need no transaction around them; see operations.py."""
     drivers: ClassVar[tuple[str, ...]]
     """The SQLAlchemy drivers it works through, the preferred one first."""
     async_drivers: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -319,11 +316,9 @@ class Engine(Scheduling, ABC):
 
         `params["names"]` are those of all queues: until version 3 a part of a queue could have the name of another one.
         """
-        there = operations_of(self.name)
-        for operation, needed in UPGRADES[params["schema_version"]].items():
+        for operation in wanted(self.name, UPGRADES[params["schema_version"]], holds(table.definition)):
             part = operation.partition("_if_")[2]
-            wanted = {*needed.split()} <= holds(table.definition)
-            if operation in there and wanted and (not part or self._has_old(cursor, table, part, params)):
+            if not part or self._has_old(cursor, table, part, params):
                 self._alter(cursor, table, operation, params)
         self._run(cursor, table, "set_version", params)
 

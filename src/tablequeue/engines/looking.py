@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tablequeue.engines.texts import Row, created_by
+from tablequeue.engines.operations import created_by
+from tablequeue.engines.texts import Row
 from tablequeue.names import CATALOGUE
 
 if TYPE_CHECKING:
@@ -135,7 +136,3 @@ class Looking:
     def _fetch(self, cursor: Cursor, table: Table, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
         self._run(cursor, table, operation, params)
         return fetch()
-
-
-LOOKS = frozenset(name for name in vars(Looking) if not name.startswith("_"))
-"""The names of those operations: they need no transaction around them."""

@@ -19,7 +19,7 @@ from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
 from tablequeue.engines.base import Cursor, Engine, Stored, Table
-from tablequeue.engines.texts import holds
+from tablequeue.engines.operations import holds
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
 # Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and

@@ -23,7 +23,6 @@ import sqlalchemy as sa
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.engines.bell import Bell
-from tablequeue.engines.looking import LOOKS
 from tablequeue.errors import (
     BadInput,
     ConnectionLost,
@@ -82,21 +81,19 @@ class Runner:
         if connection is not None:
             return self._run_within(connection, operation, table, params)
         # An engine's own: a function of several operations has a transaction, whatever its name.
-        alone = hasattr(operation, "__self__") and (
-            operation.__name__ in LOOKS or operation.__name__ in self.engine.alone
-        )
+        autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         for retry in range(RETRIES + 1):
             try:
                 held = self._idle.pop()
             except IndexError:
                 held = self._hold(creating)
             try:
-                if alone:
+                if autocommit:
                     result = operation(held.cursor, table, params)
                 else:
                     result = held.transact(partial(operation, held.cursor, table, params))
             except BaseException as error:
-                refusal = self._recover(held, error, alone)
+                refusal = self._recover(held, error, autocommit)
                 if refusal is None:
                     raise
                 if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
@@ -226,14 +223,14 @@ class Runner:
         self._all.append(held)
         return held
 
-    def _recover(self, held: Held, error: BaseException, alone: bool) -> TablequeueError | None:
+    def _recover(self, held: Held, error: BaseException, autocommit: bool) -> TablequeueError | None:
         """Leave no transaction open; our words for the driver's error, if it is one."""
         refusal = self.engine.translate(error) if isinstance(error, Exception) else None
         try:
             # An interrupt may have come in the middle of a protocol exchange: such a connection is not used again.
             if refusal is None and not isinstance(error, TablequeueError):
                 raise ConnectionError
-            if not alone:
+            if not autocommit:
                 held.rollback()
         except Exception:
             self._discard(held)

@@ -67,51 +67,6 @@ def statements_in(text: str) -> list[str]:
     return [statement for part in re.split(r";\s*(?:\n(?=\S)|\Z)", bare) if (statement := part.strip())]
 
 
-# The files that make a queue, in their order, and what must hold for it to need each. An engine need not have all.
-CREATE = {
-    "create": "",
-    "create_packs": "",
-    "create_due": "due",
-    "create_priority": "priority",
-    "create_groups": "grouped",
-    "create_group_triggers": "grouped",
-    "create_history": "keep",
-}
-
-# And those that bring one from the version before to each version. One with `_if_` needs a table of the old name.
-UPGRADES: Mapping[int, Mapping[str, str]] = {
-    2: {"upgrade_2": "", "upgrade_2_history": "keep"},
-    3: {"create_packs": ""},
-    4: {
-        **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
-        "upgrade_4": "",
-        "upgrade_4_ready": "sorted",
-        "upgrade_4_groups": "grouped",
-        "create_group_triggers": "grouped",
-        "upgrade_4_triggers": "grouped",
-        "upgrade_4_history": "keep",
-    },
-}
-
-
-def holds(definition: Definition) -> set[str]:
-    """What the files of an engine may ask of a queue's definition."""
-    return {
-        definition.order,
-        definition.delivery,
-        definition.payload,
-        "keep" if definition.keeps_history else "none",
-        "sorted" if definition.order in ("due", "priority") else "by_id",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
-    }
-
-
-def created_by(engine: str, definition: Definition) -> list[str]:
-    """The operations that make a queue of that definition, in their order."""
-    there, true = operations_of(engine), holds(definition)
-    return [file for file, needed in CREATE.items() if file in there and {*needed.split()} <= true]
-
-
 def ready_states(definition: Definition) -> str:
     """What the index of a claim holds. A due queue has the scheduled messages in it: no sweep need come first."""
     return "state in ('ready', 'scheduled')" if definition.order == "due" else "state = 'ready'"

@@ -29,6 +29,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.mssql.streams import SQLServerStreams
+from tablequeue.engines.operations import autocommit
 from tablequeue.engines.texts import CLAIMED, Client, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
@@ -108,11 +109,7 @@ class SQLServer(SQLServerStreams):
     )
     stored = Stored("@p_{}", partial(quoted_role, "[]"), kept=kept)
     # Operations of several batches make a transaction of their own, see whole().
-    alone = frozenset(
-        "push push_many claim take sweep arrange complete fail release extend purge purge_ids purge_history redrive "
-        "redrive_ids lookup names find_keys peek find history history_bounds lost stats live live_bounds "
-        "finished finished_bounds stream_ids stream_rows streams staged_count staged_taken".split()
-    )
+    autocommit = autocommit()
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)

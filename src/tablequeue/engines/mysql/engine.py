@@ -26,6 +26,7 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
+from tablequeue.engines.operations import autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, Row, compile_text
 from tablequeue.errors import TablequeueError
@@ -84,12 +85,7 @@ class Operations(MySQLStreams):
         {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
     )
     # Operations of several statements make a transaction of their own, see whole().
-    alone = frozenset(
-        "push push_many push_each look claim take sweep arrange complete fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds "
-        "lost stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams staged_count "
-        "staged_taken".split()
-    )
+    autocommit = autocommit("push_each")
 
     wire = Poll
     stored = procedures.STORED

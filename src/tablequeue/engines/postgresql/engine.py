@@ -19,6 +19,7 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
+from tablequeue.engines.operations import autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.bell import LOCKS, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
@@ -127,12 +128,7 @@ class PostgreSQL(Packs, StreamingEngine):
         "select current_schema()",
         words={"payload_text": "payload", "headers_text": "headers"},
     )
-    alone = frozenset(
-        "push push_many claim take sweep arrange complete complete_and_claim fail release extend purge purge_ids "
-        "purge_history redrive redrive_ids lookup names find_keys peek find history history_bounds lost "
-        "stats live live_bounds finished finished_bounds literal stream_ids stream_rows streams stage "
-        "staged_count staged_taken".split()
-    )
+    autocommit = autocommit("complete_and_claim", "stage")
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.operations import autocommit
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
@@ -63,10 +64,7 @@ class SQLite(StreamingEngine):
         "Between `begin;` and `commit;` it is all or nothing.",
         {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
     )
-    alone = frozenset(
-        "lookup names find_keys peek find history history_bounds lost stats finished finished_bounds "
-        "literal live live_bounds stream_ids stream_rows streams staged_count staged_taken".split()
-    )
+    autocommit = autocommit(writes=False)
     has_schemas = False
     arranges = False
     sweeps_within = True

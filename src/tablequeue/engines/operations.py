@@ -1,0 +1,206 @@
+"""What an operation is. The runner, `tablequeue sql`, the upgrades and the tests read this table.
+
+An operation is a method of an engine. Its SQL is in `sql/`, in the file of its name or in several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tablequeue.definition import Definition
+from tablequeue.engines.texts import operations_of
+
+
+class Effect(Enum):
+    """What an operation does, and whether it needs a transaction around it."""
+
+    READ = "changes nothing; runs in autocommit"
+    WRITE = "changes messages; on a server it is one statement, or sees to its transaction by itself"
+    STEP = "changes messages or rows about them, as a part of a transaction"
+    DDL = "makes, changes or drops tables, in a transaction where the database can"
+
+
+class Operation(NamedTuple):
+    """One row of the table."""
+
+    effect: Effect
+    files: Mapping[str, str] = MappingProxyType({})
+    """The files that are its SQL, in the order they run, and what must hold of the definition for each, as `holds`
+    says it; an engine need not have all. Empty: the file of the operation's name, if it has one."""
+    parts: str = ""
+    """Files that are no operations by themselves, and that it runs besides or instead, on some engines or on all."""
+    printed: str = ""
+    """Its name in `tablequeue sql`, if that is another one."""
+
+
+# The files that make a queue, in their order.
+CREATE = {
+    "create": "",
+    "create_packs": "",
+    "create_due": "due",
+    "create_priority": "priority",
+    "create_groups": "grouped",
+    "create_group_triggers": "grouped",
+    "create_history": "keep",
+}
+
+# And those that bring one from the version before to each version. One with `_if_` needs a table of the old name.
+UPGRADES: Mapping[int, Mapping[str, str]] = {
+    2: {"upgrade_2": "", "upgrade_2_history": "keep"},
+    3: {"create_packs": ""},
+    4: {
+        **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
+        "upgrade_4": "",
+        "upgrade_4_ready": "sorted",
+        "upgrade_4_groups": "grouped",
+        "create_group_triggers": "grouped",
+        "upgrade_4_triggers": "grouped",
+        "upgrade_4_history": "keep",
+    },
+}
+
+_LOCKED = {"lock": ""}
+_UNLOCKED = {"unlock": ""}
+
+
+def _made(*files: str) -> Operation:
+    """Tables that are made at their first use, by one creator at a time."""
+    return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    # The catalogue, and what is made
+    "has_table": Operation(Effect.READ),
+    "has_schema": Operation(Effect.READ),
+    "has_catalogue": Operation(Effect.READ, parts="has_table"),
+    "lookup": Operation(Effect.READ),
+    "names": Operation(Effect.READ),
+    "lock": Operation(Effect.DDL, parts="unlock"),
+    "install": Operation(Effect.DDL, parts="install_schema"),
+    "create": Operation(
+        Effect.DDL,
+        _LOCKED | {"install_schema": "schema", "install": ""} | CREATE | {"register": ""} | _UNLOCKED,
+        parts="leftovers bell_create",
+    ),
+    "create_streams": _made("create_streams"),
+    "create_staged": _made("create_staged"),
+    "create_schedules": _made("create_schedules"),
+    "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
+    "drop": Operation(
+        Effect.DDL,
+        {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
+        parts="bell_drop",
+    ),
+    # Pushes
+    "push": Operation(Effect.WRITE, parts="push_clock push_rows"),
+    "push_many": Operation(Effect.WRITE, parts="push_reserve push_copy push_clock push_rows"),
+    "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
+    "find_keys": Operation(Effect.READ),
+    "notify": Operation(Effect.STEP, parts="attend leave bell_ring bell_wait"),
+    # Claims
+    "look": Operation(Effect.READ, parts="claim_find"),
+    "claim": Operation(
+        Effect.WRITE,
+        {"claim": "at_least_once", "take_keep": "at_most_once"},
+        parts="claim_find claim_many claim_packed",
+        printed="pop",
+    ),
+    "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
+    "put_back": Operation(Effect.STEP, parts="forget"),
+    "sweep": Operation(Effect.WRITE),
+    "arrange": Operation(Effect.WRITE),
+    # Finishing
+    "complete": Operation(
+        Effect.WRITE,
+        {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
+        parts="complete_packed_keep complete_packed_none unpack",
+    ),
+    "complete_and_claim": Operation(Effect.STEP, parts="complete_and_claim_keep complete_and_claim_none"),
+    "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_once": "at_most_once"}, parts="fail_state"),
+    "release": Operation(Effect.WRITE),
+    "extend": Operation(Effect.WRITE),
+    # Maintenance
+    "redrive": Operation(Effect.WRITE),
+    "redrive_ids": Operation(Effect.WRITE),
+    "purge": Operation(Effect.WRITE),
+    "purge_ids": Operation(Effect.WRITE),
+    "purge_history": Operation(Effect.WRITE),
+    # Looking
+    "peek": Operation(Effect.READ, {"peek": "", "peek_in_progress": ""}),
+    "find": Operation(Effect.READ),
+    "until_next": Operation(Effect.READ),
+    "history": Operation(Effect.READ),
+    "history_bounds": Operation(Effect.READ),
+    "lost": Operation(Effect.READ),
+    "stats": Operation(
+        Effect.READ,
+        {
+            "stats": "",
+            "stats_history": "keep",
+            "stats_lost": "at_most_once",
+            "stats_finished": "keep",
+            "stats_pushed": "keep",
+        },
+    ),
+    "stats_finished": Operation(Effect.READ),
+    "stats_pushed": Operation(Effect.READ),
+    "stats_lost": Operation(Effect.READ),
+    "check": Operation(Effect.READ, parts="note note_staged server session"),
+    "missing_indexes": Operation(Effect.READ, parts="indexes"),
+    "read_clock": Operation(Effect.READ),
+    # Schedules
+    "enter_schedule": Operation(Effect.STEP),
+    "schedule_state": Operation(Effect.STEP),
+    "advance_schedule": Operation(Effect.STEP),
+    # Streams, and writes of many processes
+    "live": Operation(Effect.READ),
+    "live_bounds": Operation(Effect.READ),
+    "finished": Operation(Effect.READ),
+    "finished_bounds": Operation(Effect.READ),
+    "literal": Operation(Effect.READ),
+    "stream_open": Operation(Effect.STEP),
+    "stream_lock": Operation(Effect.STEP),
+    "stream_set": Operation(Effect.STEP),
+    "stream_claim": Operation(Effect.STEP),
+    "stream_ids": Operation(Effect.READ),
+    "stream_rows": Operation(Effect.READ),
+    "streams": Operation(Effect.READ),
+    "stage": Operation(Effect.STEP),
+    "staged_count": Operation(Effect.READ),
+    "staged_taken": Operation(Effect.READ),
+    "writer_advance": Operation(Effect.STEP),
+    "publish": Operation(Effect.STEP, parts="publish_keyed"),
+    "unstage": Operation(Effect.STEP),
+}
+
+
+def autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
+    """The operations that an engine runs in autocommit: reads, `writes` too on a server, and `steps` by themselves."""
+    effects = {Effect.READ, Effect.WRITE} if writes else {Effect.READ}
+    return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
+
+
+def holds(definition: Definition) -> set[str]:
+    """What the files of an engine may ask of a queue's definition."""
+    return {
+        definition.order,
+        definition.delivery,
+        definition.payload,
+        "keep" if definition.keeps_history else "none",
+        "sorted" if definition.order in ("due", "priority") else "by_id",
+        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+    }
+
+
+def wanted(engine: str, files: Mapping[str, str], true: set[str]) -> list[str]:
+    """Those of the files that the engine has, and for which all holds that they ask for."""
+    there = operations_of(engine)
+    return [file for file, needed in files.items() if file in there and {*needed.split()} <= true]
+
+
+def created_by(engine: str, definition: Definition) -> list[str]:
+    """The files that make the tables of a queue of that definition, in their order."""
+    return wanted(engine, CREATE, holds(definition))
