@@ -152,6 +152,20 @@ def test_a_fork_in_the_middle_of_a_transaction(place: Place, db: Database, queue
 
 
 @only("sqlite")
+@pytest.mark.parametrize("pool", [sa.QueuePool, sa.NullPool, sa.SingletonThreadPool, sa.StaticPool])
+def test_a_transaction_of_any_pool_goes_on_in_the_parent(place: Place, queue: Queue, pool: type[sa.Pool]) -> None:
+    with tablequeue.connect(sa.create_engine(place.url, poolclass=pool)) as database:
+        theirs = database.queue("work")
+        with database.engine.begin() as connection:
+            pushed = theirs.push("in it", connection=connection)
+            child = Child(lambda _: push_some(theirs))
+            child.go_on()
+            assert child.result() == "ForkUnsafe"
+        database.engine.dispose()
+    check_there(queue, [pushed])
+
+
+@only("sqlite")
 def test_a_fork_in_the_middle_of_a_call_that_does_not_end(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

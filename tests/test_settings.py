@@ -77,6 +77,19 @@ def test_the_check_notices_who_does_not_look(db: Database, place: Place, monkeyp
 
 
 @only("postgresql")
+def test_a_session_in_which_ordinary_triggers_do_not_fire(db: Database, place: Place) -> None:
+    queue = db.create_queue("work", groups=True)
+    engine = sa.create_engine(with_setting(place, "session_replication_role", "replica"), poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        queue.push_many(["a", "b"], group="g", connection=connection)
+        connection.commit()
+        first = claimed(queue)
+        first.complete(connection=connection)
+        connection.commit()
+    assert (first.payload, claimed(queue).payload) == ("a", "b")
+
+
+@only("postgresql")
 def test_texts_of_another_encoding(db: Database, place: Place) -> None:
     queue = db.create_queue("work")
     queue.push("\N{SNOWMAN}", key="\N{SNOWMAN}")

@@ -395,6 +395,7 @@ def test_a_key_of_a_message_that_a_cancelled_task_lost(book: Book) -> None:
     book.push(1, "m1", key="k")
     book.push(1.2, "m2", key="k")
     book.finish("complete", 3, book.pop(2, "m2"))
+    book.push(2.5, "m3", key="k", outcome=REFUSED, error="DuplicateKey")
     book.row("m1", state="lost", error="asyncio.exceptions.CancelledError")
     book.row("m2")
     assert book.kinds() == set()

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from tablequeue import Database
 from tablequeue.cli import main
+from tests.support import counts
 
 
 def program(*words: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -51,13 +52,38 @@ def test_a_broken_pipe_ends_quietly(url: str, db: Database) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written(url: str, db: Database) -> None:
-    db.create_queue("emails")
-    with Path("/dev/full").open("wb") as full:
-        process = program("--url", url, "queue", "list", stdout=full)
-        _, err = process.communicate()
-    assert process.returncode == 1
-    assert err.startswith(b"error: ")
-    assert b"Traceback" not in err
+    """What was done stays done, and the exit code says so; what was claimed and not printed is given back."""
+    emails = db.create_queue("emails")
+    for words in (["queue", "list"], ["push", "emails", "1"], ["pop", "emails"], ["--json", "pop", "emails"]):
+        with Path("/dev/full").open("wb") as full:
+            process = program("--url", url, *words, stdout=full)
+            _, err = process.communicate()
+        assert process.returncode == 4
+        assert b"What the command did is done" in err
+        assert b"Traceback" not in err
+    assert counts(emails) == {"ready": 1}
+
+
+def test_what_a_pipe_has_not_taken_is_given_back(url: str, db: Database) -> None:
+    emails = db.create_queue("emails")
+    emails.push_many(["x" * 1000] * 500)
+    process = program("--url", url, "pop", "emails", "-n", "500", "--json")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 141
+    process.communicate()
+    stats = emails.stats()
+    assert 1 <= stats.in_progress < 500
+    assert stats.ready == 500 - stats.in_progress
+
+
+def test_a_closed_output_is_refused_before_anything_is_done(url: str, db: Database) -> None:
+    emails = db.create_queue("emails")
+    words = [sys.executable, "-m", "tablequeue", "--url", url, "push", "emails", "1"]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, check=False)
+    assert (done.returncode, b"closed" in done.stderr) == (1, True)
+    assert counts(emails) == {}
 
 
 def test_interrupted_while_it_reads(url: str, db: Database) -> None:

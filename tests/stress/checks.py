@@ -190,10 +190,14 @@ def keys(story: Story) -> Iterator[Violation]:
     # At most once, by a task that was cancelled: it was live until nobody knows when.
     lost = {row.uid for row in story.rows if row.state == "lost"}
     for message in story.messages.values():
-        if message.new.key and not (message.uid in lost and not message.claims):
+        if message.new.key:
             by_key[message.queue, message.new.key].append(message)
     for (queue, key), messages in by_key.items():
-        live = sorted((each.live_from, each.surely_until, each.uid) for each in messages if each.live_from < inf)
+        live = sorted(
+            (each.live_from, each.surely_until, each.uid)
+            for each in messages
+            if each.live_from < inf and (each.claims or each.uid not in lost)
+        )
         for position, (_, until, one) in enumerate(live):
             for since, other_until, other in live[position + 1 :]:
                 if since < min(until, other_until):

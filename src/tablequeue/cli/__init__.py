@@ -59,7 +59,8 @@ COMMANDS = (
 def main(ctx: click.Context, url: str | None, schema: str | None, name: str | None) -> None:
     """Queues in the database you already have.
 
-    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing found (pop, peek), 130 interrupted.
+    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing found (pop, peek), 4 done but not all printed,
+    130 interrupted.
     """
     settings = ctx.ensure_object(Settings)
     settings.url, settings.schema, settings.name = url, schema, name

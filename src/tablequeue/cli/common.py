@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 import click
@@ -29,7 +30,7 @@ from tablequeue.operations.stats import Stats
 from tablequeue.payload import Unreadable, json_text, on_any_stack
 from tablequeue.queue import Queue
 
-REFUSED, USAGE, EMPTY, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
+REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 141
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,6 +105,8 @@ class Root(Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter gets its escape
+        if sys.stdout is None:
+            ctx.exit(_refuse(ctx, "The standard output is closed.", "Redirect it to a file, or to /dev/null."))
         try:
             return super().invoke(ctx)
         except TablequeueError as error:
@@ -120,8 +123,7 @@ class Root(Group):
             _forget_stdout()
             code = BROKEN_PIPE  # as a shell reports a program that a closed pipe ended
         except OSError as error:
-            _forget_stdout()
-            code = _refuse(ctx, f"The system refused: {error}.", "Check the file or the disk it names.")
+            code = _refuse_system(ctx, error)
         ctx.exit(code)
 
 
@@ -137,6 +139,14 @@ def _refuse(ctx: click.Context, cause: str, remedy: str, code: int = REFUSED) ->
         if remedy:
             click.echo(shown(remedy), err=True)
     return code
+
+
+def _refuse_system(ctx: click.Context, error: OSError) -> int:
+    _forget_stdout()
+    if any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__)):
+        cause = f"The output cannot be written: {error.strerror}. What the command did is done."
+        return _refuse(ctx, cause, "Look at the queue before you run it again.", UNPRINTED)
+    return _refuse(ctx, f"The system refused: {error}.", "Check the file or the disk it names.")
 
 
 def _forget_stdout() -> None:

@@ -16,6 +16,7 @@ from tablequeue.cli.common import (
     set_fields,
     time_text,
 )
+from tablequeue.message import Claim
 
 FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until".split()
 
@@ -30,28 +31,36 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
 
     Nobody else gets them while the lease holds. End each with `complete` or `fail`, giving its id and its token; one
     that is not ended comes back after the lease; where delivery is at most once it is lost instead. Exit code 3 if no
-    message is ready.
+    message is ready. What cannot be printed, as into a pipe that has ended, is given back.
     """
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:
         claims = source.pop_many(number, lease=lease)
-        kind = source.definition.payload
-    for place, claim in enumerate(claims):
-        if settings.json:
-            print_json(record_of(claim, *FIELDS))
-            continue
-        if place:
-            click.echo()
-        print_fields(
-            {
-                "id": claim.id,
-                "token": claim.token,
-                "attempts": claim.attempts,
-                **({"lease until": time_text(claim.lease_until)} if claim.lease_until else {}),
-                **set_fields(claim),
-                "payload": payload_text(claim.payload, kind),
-            }
-        )
+        for place, claim in enumerate(claims):
+            try:
+                _show(claim, source.definition.payload, settings.json, first=not place)
+            except OSError:
+                if source.definition.delivery == "at_least_once":
+                    source.release_many(claims[place:])  # nobody has seen them
+                raise
     if not claims:
         click.echo(f"No message is ready in {queue!r}.", err=True)
         ctx.exit(EMPTY)
+
+
+def _show(claim: Claim, kind: str, as_json: bool, first: bool) -> None:
+    if as_json:
+        print_json(record_of(claim, *FIELDS))
+        return
+    if not first:
+        click.echo()
+    print_fields(
+        {
+            "id": claim.id,
+            "token": claim.token,
+            "attempts": claim.attempts,
+            **({"lease until": time_text(claim.lease_until)} if claim.lease_until else {}),
+            **set_fields(claim),
+            "payload": payload_text(claim.payload, kind),
+        }
+    )

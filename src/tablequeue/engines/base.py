@@ -263,6 +263,13 @@ class Engine(Scheduling, ABC):
         """Make a fresh raw connection ours: autocommit, with the settings the promises need."""
 
     @abstractmethod
+    def commits_each(self, dbapi: Any) -> bool:
+        """Whether a caller's connection commits each statement: it is in autocommit, and no transaction is open.
+
+        It may be SQLAlchemy's adapter of an async driver, too.
+        """
+
+    @abstractmethod
     def join(self, dbapi: Any) -> Cursor:
         """A cursor that yields tuples, inside the transaction of a caller's raw connection."""
 

@@ -177,7 +177,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-def autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
+def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     """The operations that an engine runs in autocommit: reads, `writes` too on a server, and `steps` by themselves."""
     effects = {Effect.READ, Effect.WRITE} if writes else {Effect.READ}
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})

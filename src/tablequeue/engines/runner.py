@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction
+from random import random
 from threading import Condition
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 # How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
 RETRIES = 10
+# Seconds before the first try again, at the most.
+RETRY_PAUSE = 0.001
 # Of a database that is not there, and that a connection would make.
 FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
 
@@ -97,6 +100,8 @@ class Runner:
                 if refusal is None:
                     raise
                 if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
+                    # At random, up to twice as long each time: those that met would meet again.
+                    sleep(random() * RETRY_PAUSE * 2**retry)
                     continue
                 raise refusal from error
             self._idle.append(held)
@@ -136,7 +141,9 @@ class Runner:
             while before:
                 self._discard(before.pop())
             sleep(0.001)
-        self.sa_engine.dispose()
+        # Other pools would close the connections that are checked out, too.
+        if isinstance(self.sa_engine.pool, (sa.QueuePool, sa.NullPool)):
+            self.sa_engine.dispose()
 
     def open_after_fork(self) -> None:
         self._idle = deque()
@@ -288,10 +295,11 @@ class Runner:
             if not connection.in_transaction():
                 # As its own execute() does: without a transaction that it knows of, its commit() does nothing.
                 connection.begin()
-            raw = connection.connection.dbapi_connection
+            raw: Any = connection.connection.dbapi_connection
             if not connection.dialect.is_async:
-                return self.engine.join(raw)
+                return self._join_raw(raw)
             if connection.dialect.driver in self.engine.async_drivers:
+                _refuse_autocommit(self.engine.commits_each(raw))
                 return self.engine.join_async(raw)
             raise BadInput(
                 f"tablequeue does not speak through the async driver {connection.dialect.driver}.",
@@ -305,10 +313,22 @@ class Runner:
                 "Use the verbs of tablequeue.aio, with a SQLAlchemy AsyncConnection or AsyncSession.",
             )
         if hasattr(connection, "cursor"):
-            return self.engine.join(connection)
+            return self._join_raw(connection)
         raise BadInput(
             f"connection is a {type(connection).__name__}.",
             "Pass a SQLAlchemy Connection or Session, or a DB-API connection.",
+        )
+
+    def _join_raw(self, dbapi: Any) -> Cursor:
+        _refuse_autocommit(self.engine.commits_each(dbapi))
+        return self.engine.join(dbapi)
+
+
+def _refuse_autocommit(commits_each: bool) -> None:
+    if commits_each:
+        raise BadInput(
+            "The connection is in autocommit, and no transaction is open on it.",
+            "Begin a transaction, or leave connection= out.",
         )
 
 

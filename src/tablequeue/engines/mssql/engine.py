@@ -29,7 +29,7 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.mssql.streams import SQLServerStreams
-from tablequeue.engines.operations import autocommit
+from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import CLAIMED, Client, Row, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
@@ -109,7 +109,7 @@ class SQLServer(SQLServerStreams):
     )
     stored = Stored("@p_{}", partial(quoted_role, "[]"), kept=kept)
     # Operations of several batches make a transaction of their own, see whole().
-    autocommit = autocommit()
+    autocommit = in_autocommit()
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
@@ -172,6 +172,12 @@ class SQLServer(SQLServerStreams):
 
     def hold(self, dbapi: Any) -> Held:
         return hold(dbapi, ("session", "server"))
+
+    def commits_each(self, dbapi: Any) -> bool:
+        # pymssql's attribute of that name is a method.
+        if not getattr(dbapi, "autocommit_state", dbapi.autocommit):
+            return False
+        return MSSQLCursor(dbapi, held=False).execute("select @@trancount").fetchone() == (0,)
 
     def join(self, dbapi: Any) -> Cursor:
         return MSSQLCursor(dbapi, held=False)

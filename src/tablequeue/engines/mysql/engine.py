@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pymysql
 from pymysql.constants import ER
+from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from tablequeue import errors
 from tablequeue.definition import Definition
@@ -26,7 +27,7 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.rows import chunked, insert, stored
 from tablequeue.engines.mysql.streams import MySQLStreams
-from tablequeue.engines.operations import autocommit
+from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, Row, compile_text
 from tablequeue.errors import TablequeueError
@@ -85,7 +86,7 @@ class Operations(MySQLStreams):
         {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
     )
     # Operations of several statements make a transaction of their own, see whole().
-    autocommit = autocommit("push_each")
+    autocommit = in_autocommit("push_each")
 
     wire = Poll
     stored = procedures.STORED
@@ -124,6 +125,10 @@ class Operations(MySQLStreams):
 
     def hold(self, dbapi: Any) -> Held:
         return hold(dbapi)
+
+    def commits_each(self, dbapi: Any) -> bool:
+        driver = getattr(dbapi, "driver_connection", dbapi)
+        return driver.get_autocommit() and not driver.server_status & SERVER_STATUS_IN_TRANS
 
     def join(self, dbapi: Any) -> Cursor:
         return join(dbapi)

@@ -19,6 +19,7 @@ import os
 from collections.abc import Collection
 from select import select
 from threading import Lock
+from typing import Any
 
 import psycopg
 
@@ -29,6 +30,10 @@ from tablequeue.engines.poll import Poll
 # The seeds of a queue's advisory locks, tablequeue's own numbers as in install.sql: of those who wait, of the push that
 # notifies them, and of pushes in transactions of callers'.
 LOCKS = (8318836321, 8318836322, 8318836323)
+
+
+class HeldCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Of a connection of ours: what a statement does outside of a transaction is committed."""
 
 
 class PostgresHeld(Held):

@@ -19,9 +19,9 @@ from psycopg.types.string import TextLoader
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
-from tablequeue.engines.operations import autocommit
+from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.postgresql.bell import LOCKS, PostgresHeld, PostgresWire
+from tablequeue.engines.postgresql.bell import LOCKS, HeldCursor, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
@@ -128,7 +128,7 @@ class PostgreSQL(Packs, StreamingEngine):
         "select current_schema()",
         words={"payload_text": "payload", "headers_text": "headers"},
     )
-    autocommit = autocommit("complete_and_claim", "stage")
+    autocommit = in_autocommit("complete_and_claim", "stage")
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
@@ -168,6 +168,7 @@ class PostgreSQL(Packs, StreamingEngine):
 
     def hold(self, dbapi: Any) -> Held:
         dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
+        dbapi.cursor_factory = HeldCursor
         held = PostgresHeld(dbapi, self._cursor(dbapi))
         held.cursor.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()")
         isolation, session = held.cursor.fetchone()
@@ -195,6 +196,12 @@ class PostgreSQL(Packs, StreamingEngine):
                 )
             held.cursor.execute(f"set {setting} to '{READABLE[setting]}'")
         return held
+
+    def commits_each(self, dbapi: Any) -> bool:
+        driver = getattr(dbapi, "driver_connection", dbapi)
+        if type(driver).__module__.startswith("asyncpg"):
+            return dbapi.autocommit and not driver.is_in_transaction()
+        return driver.autocommit and driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def join(self, dbapi: Any) -> Cursor:
         for setting, found in _unreadable(dbapi):
@@ -340,7 +347,7 @@ class PostgreSQL(Packs, StreamingEngine):
         self._rows(cursor, table, "notify", params)
 
     def commits(self, cursor: Cursor) -> bool:
-        return bool(cursor.connection.autocommit)
+        return isinstance(cursor, HeldCursor)
 
     # -- private -----------------------------------------------------------------------------------------------------
 

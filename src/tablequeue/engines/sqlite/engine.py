@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
-from tablequeue.engines.operations import autocommit
+from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
@@ -64,7 +64,7 @@ class SQLite(StreamingEngine):
         "Between `begin;` and `commit;` it is all or nothing.",
         {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
     )
-    autocommit = autocommit(writes=False)
+    autocommit = in_autocommit(writes=False)
     has_schemas = False
     arranges = False
     sweeps_within = True
@@ -91,6 +91,13 @@ class SQLite(StreamingEngine):
         held = hold(dbapi)
         self._full = held.full
         return held
+
+    def commits_each(self, dbapi: Any) -> bool:
+        dbapi = getattr(dbapi, "driver_connection", dbapi)
+        # From Python 3.12 on a connection may have `autocommit`, with which isolation_level means nothing.
+        switch = getattr(dbapi, "autocommit", -1)
+        commits = dbapi.isolation_level is None if switch == -1 else bool(switch)
+        return commits and not dbapi.in_transaction
 
     def join(self, dbapi: Any) -> Cursor:
         if dbapi.text_factory is not str:

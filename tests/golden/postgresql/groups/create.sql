@@ -118,6 +118,7 @@ create table tq_emails__turns (
 -- The triggers of a grouped queue only note, in the transaction of the change, which groups to look at: those that got
 -- a message, and those that may have lost their front. Notes are inserts, which nobody waits for; arrange reads them
 -- when they are committed. To decide in the trigger would miss what others have not committed yet, or wait for it.
+-- They fire in sessions whose session_replication_role is replica, too: else groups would stand still.
 create function tq_emails__turn() returns trigger language plpgsql as $$
     begin
         if tg_op = 'INSERT' then
@@ -137,6 +138,9 @@ create trigger tq_emails__left after delete on tq_emails
     referencing old table as removed for each statement execute function tq_emails__turn();
 create trigger tq_emails__moved after update on tq_emails
     for each row when (new.state in ('dead', 'blocked') and old.state <> new.state) execute function tq_emails__turn();
+alter table tq_emails enable always trigger tq_emails__pushed;
+alter table tq_emails enable always trigger tq_emails__left;
+alter table tq_emails enable always trigger tq_emails__moved;
 
 -- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
 -- its token is the fence of the acknowledgement.

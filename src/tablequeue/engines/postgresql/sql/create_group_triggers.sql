@@ -1,6 +1,7 @@
 -- The triggers of a grouped queue only note, in the transaction of the change, which groups to look at: those that got
 -- a message, and those that may have lost their front. Notes are inserts, which nobody waits for; arrange reads them
 -- when they are committed. To decide in the trigger would miss what others have not committed yet, or wait for it.
+-- They fire in sessions whose session_replication_role is replica, too: else groups would stand still.
 create function {turn}() returns trigger language plpgsql as $$
     begin
         if tg_op = 'INSERT' then
@@ -20,3 +21,6 @@ create trigger {table}__left after delete on {queue}
     referencing old table as removed for each statement execute function {turn}();
 create trigger {table}__moved after update on {queue}
     for each row when (new.state in ('dead', 'blocked') and old.state <> new.state) execute function {turn}();
+alter table {queue} enable always trigger {table}__pushed;
+alter table {queue} enable always trigger {table}__left;
+alter table {queue} enable always trigger {table}__moved;
