@@ -76,7 +76,7 @@ def _open_meanwhile(story: Story, concerned: Sequence[Message], violation: Viola
 
 def _of_the_group(story: Story, concerned: Sequence[Message], violation: Violation, ops: Sequence[Op]) -> Iterator[Op]:
     """What else was done in the group at the time, of which order is a matter."""
-    if violation.kind not in ("overtaken", "out of turn", "not the lowest", "two of a group", "late"):
+    if violation.kind not in ("overtaken", "out of turn", "two of a group", "late"):
         return
     groups = {(message.queue, message.new.group) for message in concerned if message.new.group}
     first = min((message.op.begin for message in concerned), default=0)

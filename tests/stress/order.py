@@ -82,15 +82,6 @@ def out_of_turn(story: Story) -> Iterator[Violation]:
             yield Violation("out of turn", text, queue, (lower.uid, message.uid), claim.op.begin)
 
 
-def not_the_lowest(story: Story) -> Iterator[Violation]:
-    """A message of a group that nobody had before has the lowest id of those that are committed when it is popped."""
-    for (queue, _), messages in groups_of(story).items():
-        for message, claim, lower in _lower(story, messages, lambda _, claim: claim.op.earliest):
-            if claim is min(message.claims, key=lambda each: each.op.end):
-                text = f"id {message.id} ({message.uid}) was popped, and id {lower.id} ({lower.uid}) was there before"
-                yield Violation("not the lowest", text, queue, (lower.uid, message.uid), claim.op.begin)
-
-
 def _lower(
     story: Story, messages: list[Message], turn: Callable[[Message, Claim], float]
 ) -> Iterator[tuple[Message, Claim, Message]]:

@@ -285,7 +285,7 @@ class Round:
 
 
 Check = Callable[[Story], Iterable[Violation]]
-CHECKS: list[Check] = [*checks.CHECKS, order.overtaken, order.out_of_turn, order.not_the_lowest]
+CHECKS: list[Check] = [*checks.CHECKS, order.overtaken, order.out_of_turn]
 
 
 def judge(
