@@ -26,7 +26,7 @@ K ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo check test lint format bench bench-full clean
+.PHONY: help setup servers clients demo check test lint format dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
@@ -35,6 +35,7 @@ help:
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k"
 	@echo "make lint    style, types and the walls between the rooms; make format mends the style"
 	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
+	@echo "make dist    wheel and sdist in dist/, each installed and tried with the first example of the README"
 	@echo "make setup   .venv with everything; the others call it; make clean removes it"
 
 setup: .venv/.done
@@ -80,6 +81,12 @@ lint: setup
 format: setup
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
+
+# Each package is installed in an empty environment, and the first example of the README runs with it.
+dist: | $(UV)
+	rm -rf dist
+	$(UV) build --quiet --python $(PYTHON) --out-dir dist
+	scripts/check-packages "$(abspath $(UV))" dist $(PYTHON)
 
 # bench-full writes docs/performance.md.
 bench bench-full: setup servers
