@@ -1,4 +1,5 @@
-# tablequeue: `make demo` runs the main job, `make test` all tests; both set up what they need first.
+# tablequeue: `make demo` runs the main job, `make check` what a change must pass before it is shown, `make test` all
+# tests; each sets up what it needs first.
 
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
@@ -8,17 +9,41 @@ EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra d
     $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
 
+# `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests that need no more.
+CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra otel
+CHECK_RUN := .venv-check/bin
+CHECK_TESTS := tests/conformance tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
+    $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
+    $(patsubst %,tests/test_%.py,cli_bad_input docs doctor golden project redaction refusals settings sqlite \
+    sqlite_file stress_checks texts twins upgrade)
+# By name, as pytest's -k has it: the texts of every engine, and of the rest what needs no server.
+CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or mssql)
+
+# Of all tests those whose names have ENGINE in them, and those that K chooses, as pytest's -k has it; of
+# both, those that both choose.
+ENGINE ?=
+K ?=
+CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo test lint format bench bench-full clean
+.PHONY: help setup servers clients demo check test lint format dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
-	@echo "make lint    style, types and the walls between the rooms"
+	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k"
+	@echo "make lint    style, types and the walls between the rooms; make format mends the style"
 	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
-	@echo "make setup   .venv with everything; the others call it"
+	@echo "make dist    wheel and sdist in dist/, each installed and tried with the first example of the README"
+	@echo "make setup   .venv with everything; the others call it; make clean removes it"
 
 setup: .venv/.done
+
+.venv-check/.done: uv.lock pyproject.toml Makefile | $(UV)
+	UV_PROJECT_ENVIRONMENT=.venv-check \
+	    $(UV) sync --quiet --frozen --no-default-groups --group check --python $(PYTHON) $(CHECK_EXTRAS)
+	@touch $@
 
 .venv/.done: uv.lock pyproject.toml Makefile | $(UV)
 	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS)
@@ -36,9 +61,16 @@ clients:
 demo: setup
 	$(RUN)/python -m examples.flights
 
+check: .venv-check/.done
+	$(CHECK_RUN)/ruff format --check
+	$(CHECK_RUN)/ruff check
+	$(CHECK_RUN)/mypy --cache-dir .mypy_cache/check
+	$(CHECK_RUN)/lint-imports
+	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal -k "$(CHECK_NAMES)" $(CHECK_TESTS)
+
 # One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal).
 test: setup servers clients
-	$(RUN)/pytest --numprocesses auto --dist worksteal
+	$(RUN)/pytest --numprocesses auto --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check
@@ -50,10 +82,16 @@ format: setup
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
+# Each package is installed in an empty environment, and the first example of the README runs with it.
+dist: | $(UV)
+	rm -rf dist
+	$(UV) build --quiet --python $(PYTHON) --out-dir dist
+	scripts/check-packages "$(abspath $(UV))" dist $(PYTHON)
+
 # bench-full writes docs/performance.md.
 bench bench-full: setup servers
 	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS) --group bench
 	$(RUN)/python -m benchmarks $(if $(filter bench-full,$@),--full)
 
 clean:
-	rm -rf .venv .uv demo
+	rm -rf .venv .venv-check .uv demo dist

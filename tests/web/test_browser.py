@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -94,13 +96,13 @@ def test_the_login(browser: Browser, queues: Database) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_every_page_fits_and_can_be_read(
-    browser: Browser, client: Client, queues: Database, width: int, scheme: str
+    browser: Browser, client: Client, queues: Database, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     fill(queues)
     context = browser.new_context(
         base_url=f"http://127.0.0.1:{client.port}",
         viewport={"width": width, "height": 800},
-        color_scheme=scheme,  # type: ignore[arg-type]
+        color_scheme=scheme,
     )
     page = context.new_page()
     for path in PATHS:
