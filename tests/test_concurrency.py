@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, Order, Queue
 from tests import crowd
 from tests.checks import check_one_claim_one_consumer
 from tests.crowd import Crowd, Reader, Writer, answer, started
@@ -67,7 +67,7 @@ def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "heap"])
-def test_hundreds_of_readers_and_writers(place: Place, kind: Kind, order: str) -> None:
+def test_hundreds_of_readers_and_writers(place: Place, kind: Kind, order: Order) -> None:
     queue = place.open().create_queue("crowd", payload="text", lease=3600, order=order)
     processes, threads = kind.readers_and_writers
     readers = check_crowd(queue, place, Crowd(processes, threads, messages=kind.messages))

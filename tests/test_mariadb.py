@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
-from tablequeue import Database, NewMessage, errors
+from tablequeue import Database, History, NewMessage, errors
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, claimed, counts, ids_of, refuses
 
@@ -266,7 +266,7 @@ def test_a_url_without_a_database(place: Place) -> None:
 
 
 @pytest.mark.parametrize("history", ["keep", "none", 3600])
-def test_a_schema_is_enough_of_a_name(place: Place, history: str | float) -> None:
+def test_a_schema_is_enough_of_a_name(place: Place, history: History) -> None:
     """Each verb that deletes, on connections that are in no database."""
     url = sa.make_url(place.url).set(database="")
     with tablequeue.connect(url, schema=place.schema) as database:

@@ -31,7 +31,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tablequeue import Backoff, Claim, Database, Message, NewMessage, Queue
+from tablequeue import Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
 from tablequeue.errors import DuplicateKey, LeaseLost
 from tablequeue.message import STATES
 from tests.model import Item, Model, Refusal
@@ -250,7 +250,7 @@ class Life(RuleBasedStateMachine):
         same(given, self.model.purge_history(older_than, self.time))
 
     @rule(who=WHO, state=st.sampled_from(STATES), limit=st.integers(1, 5), place=st.integers(0, 9))
-    def look(self, who: str, state: str, limit: int, place: int) -> None:
+    def look(self, who: str, state: LiveState, limit: int, place: int) -> None:
         queue = self._queue(who)
         ids = self._which([place])
         after = ids[0] if ids else 0
@@ -276,10 +276,10 @@ class Life(RuleBasedStateMachine):
     def content(self) -> None:
         queue = self.queues["bob"]
         # The numbers of all states are compared too: what the model has none of need not be looked at.
-        states = {item.state for item in self.model.live.values()}
+        there = {item.state for item in self.model.live.values()}
         if self.definition.grouped:
-            states |= {"ready", "scheduled"}
-        live = [message for state in states for message in queue.peek(10_000, state=state)]
+            there |= {"ready", "scheduled"}
+        live = [message for state in STATES if state in there for message in queue.peek(10_000, state=state)]
         gone = queue.history(10_000) if self.definition.keeps_history else []
         here = datetime.now(UTC) if self.world.own_clock else self.time
         given = {message.id: self._row(message, here) for message in [*live, *gone]}

@@ -14,7 +14,7 @@ from platform import machine
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Definition
+from tablequeue import Definition, PayloadType
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines.base import Table
@@ -228,7 +228,7 @@ def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: str) -> None:
+def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: PayloadType) -> None:
     """Drivers misread it otherwise: see test_mssql_drivers.py."""
     wanted = {*TEXTS} - ({"payload"} if payload == "bytes" else set())
     asked: dict[str, set[str]] = {}

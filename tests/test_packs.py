@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue import Backoff, Claim, Database, History, LeaseLost, NewMessage, PayloadType, Queue
 from tablequeue.engines.base import Engine
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.errors import SchemaTooOld
@@ -63,7 +63,7 @@ def test_a_large_claim_is_a_pack_and_looks_like_any_other(place: Place, queue: Q
 
 @pytest.mark.parametrize("history", ["keep", "none"])
 @pytest.mark.parametrize("payload", ["json", "text", "bytes"])
-def test_in_any_order_it_is_completed_whole(place: Place, db: Database, payload: str, history: str) -> None:
+def test_in_any_order_it_is_completed_whole(place: Place, db: Database, payload: PayloadType, history: History) -> None:
     queue = db.create_queue("work", payload=payload, history=history)
     queue.push_many([{"json": {"a": [1]}, "text": "é", "bytes": b"\0\xff"}[payload]] * MANY)
     claims = queue.pop_many(MANY)

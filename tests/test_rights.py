@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Database, errors
+from tablequeue import Database, Delivery, errors
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.errors import BadInput
 from tests.procedures import PLAIN
@@ -156,7 +156,7 @@ def rights(database: Database, kind: Kind, names: dict[str, str], verbs: set[str
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
-def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, delivery: str) -> None:
+def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, delivery: Delivery) -> None:
     queue = db.create_queue("work", delivery=delivery)
     verbs = {name.removeprefix("tq_work_") for name in db.install_procedures("work")}
     with roles(place, kind) as names:

@@ -2,13 +2,22 @@
 
 from tablequeue import errors
 from tablequeue.database import Database, connect
-from tablequeue.definition import Backoff, Definition
+from tablequeue.definition import (
+    Backoff,
+    Definition,
+    Delivery,
+    Duration,
+    History,
+    Order,
+    PayloadType,
+    QueueOptions,
+)
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
-from tablequeue.message import AttemptError, Claim, Message, NewMessage
+from tablequeue.message import AttemptError, Claim, FailedState, LiveState, Message, NewMessage, State
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.payload import Unreadable
-from tablequeue.queue import Queue
+from tablequeue.queue import OnConflict, Queue
 
 __all__ = [
     "Activity",
@@ -17,12 +26,22 @@ __all__ = [
     "Claim",
     "Database",
     "Definition",
+    "Delivery",
+    "Duration",
     "Empty",
+    "FailedState",
     "Finding",
+    "History",
     "LeaseLost",
+    "LiveState",
     "Message",
     "NewMessage",
+    "OnConflict",
+    "Order",
+    "PayloadType",
     "Queue",
+    "QueueOptions",
+    "State",
     "Stats",
     "TablequeueError",
     "Times",

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import cached_property, partial, wraps
+from inspect import signature
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -20,10 +21,10 @@ import sqlalchemy as sa
 from tablequeue import database, telemetry
 from tablequeue.aiowait import AsyncWaiter
 from tablequeue.database import Database
-from tablequeue.definition import Definition
+from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.message import Claim, FailedState
 from tablequeue.operations.desk import seconds
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.wait import INFINITE
@@ -57,6 +58,21 @@ async def connect(
     own_url = _own_url(given.url if given else url)
     own = await asyncio.to_thread(database.connect, own_url, schema=schema, name=name)
     return AsyncDatabase(own, Threads(threads), given)
+
+
+def _opens(
+    verb: Callable[Concatenate[Database, P], Queue],
+) -> Callable[Concatenate[AsyncDatabase, P], Coroutine[Any, Any, AsyncQueue]]:
+    """The verb of `Database` as one of `AsyncDatabase`: its parameters, types and words; it returns an `AsyncQueue`."""
+
+    @wraps(verb)
+    async def twin(self: AsyncDatabase, /, *args: P.args, **options: P.kwargs) -> AsyncQueue:
+        queue = await self._threads.run(partial(verb, self._database, *args, **options))
+        return AsyncQueue(queue, self._threads)
+
+    opener: Any = twin
+    opener.__signature__ = signature(verb).replace(return_annotation="AsyncQueue")  # for help()
+    return opener
 
 
 class AsyncDatabase:
@@ -94,13 +110,8 @@ class AsyncDatabase:
                 f"Install them: pip install 'sqlalchemy[asyncio]' {driver}.",
             ) from None
 
-    async def create_queue(self, name: str, **definition: Any) -> AsyncQueue:
-        """Make a queue, or find that it is there with the same definition; see `Database.create_queue`."""
-        return self._queue(await self._threads.run(partial(self._database.create_queue, name, **definition)))
-
-    async def queue(self, name: str) -> AsyncQueue:
-        """An existing queue; `QueueNotFound` suggests the nearest name."""
-        return self._queue(await self._threads.run(partial(self._database.queue, name)))
+    create_queue = _opens(Database.create_queue)
+    queue = _opens(Database.queue)
 
     async def queues(self) -> list[str]:
         """The names of all queues, sorted."""
@@ -134,9 +145,6 @@ class AsyncDatabase:
         if self._given is None and "engine" in self.__dict__:
             await self.engine.dispose()
 
-    def _queue(self, queue: Queue) -> AsyncQueue:
-        return AsyncQueue(queue, self._threads)
-
 
 def _same(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
     """The verb of `Queue` as one of `AsyncQueue`: its parameters, types and words, so that the two cannot differ."""
@@ -159,7 +167,11 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
 
 
 class AsyncClaim:
-    """A popped message, with the attributes of `Claim` and its four verbs."""
+    """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
+
+    They act only while the claim is held; afterwards they change nothing and raise `LeaseLost`. `connection=` is that
+    of `AsyncQueue`, and `now=` that of `Queue`.
+    """
 
     __slots__ = ("claim", "queue")
 
@@ -203,7 +215,7 @@ class AsyncQueue:
     """`Queue` for asyncio: every verb does what its namesake there does. Made by `AsyncDatabase`.
 
     `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
-    never commits it.
+    never commits it. `now=` and durations are those of `Queue`.
 
     A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect; what
     a pop claims is given back, and `complete`, `fail`, `release` are done even if they had to wait for a thread, as is
@@ -235,14 +247,15 @@ class AsyncQueue:
     async def pop(
         self,
         *,
-        lease: float | None = None,
+        lease: Duration | None = None,
         completing: AsyncClaim | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> AsyncClaim | None:
-        """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready.
+        """Claim the next message for a time, its lease; None if no message is ready.
 
-        `completing` is the message before it, which is done; see `Queue.pop`.
+        lease        seconds, or a timedelta; the queue's lease if not given.
+        completing   the message before it, which is done; see `Queue.pop`.
         """
         done = () if completing is None else (completing,)
         claims = await self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
@@ -252,14 +265,15 @@ class AsyncQueue:
         self,
         n: int,
         *,
-        lease: float | None = None,
+        lease: Duration | None = None,
         completing: Iterable[AsyncClaim] = (),
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[AsyncClaim]:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
-        `completing` is the batch before it, which is done; see `Queue.pop_many`.
+        lease        seconds, or a timedelta; the queue's lease if not given.
+        completing   the batch before it, which is done; see `Queue.pop_many`.
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
@@ -279,7 +293,10 @@ class AsyncQueue:
         return [AsyncClaim(self, claim) for claim in claims]
 
     async def complete(self, message: AsyncClaim, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history. `LeaseLost`, and no change, if the claim is not held."""
+        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
         await message.complete(connection=connection, now=now)
 
     async def complete_many(
@@ -294,46 +311,58 @@ class AsyncQueue:
         message: AsyncClaim,
         error: str | BaseException = "",
         *,
-        retry_in: float | None = None,
+        retry_in: Duration | None = None,
         retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> str:
+    ) -> FailedState:
         """The attempt failed: keep the error and try again later; see `Queue.fail`. Returns the new state."""
         return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     async def release(
-        self, message: AsyncClaim, *, delay: float = 0, connection: Any = None, now: datetime | None = None
+        self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
-        """Give the message back unworked, ready after `delay` seconds; the attempt does not count."""
+        """Give the message back unworked: it is ready after `delay`, and the attempt does not count."""
         await message.release(delay=delay, connection=connection, now=now)
 
     async def release_many(
-        self, messages: Iterable[AsyncClaim], *, delay: float = 0, connection: Any = None, now: datetime | None = None
+        self,
+        messages: Iterable[AsyncClaim],
+        *,
+        delay: Duration = 0,
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> None:
         """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
         claims, run = [message.claim for message in messages], self._threads.run_to_end
         await self._call(run, self._queue.release_many, claims, delay=delay, connection=connection, now=now)
 
     async def extend(
-        self, message: AsyncClaim, seconds: float | None = None, *, connection: Any = None, now: datetime | None = None
+        self,
+        message: AsyncClaim,
+        seconds: Duration | None = None,
+        *,
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> datetime:
-        """Hold the message for `seconds` from now (the queue's lease if not given); return when that ends."""
+        """Hold the message for `seconds` (or a timedelta) from now; return when that ends; see `Queue.extend`."""
         return await message.extend(seconds, connection=connection, now=now)
 
     @asynccontextmanager
-    async def receive(self, *, wait: float = 0, lease: float | None = None) -> AsyncIterator[AsyncClaim]:
+    async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
         """Pop one message for an `async with` block: completed when the block ends, failed when it raises.
 
-        Waits up to `wait` seconds for a message, then raises `Empty`. An exception fails the message with its
-        traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it (where
-        delivery is at most once it fails it too).
+        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
+        with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
+        (where delivery is at most once it fails it too).
         """
         with self._waiter() as waiter:
             batch = await self._next(waiter, 1, lease, wait)
         # No await from here to the block: a cancellation would strand the message.
         if not batch:
-            raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
+            raise Empty(
+                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
+            )
         (message,) = batch
         try:
             with telemetry.processing(self.name, (message,)):
@@ -347,13 +376,13 @@ class AsyncQueue:
         await message.complete()
 
     async def consume(
-        self, *, wait: float | None = None, lease: float | None = None, prefetch: int = 1
+        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
     ) -> AsyncIterator[AsyncClaim]:
         """Iterate over messages as they become ready; finishing each is yours (`complete`, `fail`, `release`).
 
-        Ends after `wait` seconds without a message; None waits for ever. Claims `prefetch` messages at a time, and
-        releases those not yet handed over when the iteration is closed: at once in `contextlib.aclosing`, else when
-        the event loop comes to it.
+        Ends after `wait` (seconds, or a timedelta) without a message; None waits for ever. Claims `prefetch` messages
+        at a time, and releases those not yet handed over when the iteration is closed: at once in
+        `contextlib.aclosing`, else when the event loop comes to it.
         """
         self._queue._check_prefetch(prefetch)
         with self._waiter() as waiter:
@@ -414,8 +443,10 @@ class AsyncQueue:
             )
         return await connection.run_sync(lambda sync: verb(*args, connection=sync, **options))
 
-    async def _next(self, waiter: AsyncWaiter, n: int, lease: float | None, wait: float | None) -> list[AsyncClaim]:
-        """Up to `n` messages as soon as there are any; none after `wait` seconds."""
+    async def _next(
+        self, waiter: AsyncWaiter, n: int, lease: Duration | None, wait: Duration | None
+    ) -> list[AsyncClaim]:
+        """Up to `n` messages as soon as there are any; none after `wait`."""
         limit = INFINITE if wait is None else seconds(wait, "wait")
         idle_since = monotonic()
         while not (batch := await self.pop_many(n, lease=lease)):

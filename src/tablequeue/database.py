@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import sqlalchemy as sa
 
-from tablequeue.definition import Definition
+from tablequeue.definition import Definition, QueueOptions
 from tablequeue.engines import ENGINES, driver_missing, engine_class
 from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner, shown
@@ -70,14 +70,34 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {shown(self.engine.url)}>"
 
-    def create_queue(self, name: str, **definition: Any) -> Queue:
-        """Make a queue; the options are those of `Definition`.
+    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
+        """Make a queue, or find that it is there with the same definition.
 
-        A queue that is there with the same definition is returned as it is; with another one, `QueueDiffers` says
-        what differs. Safe when many processes do it at once; a crash leaves the whole queue or nothing of it.
+        order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
+                      first; `due`: the one that has been due longest first; `priority`: highest number first, then
+                      lowest id; `heap`: any.
+        strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
+                      a retry nor while its delay runs. False if not given.
+        groups        fifo only: strict within each group that `push` names; groups run side by side. False if not
+                      given.
+        payload       `json` (if not given), `text` or `bytes`: the type of the column.
+        lease         how long a popped message stays with its consumer unless extended: seconds, or a timedelta; 60
+                      seconds if not given.
+        max_attempts  how often a message may be claimed before it becomes a dead letter; 5 if not given.
+        backoff       how long a failed message waits, a `Backoff`; 1 second, then twice as long each time, at most an
+                      hour, if not given.
+        history       `keep` (if not given): a finished message moves to the history; seconds, or a timedelta: it is
+                      deleted from there when that long has passed; `none`: it is deleted at once.
+        delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
+                      `at_most_once`: it never does, and is found by `lost`.
+
+        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        `BadDefinition` for values that cannot be, or do not go together. Safe when many processes do it at once; a
+        crash leaves the whole queue or nothing of it.
         """
+        given: dict[str, Any] = {**options}  # a program without types may name what is no option
         try:
-            wanted = Definition(**definition)
+            wanted = Definition(**given)
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
@@ -197,3 +217,6 @@ def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:
             f"Write {kind}+{engine_type.drivers[0]}:// in the URL.",
         )
     return engine_type
+
+
+__all__ = ["Database", "connect"]

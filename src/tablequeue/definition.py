@@ -7,32 +7,56 @@ import math
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict, get_args
 
 from tablequeue.errors import BadDefinition
 
-ORDERS = ("fifo", "heap", "lifo", "due", "priority")
-PAYLOADS = ("json", "text", "bytes")
-HISTORIES = ("keep", "none")
-DELIVERIES = ("at_least_once", "at_most_once")
+Order = Literal["fifo", "heap", "lifo", "due", "priority"]
+PayloadType = Literal["json", "text", "bytes"]
+Delivery = Literal["at_least_once", "at_most_once"]
+Duration = float | timedelta
+"""Seconds, or a timedelta."""
+Kept = Literal["keep", "none"]
+History = Kept | Duration
+
+ORDERS: tuple[Order, ...] = get_args(Order)
+PAYLOADS: tuple[PayloadType, ...] = get_args(PayloadType)
+HISTORIES: tuple[Kept, ...] = get_args(Kept)
+DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long a failed message waits: `base * factor ** (attempts - 1)` seconds, at most `cap`.
+def in_seconds(duration: Duration) -> float:
+    """The duration as a number of seconds; what is no duration is returned as it is, for a check to refuse."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
-    `jitter` is the share of the wait that chance may take away, so that messages that failed together do not
-    come back together.
+
+@dataclass(frozen=True, slots=True, init=False)
+class Backoff:
+    """How long a failed message waits: `base * factor ** (attempts - 1)`, at most `cap`.
+
+    base     the wait after the first failure: seconds, or a timedelta; 1 second if not given.
+    factor   how many times longer each wait is than the one before; 2 if not given.
+    cap      the longest wait: seconds, or a timedelta; 1 hour if not given.
+    jitter   the share of the wait, from 0 to 1, that chance may take away, so that messages that failed together do
+             not come back together; 0.1 if not given.
+
+    The attributes `base` and `cap` are seconds.
     """
 
-    base: float = 1.0
-    factor: float = 2.0
-    cap: float = 3600.0
-    jitter: float = 0.1
+    base: float
+    factor: float
+    cap: float
+    jitter: float
+
+    # Not the one of dataclass: it accepts timedeltas, and the attributes are numbers.
+    def __init__(self, base: Duration = 1.0, factor: float = 2.0, cap: Duration = 3600.0, jitter: float = 0.1) -> None:
+        values = {"base": in_seconds(base), "factor": factor, "cap": in_seconds(cap), "jitter": jitter}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def seconds(self, attempts: int) -> float:
         # factor ** attempts overflows a float long before it matters: compare logarithms first.
@@ -50,32 +74,23 @@ class Backoff:
 class Definition:
     """The definition of a queue; it is stored in the catalogue and does not change.
 
-    order         `fifo`: lowest id first, passing over messages in progress; `lifo`: highest id first; `due`: the
-                  one that has been due longest first; `priority`: highest number first, then lowest id; `heap`: any.
-    strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
-                  a retry nor while its delay runs.
-    groups        fifo only: strict within each group that `push` names; groups run side by side.
-    payload       `json`, `text` or `bytes`: the type of the column.
-    lease         seconds a popped message stays with its consumer unless extended.
-    max_attempts  how often a message may be claimed before it becomes a dead letter.
-    backoff       how long a failed message waits.
-    history       `keep`: a finished message moves to the history; a number of seconds (or timedelta): it is deleted
-                  from there when that long has passed; `none`: it is deleted at once.
-    delivery      `at_least_once`: a message whose consumer dies comes back when its lease ends; `at_most_once`: it
-                  never does, and is found by `lost`.
+    Its fields are the options of `Database.create_queue`, which explains them. Durations are kept as seconds.
     """
 
-    order: str = "fifo"
+    order: Order = "fifo"
     strict: bool = False
     groups: bool = False
-    payload: str = "json"
+    payload: PayloadType = "json"
     lease: float = 60.0
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
-    history: str | float | timedelta = "keep"
-    delivery: str = "at_least_once"
+    history: History = "keep"
+    delivery: Delivery = "at_least_once"
 
     def __post_init__(self) -> None:
+        for name in ("lease", "history"):
+            if isinstance(getattr(self, name), timedelta):
+                object.__setattr__(self, name, in_seconds(getattr(self, name)))
         _one_of("order", self.order, ORDERS)
         _one_of("payload", self.payload, PAYLOADS)
         _one_of("delivery", self.delivery, DELIVERIES)
@@ -111,8 +126,6 @@ class Definition:
             )
 
     def _check_history(self) -> None:
-        if isinstance(self.history, timedelta):
-            object.__setattr__(self, "history", self.history.total_seconds())
         if isinstance(self.history, str):
             if self.history not in HISTORIES:
                 raise BadDefinition(
@@ -155,6 +168,20 @@ class Definition:
         return [f"{name}: {mine[name]!r} is not {theirs[name]!r}" for name in mine if mine[name] != theirs[name]]
 
 
+class QueueOptions(TypedDict, total=False):
+    """The options of `Database.create_queue`, which explains them; an option that is left out has its default."""
+
+    order: Order
+    strict: bool
+    groups: bool
+    payload: PayloadType
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+    history: History
+    delivery: Delivery
+
+
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
     if value not in values:
         raise BadDefinition(f"{name} is {value!r}.", f"Give one of: {', '.join(values)}.")
@@ -169,3 +196,6 @@ def _positive(name: str, value: Any) -> None:
     _number(name, value)
     if value <= 0:
         raise BadDefinition(f"{name} is {value!r}.", "Give a number greater than 0.")
+
+
+__all__ = ["Backoff", "Definition", "Delivery", "Duration", "History", "Order", "PayloadType", "QueueOptions"]

@@ -138,3 +138,35 @@ class PipelineFailed(TablequeueError):
 
 class HandlerFailed(TablequeueError):
     """The processes of a handler cannot be made ready; the worker has stopped, and given back what it had."""
+
+
+__all__ = [
+    "BadDefinition",
+    "BadInput",
+    "BadName",
+    "BadPayload",
+    "BadUrl",
+    "Conflict",
+    "ConnectionLost",
+    "DatabaseError",
+    "DriverMissing",
+    "DuplicateKey",
+    "Empty",
+    "ForkUnsafe",
+    "Full",
+    "HandlerFailed",
+    "LeaseLost",
+    "Locked",
+    "NoRights",
+    "PipelineFailed",
+    "QueueDiffers",
+    "QueueNotFound",
+    "ReadOnly",
+    "ReportFailed",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "StreamNotFound",
+    "StreamRefused",
+    "TablequeueError",
+    "Unreachable",
+]

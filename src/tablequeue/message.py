@@ -6,26 +6,32 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from tablequeue.definition import LARGEST
+from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
 
 if TYPE_CHECKING:
     from tablequeue.queue import Queue
 
-STATES = ("ready", "scheduled", "in_progress", "dead", "blocked")
+LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
+"""The state of a message that is in the queue, and not in its history."""
+State = LiveState | Literal["finished"]
+FailedState = Literal["ready", "scheduled", "dead", "lost"]
+"""What a failure makes of a message."""
+
+STATES: tuple[LiveState, ...] = get_args(LiveState)
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A payload with options of its own, for `push_many`; an option that is None is the call's."""
+    """A payload with options of its own, for `push_many`: those of `Queue.push`. One that is None is the call's."""
 
     payload: Any
-    delay: float | timedelta | None = None
+    delay: Duration | None = None
     due: datetime | None = None
     priority: int | None = None
     group: str | None = None
@@ -48,7 +54,8 @@ class Message:
     """A message as peek, dead and history show it. Times are aware and in UTC.
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
-    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished.
+    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished. In the
+                    history of a queue that delivers at most once, in_progress: popped, and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the writer that pushed it; `consumer` the last reader that popped it.
     due_at          when a scheduled message becomes ready.
@@ -59,7 +66,7 @@ class Message:
     id: int
     payload: Any
     headers: dict[str, Any]
-    state: str
+    state: State
     attempts: int
     priority: int
     group: str | None
@@ -86,9 +93,10 @@ class Message:
 
 
 class Claim:
-    """A popped message: yours alone until the lease ends. Finish it with one of the four verbs.
+    """A popped message: yours alone until the lease ends. Finish it with `complete`, `fail` or `release`.
 
-    The verbs act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
+    These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
+    `connection=` and `now=` are those of every verb; see `Queue`.
     """
 
     # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
@@ -120,6 +128,7 @@ class Claim:
 
     @property
     def headers(self) -> dict[str, Any]:
+        """What the producer gave as `headers`; empty if nothing."""
         return load_headers(self._row[2])
 
     @property
@@ -129,10 +138,12 @@ class Claim:
 
     @property
     def pushed_at(self) -> datetime:
+        """When it was pushed, in UTC."""
         return self._queue.load_time(self._row[4])
 
     @property
     def popped_at(self) -> datetime:
+        """When it was popped under this claim, in UTC."""
         return self._queue.load_time(self._row[5])
 
     @property
@@ -142,38 +153,68 @@ class Claim:
 
     @property
     def priority(self) -> int:
+        """0 in a queue that does not go by priority."""
         return self._row[7]
 
     @property
     def group(self) -> str | None:
+        """Its group, in a queue with groups."""
         return self._row[8] or None
 
     @property
     def key(self) -> str | None:
+        """Its deduplication key, if it has one."""
         return self._row[9]
 
     @property
     def due_at(self) -> datetime | None:
+        """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
         return None if self._row[10] is None else self._queue.load_time(self._row[10])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
+        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
         self._queue.complete(self, connection=connection, now=now)
 
     def fail(
         self,
         error: str | BaseException = "",
         *,
-        retry_in: float | None = None,
+        retry_in: Duration | None = None,
         retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> str:
+    ) -> FailedState:
+        """The attempt failed: keep the error, and try the message again later.
+
+        error      why: a string, or an exception, of which the traceback is kept.
+        retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
+        retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
+                   last attempt.
+
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
         return self._queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
-    def release(self, *, delay: float = 0, connection: Any = None, now: datetime | None = None) -> None:
+    def release(self, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None) -> None:
+        """Give the message back unworked: it is ready after `delay` (seconds, or a timedelta).
+
+        The attempt does not count. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
+        delivery is at most once.
+        """
         self._queue.release(self, delay=delay, connection=connection, now=now)
 
-    def extend(self, seconds: float | None = None, *, connection: Any = None, now: datetime | None = None) -> datetime:
+    def extend(
+        self, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime:
+        """Hold the message for `seconds` (or a timedelta) from now; return when that ends.
+
+        The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
+        delivery is at most once.
+        """
         return self._queue.extend(self, seconds, connection=connection, now=now)
 
 
@@ -198,3 +239,6 @@ def checked_token(token: str) -> str:
             "Commit that to finish it, or roll it back to put the message back.",
         )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
+
+
+__all__ = ["AttemptError", "Claim", "FailedState", "LiveState", "Message", "NewMessage", "State"]

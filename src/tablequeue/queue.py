@@ -4,31 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic
 from typing import Any, Literal, overload
 
 from tablequeue import telemetry
-from tablequeue.definition import Definition
+from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, BadPayload, Empty
-from tablequeue.message import Claim, Message
+from tablequeue.message import Claim, FailedState, LiveState, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.desk import Desk, seconds
 from tablequeue.operations.maintain import Which
-from tablequeue.operations.push import Delay, Options
+from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
 from tablequeue.operations.wait import INFINITE, Waiter
-
-OnConflict = Literal["raise", "skip", "return"]
 
 
 class Queue:
     """A queue. Made by `Database.create_queue` or `Database.queue`; safe to share between threads.
 
-    Every verb that writes takes `connection=`, a SQLAlchemy Connection or Session or a DB-API connection: it then
-    acts inside that transaction and never commits it. Every verb that reads the clock takes `now=`, an aware time
-    that stands in for the database's clock; production passes none. Every refusal is a `TablequeueError`.
+    What many verbs have in common:
+
+    connection=   the transaction to act in: a SQLAlchemy Connection or Session, or a DB-API connection. The verb never
+                  commits it. None: a transaction of the verb's own, which is committed when the verb returns.
+    now=          the time to use instead of the database's clock, an aware datetime: leases, delays and ages count from
+                  it, and it is stored as the time of what happens. It is for tests, and for messages that keep the
+                  times of another system. None, for everything else: the database's clock decides, which is the same
+                  for all processes.
+    durations     (`delay=`, `lease=`, `wait=`, `retry_in=`, `older_than=`, `window=`): seconds or a timedelta, from 0
+                  to 100 years.
+
+    Every refusal is a `TablequeueError`. An argument that cannot be used is refused with `BadInput`, and nothing is
+    changed.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -53,7 +61,7 @@ class Queue:
         self,
         payload: Any,
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -68,7 +76,7 @@ class Queue:
         self,
         payload: Any,
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -82,7 +90,7 @@ class Queue:
         self,
         payload: Any,
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -94,7 +102,7 @@ class Queue:
     ) -> int | None:
         """Push one message and return its id. When this has returned, the message survives every client's death.
 
-        delay, due   it is ready at once, or after `delay` seconds, or at `due` (an aware datetime).
+        delay, due   it is ready at once, or after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
         priority     in a queue that goes by priority: the highest number first; 0 if not given.
         group        in a queue with groups: its group.
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
@@ -112,7 +120,7 @@ class Queue:
         self,
         payloads: Iterable[Any],
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -126,7 +134,7 @@ class Queue:
         self,
         payloads: Iterable[Any],
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -139,7 +147,7 @@ class Queue:
         self,
         payloads: Iterable[Any],
         *,
-        delay: Delay | None = None,
+        delay: Duration | None = None,
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
@@ -162,16 +170,17 @@ class Queue:
     def pop(
         self,
         *,
-        lease: float | None = None,
+        lease: Duration | None = None,
         completing: Claim | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> Claim | None:
-        """Claim the next message for `lease` seconds (the queue's lease if not given), or None if none is ready.
+        """Claim the next message for a time, its lease; None if no message is ready.
 
         Nobody else gets the message while the lease holds. If this process dies, it comes back when the lease ends.
-        In a queue that delivers at most once it is nobody's again, and `lost` finds it.
+        In a queue that delivers at most once it is never redelivered, and `lost` finds it.
 
+        lease        seconds, or a timedelta; the queue's lease if not given.
         completing   the message before it, which is done: `complete` in the same transaction, for half the time. If
                      its claim is not held, `LeaseLost`, and nothing is claimed.
         """
@@ -183,13 +192,14 @@ class Queue:
         self,
         n: int,
         *,
-        lease: float | None = None,
+        lease: Duration | None = None,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
+        lease        seconds, or a timedelta; the queue's lease if not given.
         completing   the batch before it, as in `complete_many`: after `LeaseLost` the others are done, and nothing is
                      claimed.
         """
@@ -221,7 +231,10 @@ class Queue:
         return []
 
     def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history. `LeaseLost`, and no change, if the claim is not held."""
+        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+
+        `LeaseLost`, and no change, if the claim is no longer held.
+        """
         finish.complete(self._desk, (message,), now, connection)
 
     def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
@@ -236,46 +249,61 @@ class Queue:
         message: Claim,
         error: str | BaseException = "",
         *,
-        retry_in: float | None = None,
+        retry_in: Duration | None = None,
         retry: bool = True,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> str:
-        """The attempt failed: keep the error (of an exception, its traceback) and try again later.
+    ) -> FailedState:
+        """The attempt failed: keep the error, and try the message again later.
 
-        The message is ready again after `retry_in` seconds, or the queue's backoff; after its last attempt, or without
-        `retry`, it is a dead letter. Returns the new state: `scheduled`, `ready` or `dead`; `lost` where delivery is
-        at most once. `LeaseLost` if the claim is not held.
+        error      why: a string, or an exception, of which the traceback is kept.
+        retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
+        retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
+                   last attempt.
+
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
+        `LeaseLost`, and no change, if the claim is no longer held.
         """
         return finish.fail(self._desk, message, error, retry_in, retry, now, connection)
 
-    def release(self, message: Claim, *, delay: float = 0, connection: Any = None, now: datetime | None = None) -> None:
-        """Give the message back unworked, ready after `delay` seconds; the attempt does not count."""
+    def release(
+        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+    ) -> None:
+        """Give the message back unworked: it is ready after `delay`, and the attempt does not count.
+
+        `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
+        """
         finish.release(self._desk, (message,), delay, now, connection)
 
     def release_many(
-        self, messages: Iterable[Claim], *, delay: float = 0, connection: Any = None, now: datetime | None = None
+        self, messages: Iterable[Claim], *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
         """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
         finish.release(self._desk, messages, delay, now, connection)
 
     def extend(
-        self, message: Claim, seconds: float | None = None, *, connection: Any = None, now: datetime | None = None
+        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime:
-        """Hold the message for `seconds` from now (the queue's lease if not given); return when that ends."""
+        """Hold the message for `seconds` (or a timedelta) from now; return when that ends.
+
+        The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
+        delivery is at most once.
+        """
         return finish.extend(self._desk, message, seconds, now, connection)
 
     @contextmanager
-    def receive(self, *, wait: float = 0, lease: float | None = None) -> Iterator[Claim]:
+    def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
         """Pop one message for a `with` block: completed when the block ends, failed when it raises.
 
-        Waits up to `wait` seconds for a message, then raises `Empty`. An exception fails the message with its
-        traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead (where
-        delivery is at most once they fail it too).
+        Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
+        with its traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead
+        (where delivery is at most once they fail it too).
         """
         message = next(self.consume(wait=wait, lease=lease), None)
         if message is None:
-            raise Empty(f"No message became ready in {self.name!r} within {wait} s.", "Wait longer, or push one.")
+            raise Empty(
+                f"No message became ready in {self.name!r} within {in_seconds(wait)} s.", "Wait longer, or push one."
+            )
         try:
             with telemetry.processing(self.name, (message,)):
                 yield message
@@ -287,11 +315,13 @@ class Queue:
             raise
         message.complete()
 
-    def consume(self, *, wait: float | None = None, lease: float | None = None, prefetch: int = 1) -> Iterator[Claim]:
+    def consume(
+        self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
+    ) -> Iterator[Claim]:
         """Iterate over messages as they become ready; finishing each is yours (`complete`, `fail`, `release`).
 
-        Ends after `wait` seconds without a message; None waits for ever. Claims `prefetch` messages at a time, and
-        releases those not yet handed over when the iteration is closed.
+        Ends after `wait` (seconds, or a timedelta) without a message; None waits for ever. Claims `prefetch` messages
+        at a time, and releases those not yet handed over when the iteration is closed.
         """
         limit = INFINITE if wait is None else seconds(wait, "wait")
         self._check_prefetch(prefetch)
@@ -308,13 +338,17 @@ class Queue:
                     return
                 waiter.wait(left)
 
-    def waiter(self, longest_pause: float | None = None, ring: Callable[[], None] | None = None) -> Waiter:
-        """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py."""
+    def waiter(self, longest_pause: Duration | None = None, ring: Callable[[], None] | None = None) -> Waiter:
+        """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py.
+
+        longest_pause   between two looks: seconds, or a timedelta; as long as the engine's bell allows if not given.
+        ring            what the bell calls, in its own thread, when there may be a message.
+        """
         return Waiter(self._desk, longest_pause, ring)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def peek(self, limit: int = 10, *, state: str = "ready", after: int = 0) -> list[Message]:
+    def peek(self, limit: int = 10, *, state: LiveState = "ready", after: int = 0) -> list[Message]:
         """The first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
 
         By id, whatever the order of the queue; claiming none.
@@ -325,22 +359,22 @@ class Queue:
         """The live message of that id, whatever its state; None if it was finished or never pushed."""
         return inspect.find(self._desk, id)
 
-    def stats(self, *, window: float | timedelta | None = None, now: datetime | None = None) -> Stats:
+    def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """How many messages are in each state, and the age of the first ready one, exact; and how many are finished,
         from 100,000 on an estimate.
 
-        With `window`, also what was pushed and finished in the last so many seconds (at least 1), by whom, how fast and
+        With `window`, also what was pushed and finished in the time before (1 second at least), by whom, how fast and
         with which wait and run times: of the last 50,000 messages, if there were more. `Stats.estimated` says what is
         not exact. Each is a read of its own, from an index, that locks nothing.
         """
         return stats.stats(self._desk, window, now)
 
     def lost(
-        self, limit: int = 100, *, older_than: float | timedelta | None = None, now: datetime | None = None
+        self, limit: int = 100, *, older_than: Duration | None = None, now: datetime | None = None
     ) -> list[Message]:
         """The first messages delivered at most once that nobody has completed, by id, with the errors of `fail`.
 
-        Those popped `older_than` seconds ago or longer (the queue's lease if not given): the others may yet be done.
+        Those popped that long ago or longer (the queue's lease if not given): the others may yet be done.
         """
         return inspect.lost(self._desk, limit, older_than, now)
 
@@ -380,8 +414,8 @@ class Queue:
         """Delete dead letters, chosen as in `redrive`. Returns how many."""
         return maintain.purge_dead(self._desk, which)
 
-    def purge_history(self, older_than: float | timedelta, *, now: datetime | None = None) -> int:
-        """Delete what was finished, or lost, `older_than` seconds ago or longer, a thousand at a time; how many."""
+    def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
+        """Delete what was finished, or lost, that long ago or longer, a thousand at a time; return how many."""
         return maintain.purge_history(self._desk, older_than, now)
 
     def purge(self) -> int:
@@ -431,3 +465,6 @@ class Queue:
         finally:
             if handed < len(batch):
                 self.release_many(batch[handed:])
+
+
+__all__ = ["OnConflict", "Queue"]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tablequeue import LeaseLost, NewMessage, Queue, errors
+from tablequeue import LeaseLost, NewMessage, PayloadType, Queue, errors
 from tablequeue.aio import AsyncClaim, AsyncQueue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, QueueNotFound
 from tablequeue.threads import Threads
@@ -241,7 +241,7 @@ PAYLOADS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 @in_loop
-async def test_payloads_come_back_exactly(place: Place, caller: Caller, payload: str) -> None:
+async def test_payloads_come_back_exactly(place: Place, caller: Caller, payload: PayloadType) -> None:
     queue = place.open().create_queue("payloads", payload=payload)
     threads = Threads(1)
     work = AsyncQueue(queue, threads)

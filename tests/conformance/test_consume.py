@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Empty, Queue
+from tablequeue import Database, Empty, LiveState, Queue
 from tablequeue.errors import BadInput, LeaseLost
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -160,7 +160,8 @@ def test_each_state_can_be_seen(queue: Queue) -> None:
     popped = queue.push("popped")
     claimed(queue)
     ready = queue.push("ready")
-    for state, id in {"ready": ready, "scheduled": scheduled, "in_progress": popped, "dead": dead}.items():
+    ids: dict[LiveState, int] = {"ready": ready, "scheduled": scheduled, "in_progress": popped, "dead": dead}
+    for state, id in ids.items():
         assert ids_of(queue.peek(10, state=state)) == [id]
         assert found(queue, id).state == state
     assert ids_of(queue.dead()) == [dead]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Message, Queue
+from tablequeue import Database, LiveState, Message, Queue
 from tablequeue.errors import BadInput
 from tests.checks import check_retention
 from tests.servers import Place
@@ -187,7 +187,7 @@ def test_a_predicate_that_raises_changes_nothing_of_its_batch(plain: Queue) -> N
 
 
 @pytest.mark.parametrize("state", ["ready", "scheduled", "in_progress", "dead", "blocked"])
-def test_each_state_can_be_paged_through(db: Database, state: str) -> None:
+def test_each_state_can_be_paged_through(db: Database, state: LiveState) -> None:
     queue = db.create_queue("work", max_attempts=1, strict=state == "blocked")
     ids = queue.push_many(range(25), delay=60 if state == "scheduled" else None)
     if state in ("in_progress", "dead"):

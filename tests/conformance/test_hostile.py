@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablequeue
-from tablequeue import Claim, Database, NewMessage, TablequeueError
+from tablequeue import Claim, Database, NewMessage, PayloadType, TablequeueError
 from tablequeue.errors import BadInput, BadName, LeaseLost
 from tests.servers import Kind, Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
@@ -27,7 +27,7 @@ SIZES = [0, 1, 255, 256, 65_535, 65_536, MEGABYTE, 16 * MEGABYTE, 64 * MEGABYTE]
 
 
 @pytest.mark.parametrize("payload", ["text", "json", "bytes"])
-def test_all_of_unicode(db: Database, payload: str) -> None:
+def test_all_of_unicode(db: Database, payload: PayloadType) -> None:
     queue = db.create_queue("work", payload=payload)
     values = [run.encode() for run in UNICODE] if payload == "bytes" else UNICODE
     queue.push_many(values)
@@ -65,7 +65,7 @@ def test_names_that_look_alike_are_different(db: Database) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("payload", ["text", "json", "bytes"])
-def test_sizes(db: Database, payload: str, size: int) -> None:
+def test_sizes(db: Database, payload: PayloadType, size: int) -> None:
     value: Any = bytes(size) if payload == "bytes" else "x" * size
     queue = db.create_queue("work", payload=payload)
     try:

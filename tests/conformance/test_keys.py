@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, NewMessage, Queue
+from tablequeue import Database, Delivery, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey
 from tests.callers import Caller
 from tests.checks import check_keys
@@ -79,7 +79,7 @@ def test_every_message_in_the_queue_holds_its_key(db: Database, state: str) -> N
 
 @pytest.mark.parametrize("way", ["complete", "purge", "purge_dead", "take", "pop at most once"])
 def test_what_leaves_the_queue_frees_its_key(db: Database, way: str) -> None:
-    delivery = "at_most_once" if way == "pop at most once" else "at_least_once"
+    delivery: Delivery = "at_most_once" if way == "pop at most once" else "at_least_once"
     queue = db.create_queue("work", max_attempts=1, delivery=delivery)
     first = queue.push(1, key="k")
     if way == "purge":

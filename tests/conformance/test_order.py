@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, NewMessage, Queue
+from tablequeue import Backoff, Claim, Database, NewMessage, Order, Queue
 from tests.checks import check_a_failed_head_holds_the_others, check_order
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, found, ids_of
@@ -50,7 +50,7 @@ def test_fifo_goes_by_id_not_by_due_time(db: Database) -> None:
 @pytest.mark.parametrize(
     ("order", "first"), [("fifo", "abandoned"), ("lifo", "new"), ("due", "abandoned"), ("priority", "abandoned")]
 )
-def test_a_batch_is_in_order_though_some_of_it_came_back_only_now(db: Database, order: str, first: str) -> None:
+def test_a_batch_is_in_order_though_some_of_it_came_back_only_now(db: Database, order: Order, first: str) -> None:
     """Too little was ready, so the claim looked for more: what it found may belong before the rest."""
     queue = db.create_queue("work", order=order)
     assert queue.pop() is None  # the first claim of a process looks for expired leases, the second one does not yet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, TablequeueError
+from tablequeue import Database, PayloadType, TablequeueError
 from tests.support import claimed, counts
 
 
@@ -17,7 +17,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-HOSTILE: dict[str, tuple[str, Any]] = {
+HOSTILE: dict[str, tuple[PayloadType, Any]] = {
     "empty text": ("text", ""),
     "NUL in text": ("text", "a\0b"),
     "NUL in JSON": ("json", "a\0b"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, PayloadType, Queue
 from tablequeue.errors import BadInput, BadPayload
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -71,7 +71,7 @@ def test_ids_are_aligned_with_the_input(queue: Queue, size: int) -> None:
 
 @pytest.mark.parametrize("payload", VALUES)
 @pytest.mark.parametrize("size", [1, 1500], ids=["few", "many"])
-def test_values_come_back_exactly(db: Database, payload: str, size: int) -> None:
+def test_values_come_back_exactly(db: Database, payload: PayloadType, size: int) -> None:
     values = VALUES[payload]
     queue = db.create_queue("work", payload=payload)
     batch = (values * (size // len(values) + 1))[: max(size, len(values))]
@@ -80,7 +80,7 @@ def test_values_come_back_exactly(db: Database, payload: str, size: int) -> None
 
 
 @pytest.mark.parametrize("payload", VALUES)
-def test_one_by_one_too(db: Database, payload: str) -> None:
+def test_one_by_one_too(db: Database, payload: PayloadType) -> None:
     queue = db.create_queue("work", payload=payload)
     for value in VALUES[payload]:
         queue.push(value)

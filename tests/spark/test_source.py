@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, PayloadType, Queue
 from tests.servers import Place
 
 TIMES = ("pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at")
@@ -58,7 +58,9 @@ def test_rows_equal_the_history(spark: Any, db: Database, place: Place) -> None:
     ("payload", "values", "column"),
     [("text", ["", "a\nb", "\U0001f600"], "string"), ("bytes", [b"", bytes(range(256))], "binary")],
 )
-def test_payload_types(spark: Any, db: Database, place: Place, payload: str, values: list[Any], column: str) -> None:
+def test_payload_types(
+    spark: Any, db: Database, place: Place, payload: PayloadType, values: list[Any], column: str
+) -> None:
     queue = db.create_queue("work", payload=payload)
     finish_some(queue, values)
     frame = load(spark, place, queue)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Database, Queue
+from tablequeue import Backoff, Database, Delivery, Queue
 from tablequeue.errors import BadInput, HandlerFailed
 from tablequeue.payload import DEEPEST
 from tablequeue.worker import Handler, Worker, child, line, processes
@@ -86,7 +86,7 @@ REFUSALS = {
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
 @pytest.mark.parametrize("word", REFUSALS)
 def test_a_process_that_cannot_start_ends_the_worker(
-    db: Database, trouble: Trouble, word: str, delivery: str, monkeypatch: pytest.MonkeyPatch
+    db: Database, trouble: Trouble, word: str, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trouble(word)
     if word == "wait":

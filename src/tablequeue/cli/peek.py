@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.common import COUNT, EMPTY, Command, Settings, print_messages
-from tablequeue.message import STATES
+from tablequeue.message import STATES, LiveState
 
 
 @click.command(cls=Command)
@@ -13,7 +13,7 @@ from tablequeue.message import STATES
 @click.option("-n", "number", type=COUNT, default=10, show_default=True, help="Messages at most.")
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="Of which state.")
 @click.pass_context
-def peek(ctx: click.Context, queue: str, number: int, state: str) -> None:
+def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     """Show the first messages of QUEUE in a state, claiming none.
 
     A long payload is cut to the width of the terminal; --json prints it whole. Exit code 3 if there is no such

@@ -8,6 +8,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.desk import Desk, Params, count, seconds
@@ -24,7 +25,9 @@ SWEEP_SIZE = 1000
 PURGE_EVERY = 60.0
 
 
-def claim(desk: Desk, n: int, lease: float | None, now: datetime | None, connection: Any) -> tuple[str, Sequence[Row]]:
+def claim(
+    desk: Desk, n: int, lease: Duration | None, now: datetime | None, connection: Any
+) -> tuple[str, Sequence[Row]]:
     """A new token, and the rows claimed under it, as CLAIMED."""
     return claimed(desk, leased(desk, n, lease, now), now, connection)
 
@@ -41,7 +44,7 @@ def removal(desk: Desk) -> Remove:
     return desk.engine.take if desk.table.definition.delivery == "at_most_once" else desk.engine.claim
 
 
-def leased(desk: Desk, n: int, lease: float | None, now: datetime | None) -> Params:
+def leased(desk: Desk, n: int, lease: Duration | None, now: datetime | None) -> Params:
     """What a claim asks for, under a new token."""
     definition = desk.table.definition
     params = _params(desk, n, secrets.token_hex(16), now)

@@ -7,6 +7,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import claimed, keep_up, leased, topped_up
@@ -15,7 +16,7 @@ from tablequeue.operations.finish import complete, not_held
 
 
 def complete_and_claim(
-    desk: Desk, claims: Sequence[Claim], n: int, lease: float | None, now: datetime | None, connection: Any
+    desk: Desk, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
 

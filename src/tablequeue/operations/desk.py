@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from tablequeue.definition import LARGEST, LONGEST
+from tablequeue.definition import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.streams import StreamingEngine
@@ -58,9 +58,9 @@ class Desk:
             ) from None
 
 
-def seconds(duration: float | timedelta, what: str) -> float:
-    """A duration in seconds, not negative."""
-    value = duration.total_seconds() if isinstance(duration, timedelta) else duration
+def seconds(duration: Duration, what: str) -> float:
+    """A duration in seconds, from 0 to 100 years; else `BadInput`."""
+    value = in_seconds(duration)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= LONGEST:
         raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
     return float(value)

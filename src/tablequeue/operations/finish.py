@@ -6,11 +6,12 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+from tablequeue.definition import Duration
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim, checked_id, checked_token
+from tablequeue.message import Claim, FailedState, checked_id, checked_token
 from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, Params, seconds
 
@@ -25,7 +26,7 @@ def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connecti
     arrange_after(desk, now, connection, len(claims))
 
 
-def release(desk: Desk, claims: Iterable[Claim], delay: float, now: datetime | None, connection: Any) -> None:
+def release(desk: Desk, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(desk, "given back")
     params = {"delay": seconds(delay, "delay"), "now": desk.time(now)}
     _finish(desk, desk.engine.release, claims, params, "released", connection)
@@ -35,11 +36,11 @@ def fail(
     desk: Desk,
     claim: Claim,
     error: str | BaseException,
-    retry_in: float | None,
+    retry_in: Duration | None,
     retry: bool,
     now: datetime | None,
     connection: Any,
-) -> str:
+) -> FailedState:
     definition = desk.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
     params = {
@@ -54,10 +55,10 @@ def fail(
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
         arrange_after(desk, now, connection)
-    return state
+    return cast(FailedState, state)
 
 
-def extend(desk: Desk, claim: Claim, lease: float | None, now: datetime | None, connection: Any) -> datetime:
+def extend(desk: Desk, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
     _need_lease(desk, "extended")
     lease = desk.table.definition.lease if lease is None else seconds(lease, "seconds")
     params = {**_held(claim), "lease": lease, "now": desk.time(now)}

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from tablequeue.definition import Duration
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
-from tablequeue.message import STATES, Message, checked_id, load_errors
+from tablequeue.message import STATES, LiveState, Message, checked_id, load_errors
 from tablequeue.operations.desk import Desk, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 
 _LARGEST = (1 << 63) - 1
 
 
-def peek(desk: Desk, limit: int, state: str, after: int = 0) -> list[Message]:
+def peek(desk: Desk, limit: int, state: LiveState, after: int = 0) -> list[Message]:
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
     params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
@@ -33,7 +34,7 @@ def history(desk: Desk, limit: int, before: int | None = None) -> list[Message]:
     return [_message(desk, row) for row in history_rows(desk, 0, high, count(limit, "limit"))]
 
 
-def lost(desk: Desk, limit: int, older_than: float | timedelta | None, now: datetime | None) -> list[Message]:
+def lost(desk: Desk, limit: int, older_than: Duration | None, now: datetime | None) -> list[Message]:
     definition = desk.table.definition
     if definition.delivery != "at_most_once":
         raise BadInput(

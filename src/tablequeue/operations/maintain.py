@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from tablequeue.definition import Definition
+from tablequeue.definition import Definition, Duration
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Engine, Params, Table
 from tablequeue.engines.runner import FILE_REMEDY, Runner
@@ -154,7 +154,7 @@ def purge_dead(desk: Desk, which: Which) -> int:
     return _each_dead(desk, which, delete)
 
 
-def purge_history(desk: Desk, older_than: float | timedelta, now: datetime | None) -> int:
+def purge_history(desk: Desk, older_than: Duration, now: datetime | None) -> int:
     """Delete what left the queue that long ago, in bounded batches; how many."""
     need_history(desk)
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": desk.time(now)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from tablequeue import telemetry
-from tablequeue.definition import LARGEST, Definition
+from tablequeue.definition import LARGEST, Definition, Duration
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
@@ -16,9 +16,8 @@ from tablequeue.operations.claim import arrange_after
 from tablequeue.operations.desk import Desk, Params, seconds
 from tablequeue.payload import dump_headers
 
-Delay = float | timedelta
-
-ON_CONFLICT = ("raise", "skip", "return")
+OnConflict = Literal["raise", "skip", "return"]
+ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 # Characters of a group or a key: what an index holds on every engine.
 LONGEST_KEY = 255
 
@@ -26,7 +25,7 @@ LONGEST_KEY = 255
 class Options(NamedTuple):
     """What `push` and `push_many` take beside the payloads."""
 
-    delay: Delay | None
+    delay: Duration | None
     due: datetime | None
     priority: int | None
     group: str | None
@@ -51,7 +50,7 @@ def push(
     payload: Any,
     options: Options,
     key: str | None,
-    on_conflict: str,
+    on_conflict: OnConflict,
     now: datetime | None,
     connection: Any,
 ) -> int | None:
@@ -82,7 +81,7 @@ def push_many(
     desk: Desk,
     messages: Iterable[Any],
     options: Options,
-    on_conflict: str,
+    on_conflict: OnConflict,
     now: datetime | None,
     connection: Any,
 ) -> list[int | None]:
@@ -120,7 +119,9 @@ def push_many(
     return ids
 
 
-def _push_each(desk: Desk, params: Params, rows: list[Params], on_conflict: str, connection: Any) -> list[int | None]:
+def _push_each(
+    desk: Desk, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Any
+) -> list[int | None]:
     """Rows with options of their own, in one transaction."""
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> list[int | None]:
@@ -218,7 +219,7 @@ def check_group(queue: Defined, group: str | None) -> None:
         )
 
 
-def _check_on_conflict(on_conflict: str) -> None:
+def _check_on_conflict(on_conflict: OnConflict) -> None:
     if on_conflict not in ON_CONFLICT:
         raise BadInput(f"on_conflict is {on_conflict!r}.", f"Give one of: {', '.join(ON_CONFLICT)}.")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import Desk, seconds
@@ -104,7 +105,7 @@ class Stats:
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
 
-def stats(desk: Desk, window: float | timedelta | None, now: datetime | None) -> Stats:
+def stats(desk: Desk, window: Duration | None, now: datetime | None) -> Stats:
     length = None if window is None else _length(window)
     row = desk.runner.run(desk.engine.stats, desk.table, {"now": desk.time(now)})
     lost = _lost(desk, now)
@@ -136,7 +137,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _length(window: float | timedelta) -> float:
+def _length(window: Duration) -> float:
     length = seconds(window, "window")
     if length < 1:
         raise BadInput(f"window is {window!r}.", "Give seconds, from 1 to 100 years, or a timedelta.")

@@ -8,7 +8,8 @@ from threading import Event
 from time import monotonic, sleep
 from typing import Self
 
-from tablequeue.operations.desk import Desk
+from tablequeue.definition import Duration, in_seconds
+from tablequeue.operations.desk import Desk, seconds
 
 # Seconds between two looks: the first, and what it doubles up to while nothing comes. With a bell they are for a
 # wake-up that was lost: the push had looked for somebody waiting a moment before, or the bell is out of order.
@@ -32,14 +33,14 @@ INFINITE = float("inf")
 class Waiter:
     """One who waits at a queue: a consumer, or a worker. For one thread at a time, except `wake`.
 
-    longest   the longest pause between two looks, in seconds; None: as good as the engine's bell allows.
+    longest   the longest pause between two looks; None: as good as the engine's bell allows.
     ring      what the bell calls, in its own thread, to end a pause; None: the one of `wait`.
     """
 
-    def __init__(self, desk: Desk, longest: float | None = None, ring: Callable[[], None] | None = None) -> None:
+    def __init__(self, desk: Desk, longest: Duration | None = None, ring: Callable[[], None] | None = None) -> None:
         self._desk = desk
         self._bell = desk.runner.bell
-        self._longest = longest
+        self._longest = None if longest is None else seconds(longest, "longest_pause")
         self._event = Event()
         self._ring = ring or self._event.set
         self._called = False
@@ -73,12 +74,13 @@ class Waiter:
             self._busy_since = now
         return self._bell is not None and now - self._busy_since >= self._bell.busy_after
 
-    def wait(self, limit: float | None = None) -> None:
-        """After a pop that has found nothing: until another one may find something, or for `limit` seconds.
+    def wait(self, limit: Duration | None = None) -> None:
+        """After a pop that has found nothing: until another one may find something, or until `limit` is over.
 
-        Costs one small read a pause. What becomes due, or whose lease ends, is waited for to the moment.
+        `limit` is seconds, or a timedelta; None: there is none. Costs one small read a pause. What becomes due, or
+        whose lease ends, is waited for to the moment.
         """
-        end = INFINITE if limit is None else monotonic() + limit
+        end = INFINITE if limit is None else monotonic() + in_seconds(limit)
         while not self._called and (pause := self.pause(end)) is not None:
             rung = self._event.wait(pause)
             self._event.clear()

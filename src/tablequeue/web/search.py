@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
-from tablequeue.message import STATES, Message
+from tablequeue.message import STATES, LiveState, Message
 from tablequeue.queue import Queue
 from tablequeue.web.render import payload_text
 
@@ -62,7 +63,7 @@ def find(queue: Queue, id: int) -> Message | None:
 
 def states(queue: Queue) -> list[str]:
     """Those that messages of the queue can be in."""
-    live = [state for state in STATES if state != "blocked" or queue.definition.grouped]
+    live: list[str] = [state for state in STATES if state != "blocked" or queue.definition.grouped]
     return [*live, FINISHED] if queue.definition.keeps_history else live
 
 
@@ -71,7 +72,7 @@ def _walk(queue: Queue, state: str, start: int | None, chunk: int) -> Iterator[M
         if state == FINISHED:
             batch = queue.history(chunk, before=start)
         else:
-            batch = queue.peek(chunk, state=state, after=start or 0)
+            batch = queue.peek(chunk, state=cast(LiveState, state), after=start or 0)
         yield from batch
         if len(batch) < chunk:
             return

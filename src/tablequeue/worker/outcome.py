@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import seconds
 
@@ -19,9 +20,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed: try again `after` seconds (the queue's backoff if not given), if any attempts are left."""
+    """The attempt failed: try again `after` some time, if any attempts are left.
 
-    after: float | timedelta | None = None
+    Seconds, or a timedelta; the queue's backoff if not given.
+    """
+
+    after: Duration | None = None
     error: str | BaseException = ""
 
     def __post_init__(self) -> None:
@@ -47,7 +51,7 @@ class Snooze:
     At most 100 years: what is farther away fails the attempt.
     """
 
-    until: float | timedelta | datetime
+    until: Duration | datetime
 
     def __post_init__(self) -> None:
         if not isinstance(self.until, datetime):

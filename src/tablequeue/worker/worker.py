@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from tablequeue.database import Database
+from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.operations.desk import count, seconds
 from tablequeue.queue import Queue
@@ -42,9 +43,9 @@ class Worker:
 
     minimum            readers that each queue keeps while nothing is there to do.
     maximum            readers of all queues together, at the most.
-    shutdown_timeout   seconds that handlers have to end after `stop`.
-    longest_pause      seconds between two looks at a queue at the most, where wake-ups do not arrive; None: as the
-                       engine's bell allows (docs/activation.md).
+    shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
+    longest_pause      the longest time between two looks at a queue, where wake-ups do not arrive: seconds, or a
+                       timedelta; None: as the engine's bell allows (docs/activation.md).
 
     It has no connection before `run`, so that a module can define it and be imported anywhere.
     """
@@ -54,8 +55,8 @@ class Worker:
         *,
         minimum: int = 0,
         maximum: int = 8,
-        shutdown_timeout: float = 30.0,
-        longest_pause: float | None = None,
+        shutdown_timeout: Duration = 30.0,
+        longest_pause: Duration | None = None,
     ) -> None:
         self.minimum = minimum if minimum == 0 else count(minimum, "minimum")
         self.maximum = count(maximum, "maximum")
@@ -82,13 +83,14 @@ class Worker:
         *,
         readers: int | None = None,
         batch: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         processes: bool = False,
     ) -> Callable[[F], F]:
         """The function below works at that queue; the options are those of `Handler`. It stays as it is."""
 
         def decorate(function: F) -> F:
-            self.add(Handler(queue, function, readers, batch, timeout, processes))
+            limit = None if timeout is None else seconds(timeout, "timeout")
+            self.add(Handler(queue, function, readers, batch, limit, processes))
             return function
 
         return decorate
