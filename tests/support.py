@@ -63,6 +63,7 @@ def claimed(queue: Queue, **options: Any) -> Claim:
 def found(queue: Queue, id: int) -> Message:
     message = queue.find(id)
     assert message is not None, f"message {id} must be live"
+    assert message.state != "finished", f"message {id} must be live"
     return message
 
 

@@ -260,7 +260,8 @@ class Life(RuleBasedStateMachine):
             if state == "dead":
                 same(ids_of(queue.dead(limit, after=after)), expected[:limit])
         message = queue.find(after)
-        same(None if message is None else message.id, after if after in self.model.live else None)
+        kept = self.model.gone if self.definition.keeps_history else {}
+        same(None if message is None else message.id, after if after in {**self.model.live, **kept} else None)
         if self.definition.keeps_history:
             same(ids_of(queue.history(limit)), sorted(self.model.gone, reverse=True)[:limit])
 

@@ -51,7 +51,7 @@ class AttemptError:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as peek, dead and history show it. Times are aware and in UTC.
+    """A message as peek, find, dead and history show it. Times are aware and in UTC.
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
     state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished. In the

@@ -356,7 +356,12 @@ class Queue:
         return inspect.peek(self._desk, limit, state, after)
 
     def find(self, id: int) -> Message | None:
-        """The live message of that id, whatever its state; None if it was finished or never pushed."""
+        """The message of that id, in the queue or in its history; None if neither has it.
+
+        `state` says which: `finished` in the history. There a message that was delivered at most once and not completed
+        is `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if
+        its retention is over. Two reads that lock nothing; a message that is finished meanwhile is found.
+        """
         return inspect.find(self._desk, id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:

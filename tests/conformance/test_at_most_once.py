@@ -42,9 +42,9 @@ def test_a_pop_removes(queue: Queue, place: Place) -> None:
     id = queue.push("x", headers={"a": 1}, now=at(0))
     claim = claimed(place.open("bob").queue("work"), now=at(5))
     assert (claim.id, claim.payload, claim.headers, claim.attempts, claim.lease_until) == (id, "x", {"a": 1}, 1, None)
-    assert queue.find(id) is None
     assert counts(queue) == {}
     (message,) = queue.history()
+    assert queue.find(id) == message
     assert (message.state, message.attempts, message.consumer) == ("in_progress", 1, "bob")
     assert (message.pushed_at, message.first_popped_at, message.popped_at) == (at(0), at(5), at(5))
     assert (message.finished_at, message.lease_until) == (None, None)

@@ -188,7 +188,7 @@ def test_the_history_says_what_became_of_a_message(queue: Queue) -> None:
     assert message.wait_time == at(5) - at(0)
     assert message.run_time == at(23) - at(20)
     assert [(error.attempt, error.at, error.error) for error in message.errors] == [(1, at(6), "first try")]
-    assert queue.find(id) is None
+    assert queue.find(id) == message
 
 
 @pytest.mark.needs("many_in_progress")

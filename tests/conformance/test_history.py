@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database, LiveState, Message, Queue
+from tablequeue import Database, History, LiveState, Message, Queue
 from tablequeue.errors import BadInput
 from tests.checks import check_retention
 from tests.servers import Place
-from tests.support import at, claimed, counts, design_group, ids_of, refuses, snapshot
+from tests.support import at, claimed, counts, design_group, found, ids_of, refuses, snapshot
 
 
 @pytest.fixture
@@ -181,6 +181,59 @@ def test_a_predicate_that_raises_changes_nothing_of_its_batch(plain: Queue) -> N
     with pytest.raises(ZeroDivisionError):
         plain.redrive(lambda message: bool(1 / (message.payload != "b")))
     assert snapshot(plain) == before
+
+
+# -- find ------------------------------------------------------------------------------------------------------------
+
+
+def test_find_follows_a_message_to_the_history(queue: Queue) -> None:
+    id = queue.push("x", **design_group(queue, "a"), now=at(0))
+    assert queue.find(id + 1) is None
+    states = [found(queue, id).state]
+    claim = claimed(queue, now=at(1))
+    states.append(found(queue, id).state)
+    claim.complete(now=at(2))
+    message = queue.find(id)
+    assert message is not None
+    assert (*states, message.state) == ("ready", "in_progress", "finished")
+    assert (message.id, message.payload, message.finished_at) == (id, "x", at(2))
+    assert [message] == queue.history()
+    assert queue.find(id - 1) is None
+    assert queue.find(id + 1) is None
+    queue.purge_history(0, now=at(3))
+    assert queue.find(id) is None
+
+
+@pytest.mark.parametrize("history", ["none", 60])
+def test_find_does_not_find_what_is_not_kept(place: Place, history: History) -> None:
+    queue = place.open().create_queue("work", history=history)
+    id = queue.push(1, now=at(0))
+    claimed(queue, now=at(0)).complete(now=at(0))
+    assert (queue.find(id) is None) == (history == "none")
+    assert place.open().queue("work").pop(now=at(61)) is None  # the first claim of a process deletes what is older
+    assert queue.find(id) is None
+
+
+def test_find_finds_what_is_finished_while_it_looks(
+    db: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks in the queue first: what has left that is in the history, and the other way round it would be missed."""
+    queue = db.create_queue("work")
+    id = queue.push(1)
+    claims = [claimed(place.open().queue("work"))]
+    run = queue._desk.runner.run
+
+    def run_then_finish(*args: Any) -> Any:
+        result = run(*args)
+        while claims:
+            claims.pop().complete()
+        return result
+
+    monkeypatch.setattr(queue._desk.runner, "run", run_then_finish)
+    found(queue, id)
+    message = queue.find(id)
+    assert message is not None
+    assert message.state == "finished"
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

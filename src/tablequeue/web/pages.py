@@ -103,7 +103,7 @@ def login(site: Site, request: Request) -> Response:
 
 def _find(site: Site, request: Request) -> Message:
     queue = site.database.queue(request.path_params["queue"])
-    message = search.find(queue, request.path_params["id"]) if request.path_params["id"] < 1 << 62 else None
+    message = queue.find(request.path_params["id"]) if request.path_params["id"] < 1 << 62 else None
     if message is None:
         raise HTTPException(404)
     return message
@@ -114,7 +114,7 @@ def _of_that_id(site: Site, request: Request, text: str) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     queue = site.database.queue(request.path_params["queue"])
-    return int(text) if search.find(queue, int(text)) else None
+    return int(text) if queue.find(int(text)) else None
 
 
 def _window(request: Request) -> int:

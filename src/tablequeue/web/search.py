@@ -52,15 +52,6 @@ def contains(message: Message, text: str) -> bool:
     return any(text in field.casefold() for field in (*fields, *errors) if field)
 
 
-def find(queue: Queue, id: int) -> Message | None:
-    """A message wherever it is, in the queue or in its history."""
-    message = queue.find(id)
-    if message is None and queue.definition.keeps_history:
-        message = next((one for one in queue.history(1, before=id + 1) if one.id == id), None)
-    # It may have been finished between the two looks; or redriven, which nothing can be after it has left.
-    return message
-
-
 def states(queue: Queue) -> list[str]:
     """Those that messages of the queue can be in."""
     live: list[str] = [state for state in STATES if state != "blocked" or queue.definition.grouped]

@@ -157,8 +157,6 @@ def _was_ended(queue: Queue, ending: Ending) -> bool:
     """Of a claim that is not held: whether the call before, whose answer was lost, has ended it, and not its lease."""
     claim = ending.claim
     message = queue.find(claim.id)
-    if message is None and queue.definition.keeps_history:
-        message = next((one for one in queue.history(1, before=claim.id + 1) if one.id == claim.id), None)
     if message is None:
         # Deleted: by us, or by who had it after us. Nobody could have it as long as our lease lasts.
         return monotonic() < ending.piece.held + queue.definition.lease
