@@ -193,6 +193,7 @@ class Claim:
         retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
         retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
                    last attempt.
+        connection, now   as in every verb: see `Queue`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.

@@ -109,6 +109,7 @@ class Queue:
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
         headers      a dict of JSON values kept beside the payload.
+        connection, now   as in every verb: see `Queue`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
@@ -183,6 +184,7 @@ class Queue:
         lease        seconds, or a timedelta; the queue's lease if not given.
         completing   the message before it, which is done: `complete` in the same transaction, for half the time. If
                      its claim is not held, `LeaseLost`, and nothing is claimed.
+        connection, now   as in every verb: see `Queue`.
         """
         done = () if completing is None else (completing,)
         messages = self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
@@ -260,6 +262,7 @@ class Queue:
         retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
         retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
                    last attempt.
+        connection, now   as in every verb: see `Queue`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.

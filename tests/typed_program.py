@@ -1,0 +1,245 @@
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+"""A program as a user writes it, every value typed: test_typing.py has pyright and mypy check it, and runs it.
+
+`assert_type` says what a checker must know a value to be. A line that must be refused ends with `type: ignore`, which
+is an error itself where nothing is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+import tablequeue
+from tablequeue import (
+    Activity,
+    AttemptError,
+    Backoff,
+    Claim,
+    Database,
+    Definition,
+    Delivery,
+    Duration,
+    FailedState,
+    Finding,
+    History,
+    LiveState,
+    Message,
+    NewMessage,
+    OnConflict,
+    Order,
+    PayloadType,
+    Queue,
+    QueueOptions,
+    State,
+    Stats,
+    Times,
+    Window,
+)
+from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
+from tablequeue.aio import connect as connect_async
+from tablequeue.errors import BadDefinition, BadInput, DuplicateKey, Empty, LeaseLost, QueueDiffers, TablequeueError
+from tablequeue.stream import Stream, StreamState, streams
+from tablequeue.worker import DeadLetter, Outcome, Retry, Snooze, Worker
+
+MINUTE: Duration = timedelta(minutes=1)
+
+
+def define(db: Database) -> Queue:
+    backoff = Backoff(base=timedelta(seconds=5), cap=60, jitter=0)
+    options: QueueOptions = {"order": "fifo", "lease": MINUTE, "backoff": backoff, "history": timedelta(days=7)}
+    assert_type(db.create_queue("emails", payload="json", max_attempts=3, groups=False, strict=False), Queue).drop()
+    emails = assert_type(db.create_queue("emails", **options), Queue)
+    assert_type(db.queue("emails"), Queue)
+    assert_type(db.queues(), list[str])
+    assert_type(db.upgrade(), dict[str, int])
+    assert_type(db.doctor(), list[Finding])
+    definition: Definition = emails.definition
+    assert_type(definition.order, Order)
+    assert_type(definition.payload, PayloadType)
+    assert_type(definition.delivery, Delivery)
+    assert_type(definition.lease, float)
+    assert_type(definition.backoff.cap, float)
+    history: History = definition.history
+    assert (definition.lease, definition.backoff.base, history) == (60, 5, 7 * 86400)
+    return emails
+
+
+def push(db: Database, emails: Queue) -> None:
+    id = assert_type(emails.push({"to": "ada"}, key="a", headers={"trace": "1"}), int)
+    assert_type(emails.push({"to": "ada"}, key="a", on_conflict="return"), int)
+    assert assert_type(emails.push({"to": "ada"}, key="a", on_conflict="skip"), int | None) is None
+    words: OnConflict = "skip"
+    assert_type(emails.push({"to": "ada"}, key="a", on_conflict=words), int | None)
+    try:
+        emails.push({"to": "ada"}, key="a")
+    except DuplicateKey as error:
+        print(assert_type(error.keys, tuple[str, ...]))
+    later = NewMessage({"to": "bob"}, delay=MINUTE, key="b", headers={"trace": "2"})
+    assert_type(emails.push_many([later, {"to": "cyd"}], delay=0.5), list[int])
+    assert_type(emails.push_many([later], on_conflict="skip"), list[int | None])
+    with db.engine.begin() as connection:
+        assert_type(connection, sa.Connection)
+        emails.push({"to": "dan"}, connection=connection)
+    with Session(db.engine) as session:
+        emails.push({"to": "eve"}, due=datetime.now(UTC), connection=session)
+        session.commit()
+    message = assert_type(emails.find(id), Message | None)
+    assert message is not None
+    assert_type(message.state, State)
+    assert_type(message.headers, dict[str, Any])
+    assert_type(message.errors, tuple[AttemptError, ...])
+    assert_type(message.wait_time, timedelta | None)
+    state: LiveState = "scheduled"
+    assert_type(emails.peek(10, state=state), list[Message])
+
+
+def consume(emails: Queue) -> None:
+    claim = assert_type(emails.pop(lease=MINUTE), Claim | None)
+    assert claim is not None
+    assert_type(claim.id, int)
+    assert_type(claim.attempts, int)
+    assert_type(claim.lease_until, datetime | None)
+    assert_type(claim.extend(timedelta(minutes=2)), datetime)
+    assert_type(claim.fail("mailbox full", retry_in=0), FailedState)
+    try:
+        claim.complete()
+    except LeaseLost as error:
+        print(assert_type(error.ids, tuple[int, ...]))
+    batch = assert_type(emails.pop_many(2, lease=30), list[Claim])
+    batch[0].release(delay=timedelta(seconds=30))
+    emails.release_many(batch[1:], delay=30)
+    with emails.receive(wait=timedelta(0)) as message:
+        assert_type(message, Claim)
+        print(message.payload["to"])
+    for message in emails.consume(wait=0, lease=MINUTE):
+        assert_type(message, Claim)
+        message.complete()
+    try:
+        with emails.receive(wait=0):
+            raise AssertionError("there is nothing to receive")
+    except Empty as error:
+        assert_type(error.remedy, str)
+    with emails.waiter(longest_pause=timedelta(seconds=1)) as waiter:
+        waiter.wait(timedelta(0))
+    assert_type(emails.history(), list[Message])
+    assert_type(emails.dead(), list[Message])
+    assert_type(emails.redrive(lambda message: message.attempts > 1), int)
+    assert_type(emails.purge_history(timedelta(days=30)), int)
+
+
+def take(db: Database, emails: Queue) -> None:
+    emails.push("x")
+    with db.engine.begin() as connection:
+        assert_type(emails.take(connection), Claim | None)
+        assert_type(emails.take_many(3, connection), list[Claim])
+
+
+def look(emails: Queue) -> None:
+    stats = assert_type(emails.stats(window=timedelta(hours=1)), Stats)
+    assert_type(stats.oldest_age, float | None)
+    assert_type(stats.estimated, tuple[str, ...])
+    window = assert_type(stats.window, Window | None)
+    assert window is not None
+    assert_type(window.producers, tuple[Activity, ...])
+    times = assert_type(window.queue.run_time, Times | None)
+    print(stats.ready, None if times is None else times.p95)
+
+
+def stream(emails: Queue) -> None:
+    lake = Stream(emails, "lake")
+    lake.complete(assert_type(lake.advance(0, 10), int))
+    assert_type(streams(emails), list[StreamState])
+
+
+def work(db: Database) -> None:
+    worker = Worker(maximum=2, shutdown_timeout=MINUTE, longest_pause=timedelta(seconds=1))
+
+    @worker.handler("emails", timeout=MINUTE)
+    def send(message: Claim) -> Outcome | None:
+        if message.attempts > 1:
+            return DeadLetter("never")
+        if message.payload is None:
+            return Snooze(MINUTE)
+        return Retry(after=timedelta(0), error="busy") if message.payload == "busy" else None
+
+    assert_type(worker.run(db, drain=True), Mapping[str, int])
+    assert callable(send)
+
+
+def mistakes(db: Database, emails: Queue) -> None:
+    """Each is refused while it is typed, and when it runs."""
+    wrong = (
+        lambda: db.create_queue("work", order="random"),  # type: ignore
+        lambda: db.create_queue("work", delivery="exactly_once"),  # type: ignore
+        lambda: db.create_queue("work", lease="60"),  # type: ignore
+        lambda: db.create_queue("work", ordr="fifo"),  # type: ignore
+        lambda: emails.push(1, on_conflict="ignore"),  # type: ignore
+        lambda: emails.push(1, delay="1"),  # type: ignore
+        lambda: emails.peek(state="finished"),  # type: ignore
+        lambda: emails.pop(lease="1"),  # type: ignore
+    )
+    for call in wrong:
+        try:
+            call()
+        except (BadDefinition, BadInput) as error:
+            print(assert_type(error, BadDefinition | BadInput))
+        else:
+            raise AssertionError("it must be refused")
+    try:
+        db.create_queue("emails", order="lifo")
+    except QueueDiffers as error:
+        assert_type(error, QueueDiffers)
+
+
+async def use_async(url: str) -> None:
+    async with await connect_async(url, name="ada", threads=2) as db:
+        assert_type(db, AsyncDatabase)
+        tasks = assert_type(await db.create_queue("tasks", order="priority", lease=MINUTE, payload="text"), AsyncQueue)
+        assert_type(await db.queue("tasks"), AsyncQueue)
+        assert_type(await tasks.push("a", priority=3, key="a"), int)
+        assert_type(await tasks.push("a", key="a", on_conflict="skip"), int | None)
+        assert_type(await tasks.push_many([NewMessage("b", delay=timedelta(0)), "c"]), list[int])
+        claim = assert_type(await tasks.pop(lease=MINUTE), AsyncClaim | None)
+        assert claim is not None
+        assert_type(await claim.extend(MINUTE), datetime)
+        assert_type(await claim.fail("why", retry_in=timedelta(0)), FailedState)
+        batch = assert_type(await tasks.pop_many(2), list[AsyncClaim])
+        await tasks.complete_many(batch)
+        assert_type(await tasks.find(batch[0].id), Message | None)
+        async with tasks.receive(wait=timedelta(seconds=1)) as message:
+            assert_type(message, AsyncClaim)
+        async for message in tasks.consume(wait=0):
+            await message.release(delay=MINUTE)
+        assert_type(await tasks.stats(window=MINUTE), Stats)
+        assert_type(await tasks.peek(state="ready"), list[Message])
+        assert_type(await tasks.redrive([1]), int)
+        try:
+            await claim.complete()
+        except TablequeueError as error:
+            assert_type(error.cause, str)
+        try:
+            await db.create_queue("work", order="random")  # type: ignore
+        except BadDefinition as error:
+            print(error.remedy)
+        else:
+            raise AssertionError("it must be refused")
+
+
+def main(url: str) -> None:
+    db = assert_type(tablequeue.connect(url, name="ada"), Database)
+    emails = define(db)
+    push(db, emails)
+    consume(emails)
+    take(db, emails)
+    look(emails)
+    stream(emails)
+    emails.purge()
+    emails.push("busy")
+    work(db)
+    mistakes(db, emails)
+    db.close()
