@@ -96,7 +96,7 @@ class Definition:
         _one_of("delivery", self.delivery, DELIVERIES)
         self._check_grouping()
         self._check_history()
-        _positive("lease", self.lease)
+        _duration("lease", self.lease, "Give at most 100 years.")
         attempts = self.max_attempts
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
             raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
@@ -132,10 +132,7 @@ class Definition:
                     f"history is {self.history!r}.", f"Give one of: {', '.join(HISTORIES)}, or a number of seconds."
                 )
         else:
-            retention: Any = self.history
-            _positive("history", retention)
-            if retention > LONGEST:
-                raise BadDefinition(f"history is {self.history!r}.", "Give at most 100 years, or 'keep'.")
+            _duration("history", self.history, "Give at most 100 years, or 'keep'.")
         if not self.keeps_history and self.delivery == "at_most_once":
             raise BadDefinition(
                 "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
@@ -196,6 +193,12 @@ def _positive(name: str, value: Any) -> None:
     _number(name, value)
     if value <= 0:
         raise BadDefinition(f"{name} is {value!r}.", "Give a number greater than 0.")
+
+
+def _duration(name: str, value: Any, remedy: str) -> None:
+    _positive(name, value)
+    if value > LONGEST:
+        raise BadDefinition(f"{name} is {value!r}.", remedy)
 
 
 __all__ = ["Backoff", "Definition", "Delivery", "Duration", "History", "Order", "PayloadType", "QueueOptions"]

@@ -97,6 +97,7 @@ def test_creating_with_another_definition_shows_the_difference(place: Place) -> 
         {"lease": -1},
         {"lease": "60"},
         {"lease": float("inf")},
+        {"lease": 3.3e9},
         {"max_attempts": 0},
         {"max_attempts": 1.5},
         {"max_attempts": True},
