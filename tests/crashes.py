@@ -194,10 +194,10 @@ def complete(moment: Moment) -> None:
 
 def complete_and_claim(moment: Moment) -> None:
     """As `pop_many(2, completing=held)`, which with a time of its own would be two transactions."""
-    desk = moment.queue._desk
-    ids = desk.engine.dump_ids([message.id for message in moment.held])
-    params = leased(desk, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
-    assert desk.runner.run(desk.engine.complete_and_claim, desk.table, params)[0] is None
+    context = moment.queue._context
+    ids = context.engine.dump_ids([message.id for message in moment.held])
+    params = leased(context, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
+    assert context.runner.run(context.engine.complete_and_claim, context.table, params)[0] is None
 
 
 GROUPS: dict[str, Any] = {"groups": True}

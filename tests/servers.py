@@ -184,7 +184,7 @@ class Place:
         return database
 
     def open_with(self, engine_class: type[Engine], name: str | None = None) -> Database:
-        """A Database on that engine class instead of the one of the URL: for broken twins."""
+        """A Database on that engine class instead of the one of the URL: for mutants."""
         sa_engine = self.sa_engine()
         database = Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect, self.schema)), name)
         self.opened.append(database)

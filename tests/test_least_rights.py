@@ -134,13 +134,13 @@ def without_looking(engine: type[Engine]) -> type[Engine]:
 @servers
 def test_the_check_notices_who_does_not_look(place: Place, kind: Kind) -> None:
     @contextmanager
-    def twin(engine: sa.Engine, place: Place) -> Iterator[Database]:
+    def mutant(engine: sa.Engine, place: Place) -> Iterator[Database]:
         made = without_looking(kind.engine_class)(engine.dialect, place.schema)
         with Database(engine, Runner(engine, made), None) as database:
             yield database
 
     with pytest.raises(NoRights):
-        check_what_is_there_is_enough(place, kind, twin)
+        check_what_is_there_is_enough(place, kind, mutant)
 
 
 @servers

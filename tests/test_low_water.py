@@ -26,7 +26,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
     """A queue in a process that has just swept, and does not come to it again."""
     queue = place.open_with(engine).create_queue("work", payload="text", **definition)
-    queue._desk.table.next_sweep = inf
+    queue._context.table.next_sweep = inf
     return queue
 
 
@@ -49,7 +49,7 @@ def check_found_when_nothing_else_is(place: Place, engine: type[Engine]) -> None
 def check_found_after_a_sweep(place: Place, engine: type[Engine]) -> None:
     queue = opened(place, engine)
     first, *_ = given_back_by_another(place, queue)
-    queue._desk.table.next_sweep = 0
+    queue._context.table.next_sweep = 0
     assert claimed(queue).id == first
 
 
@@ -66,7 +66,7 @@ def check_found_after_a_sweep_beside_a_claim(place: Place, engine: type[Engine])
 
     queue = opened(place, Slow)
     first, _, third, _ = given_back_by_another(place, queue)
-    meanwhile.append(lambda: sweep(queue._desk, None))
+    meanwhile.append(lambda: sweep(queue._context, None))
     assert claimed(queue).id == third
     assert claimed(queue).id == first
 
@@ -83,7 +83,7 @@ def check_found_after_a_rollback(place: Place, engine: type[Engine]) -> None:
     with place.sa_engine().connect() as connection:
         assert ids_of(queue.pop_many(2, connection=connection)) == [first, second]
         connection.rollback()
-    queue._desk.table.next_sweep = inf
+    queue._context.table.next_sweep = inf
     assert claimed(queue).id == first
 
 
@@ -135,23 +135,23 @@ def test_only_ids_that_come_in_order_have_a_mark(place: Place, design: str) -> N
     queue = place.open().create_queue("work", payload="text", **DESIGNS[design])
     queue.push("a", **design_group(queue, "g"))
     claimed(queue)
-    table = queue._desk.table
+    table = queue._context.table
     assert isinstance(table, MarkedTable)
     assert (table.mark.id > 0) == (design in ("fifo", "heap"))
 
 
-# -- broken twins ------------------------------------------------------------------------------------------------------
+# -- mutants ------------------------------------------------------------------------------------------------------
 
 
 def with_table(broken: type[MarkedTable]) -> Callable[[type[Engine]], type[Engine]]:
-    def twin(engine: type[Engine]) -> type[Engine]:
+    def mutant(engine: type[Engine]) -> type[Engine]:
         class WithTable(engine):  # type: ignore[misc, valid-type]
             def table(self, name: str, definition: Definition) -> MarkedTable:
                 return broken(self, name, definition)
 
         return WithTable
 
-    return twin
+    return mutant
 
 
 class NeverFalls(MarkedTable):
@@ -174,7 +174,7 @@ def raised_in_transactions(engine: type[Engine]) -> type[Engine]:
     return RaisedInTransactions
 
 
-TWINS: dict[str, tuple[Callable[[type[Engine]], type[Engine]], str]] = {
+MUTANTS: dict[str, tuple[Callable[[type[Engine]], type[Engine]], str]] = {
     "a mark that never falls, and a sweep": (with_table(NeverFalls), "after a sweep"),
     "a mark that never falls, and a release": (with_table(NeverFalls), "at once, released"),
     "a mark that never falls, and a failure": (with_table(NeverFalls), "at once, failed"),
@@ -184,9 +184,9 @@ TWINS: dict[str, tuple[Callable[[type[Engine]], type[Engine]], str]] = {
 }
 
 
-@pytest.mark.parametrize(("twin", "check"), TWINS.values(), ids=TWINS)
-def test_the_twin_is_noticed(
-    place: Place, kind: Kind, twin: Callable[[type[Engine]], type[Engine]], check: str
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS.values(), ids=MUTANTS)
+def test_the_mutant_is_noticed(
+    place: Place, kind: Kind, mutant: Callable[[type[Engine]], type[Engine]], check: str
 ) -> None:
     with pytest.raises(AssertionError):
-        CHECKS[check](place, twin(kind.engine_class))
+        CHECKS[check](place, mutant(kind.engine_class))

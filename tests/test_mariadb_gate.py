@@ -46,11 +46,11 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
             inside.pop()
 
     queue = place.open_with(Gated).create_queue("work")
-    desk = queue._desk
-    engine = desk.engine
+    context = queue._context
+    engine = context.engine
     assert isinstance(engine, Gated)
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: desk.runner.run(engine.stay, desk.table, {}), range(8)))
+        list(threads.map(lambda _: context.runner.run(engine.stay, context.table, {}), range(8)))
     assert max(seen) == most
 
 
@@ -58,7 +58,7 @@ def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
     place.execute(f"drop table {place.table('work__turns')}")
     for _ in range(ARRANGEMENTS + 1):
-        refuses(errors.QueueNotFound, arrange, queue._desk, None)
+        refuses(errors.QueueNotFound, arrange, queue._context, None)
 
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:

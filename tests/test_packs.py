@@ -15,7 +15,7 @@ from tests.packs import packing
 from tests.servers import Kind, Place, only
 from tests.sessions import call
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
-from tests.test_twins import rewritten
+from tests.test_mutants import rewritten
 
 pytestmark = only("postgresql")
 
@@ -106,7 +106,7 @@ def test_nor_are_more_than_a_server_could_hold(place: Place, db: Database, monke
 def test_what_a_sweep_adds_is_claimed_beside_the_pack(place: Place, queue: Queue) -> None:
     queue.push_many(["x"] * MANY, delay=0.001)
     queue.push_many(["x"] * MANY)
-    queue._desk.table.next_sweep = math.inf  # not before the claim, but when that has found too little
+    queue._context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
     claims = queue.pop_many(2 * MANY)
     assert (packed(place, queue), rows(place, queue)) == ([MANY], MANY)
     assert len({claim.token for claim in claims}) == 1
@@ -185,7 +185,7 @@ def test_with_one_attempt_they_are_dead_letters_at_once(queue: Queue, db: Databa
 def test_who_waits_waits_for_the_end_of_its_lease(queue: Queue) -> None:
     queue.push_many(["x"] * MANY)
     queue.pop_many(MANY, lease=1000)
-    engine, runner, table = queue._desk.engine, queue._desk.runner, queue._desk.table
+    engine, runner, table = queue._context.engine, queue._context.runner, queue._context.table
     assert 900 < runner.run(engine.until_next, table, {"now": None}).seconds <= 1000
 
 
@@ -246,7 +246,7 @@ def test_grouped_queues_and_those_that_deliver_at_most_once_have_none(place: Pla
         queue.complete_many(claims)
 
 
-# -- broken twins ------------------------------------------------------------------------------------------------------
+# -- mutants ------------------------------------------------------------------------------------------------------
 
 
 def killed(queue: Queue) -> None:
@@ -287,7 +287,7 @@ def keyed(queue: Queue) -> None:
 
 LOST = ("from pack, unnest", "from pack as a join pack on false, unnest")
 
-TWINS = {
+MUTANTS = {
     "a sweep that leaves packs": (rewritten("limit 10 for", "limit 0 for", "sweep"), killed),
     "a sweep that loses packs": (rewritten(*LOST, "sweep"), killed),
     "a pack that anybody completes": (rewritten(r"token = .* and (?=ids)", "", "complete_packed_keep"), fenced),
@@ -299,14 +299,14 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("check", {check for _, check in TWINS.values()}, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", {check for _, check in MUTANTS.values()}, ids=lambda check: check.__name__)
 def test_the_engine_passes(place: Place, kind: Kind, check: Any) -> None:
     check(place.open_with(packing(kind.engine_class)).create_queue("work"))
 
 
-@pytest.mark.parametrize(("twin", "check"), TWINS.values(), ids=TWINS)
-def test_the_twin_is_noticed(place: Place, kind: Kind, twin: Any, check: Any) -> None:
-    engine: type[Engine] = twin(packing(kind.engine_class))
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS.values(), ids=MUTANTS)
+def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Any, check: Any) -> None:
+    engine: type[Engine] = mutant(packing(kind.engine_class))
     with pytest.raises((AssertionError, pytest.fail.Exception, LeaseLost)):
         check(place.open_with(engine).create_queue("work"))
-    assert all(engine.rewrites.values()), "the twin is no twin: its text is the engine's own"  # type: ignore[attr-defined]
+    assert all(engine.rewrites.values()), "the mutant is no mutant: its text is the engine's own"  # type: ignore[attr-defined]

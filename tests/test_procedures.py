@@ -386,7 +386,7 @@ def test_the_check_notices_procedures_that_undo_nothing(
 ) -> None:
     file, part = BROKEN[broken]
     whole = procedures.template
-    assert part in whole("mysql", file), "the twin is no twin"
+    assert part in whole("mysql", file), "the mutant is no mutant"
 
     def template(engine: str, name: str) -> str:
         return whole(engine, name).replace(part, "do 0") if name == file else whole(engine, name)

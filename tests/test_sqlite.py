@@ -94,7 +94,7 @@ def test_what_a_call_has_done_lasts(disk: Disk, verb: str) -> None:
 
 
 def test_without_the_flush_it_does_not_last(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken twin: it leaves the last flush out."""
+    """The mutant: it leaves the last flush out."""
     flush = connection.SQLiteHeld._flush
     flushes = iter((flush, flush))  # of create_queue and the first push
     monkeypatch.setattr(connection.SQLiteHeld, "_flush", lambda held: next(flushes, lambda held: None)(held))

@@ -36,7 +36,7 @@ def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> 
 
 @only("sqlite")
 @pytest.mark.parametrize(
-    ("twin", "queue", "action", "violation"),
+    ("mutant", "queue", "action", "violation"),
     [
         ("two in progress in a group", "grouped", "many", "two of a group"),
         ("a push that ignores the key", "fifo", "keys", "key twice"),
@@ -44,10 +44,10 @@ def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> 
     ],
 )
 def test_a_broken_engine_is_caught(
-    kind: Kind, request: pytest.FixtureRequest, tmp_path: Path, twin: str, queue: str, action: str, violation: str
+    kind: Kind, request: pytest.FixtureRequest, tmp_path: Path, mutant: str, queue: str, action: str, violation: str
 ) -> None:
-    options = ["--twin", twin, "--queues", queue, "--only", action, "--seconds", "1"]
+    options = ["--mutant", mutant, "--queues", queue, "--only", action, "--seconds", "1"]
     found = stress(kind, request, tmp_path / "stress", *options)
     assert found.returncode == 1, found.stdout + found.stderr
     assert f"  {violation}: " in found.stdout
-    assert f'--twin "{twin}"' in found.stdout, "it says how to see it again"
+    assert f'--mutant "{mutant}"' in found.stdout, "it says how to see it again"

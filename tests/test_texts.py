@@ -127,8 +127,8 @@ def test_a_new_queue_claims_by_the_index(db: Database, kind: Kind, design: str) 
 
 @only("postgresql")
 def test_a_new_queue_without_statistics_is_noticed(place: Place, kind: Kind) -> None:
-    twin = rewritten(kind.engine_class, create=lambda text: re.sub("analyze .*;", "", text))
-    database = place.open_with(twin)
+    mutant = rewritten(kind.engine_class, create=lambda text: re.sub("analyze .*;", "", text))
+    database = place.open_with(mutant)
     queue = database.create_queue("work")
     with pytest.raises(AssertionError):
         check_plan_of_a_new_queue(database, kind, queue)

@@ -25,7 +25,7 @@ from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
 from tablequeue.message import Claim, FailedState
-from tablequeue.operations.desk import seconds
+from tablequeue.operations.context import seconds
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
@@ -66,11 +66,11 @@ def _opens(
     """The verb of `Database` as one of `AsyncDatabase`: its parameters, types and words; it returns an `AsyncQueue`."""
 
     @wraps(verb)
-    async def twin(self: AsyncDatabase, /, *args: P.args, **options: P.kwargs) -> AsyncQueue:
+    async def mutant(self: AsyncDatabase, /, *args: P.args, **options: P.kwargs) -> AsyncQueue:
         queue = await self._threads.run(partial(verb, self._database, *args, **options))
         return AsyncQueue(queue, self._threads)
 
-    opener: Any = twin
+    opener: Any = mutant
     opener.__signature__ = signature(verb).replace(return_annotation="AsyncQueue")  # for help()
     return opener
 
@@ -150,20 +150,20 @@ def _same(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[Asyn
     """The verb of `Queue` as one of `AsyncQueue`: its parameters, types and words, so that the two cannot differ."""
 
     @wraps(verb)
-    async def twin(self: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> T:
+    async def mutant(self: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> T:
         return await self._call(self._threads.run, partial(verb, self._queue), *args, **options)
 
-    return twin
+    return mutant
 
 
 def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
     """The verb of `Claim` as one of `AsyncClaim`."""
 
     @wraps(verb)
-    async def twin(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
+    async def mutant(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
         return await self.queue._call(self.queue._threads.run_to_end, partial(verb, self.claim), *args, **options)
 
-    return twin
+    return mutant
 
 
 class AsyncClaim:

@@ -23,8 +23,8 @@ class AsyncWaiter:
     def __init__(self, queue: Queue, threads: Threads) -> None:
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
-        self._waiter = queue.waiter(ring=self._ring)
+        self._woken = asyncio.Event()
+        self._waiter = queue.waiter(on_push=self._wake)
         self._leaving: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -46,16 +46,16 @@ class AsyncWaiter:
         while (pause := await self._threads.run(partial(self._waiter.pause, end))) is not None:
             try:
                 async with asyncio.timeout(pause):
-                    await self._rung.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 continue
-            self._rung.clear()
+            self._woken.clear()
             if self._waiter.pops_at_once:
                 await asyncio.sleep(self._waiter.linger(end))
                 return
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:
             return  # the loop has ended, and nobody waits in it

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import COLUMNS, Row
-from tablequeue.operations.desk import Desk, Params
+from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
 from tablequeue.queue import Queue
 
@@ -30,22 +30,22 @@ FEW = 2000
 TIME = pa.timestamp("us", "UTC")
 _TYPES = {
     "id": pa.int64(),
-    "payload": pa.string(),
-    "headers": pa.string(),
-    "state": pa.string(),
+    "payload": pa.open(),
+    "headers": pa.open(),
+    "state": pa.open(),
     "attempts": pa.int32(),
     "priority": pa.int32(),
-    "group": pa.string(),
-    "key": pa.string(),
-    "producer": pa.string(),
-    "consumer": pa.string(),
+    "group": pa.open(),
+    "key": pa.open(),
+    "producer": pa.open(),
+    "consumer": pa.open(),
     "pushed_at": TIME,
     "due_at": TIME,
     "first_popped_at": TIME,
     "popped_at": TIME,
     "lease_until": TIME,
     "finished_at": TIME,
-    "errors": pa.string(),
+    "errors": pa.open(),
 }
 # What each kind of message has no value of.
 _ABSENT = {
@@ -75,14 +75,14 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """`within` as narrow as the messages that are there; None if there is none."""
-    desk = queue._desk
-    engine = desk.engine
+    context = queue._context
+    engine = context.engine
     if source == "queue":
-        low, high = desk.runner.run(engine.live_bounds, desk.table, {})
+        low, high = context.runner.run(engine.live_bounds, context.table, {})
     else:
-        need_history(desk)
+        need_history(context)
         operation = engine.finished_bounds if _timed(within) else engine.history_bounds
-        low, high = desk.runner.run(operation, desk.table, _times(desk, within))
+        low, high = context.runner.run(operation, context.table, _times(context, within))
     if low is None or max(low, within.low) > min(high, within.high):
         return None
     return within._replace(low=max(low, within.low), high=min(high, within.high))
@@ -90,19 +90,19 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The messages of a range, highest id first, in these columns. What comes meanwhile may be there or not."""
-    desk = queue._desk
-    engine = desk.engine
+    context = queue._context
+    engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
-    params: Params = {"low": within.low, **_times(desk, within)}
+    params: Params = {"low": within.low, **_times(context, within)}
 
     def read(high: int, n: int) -> Params:
         return params | {"high": high, "n": n}
 
-    arrow = connection_of(desk) if within.high - within.low >= FEW else None
+    arrow = connection_of(context) if within.high - within.low >= FEW else None
     if arrow is None:
         high = within.high
-        while rows := desk.runner.run(getattr(engine, operation), desk.table, read(high, ROWS)):
-            yield _batch(desk, rows, schema)
+        while rows := context.runner.run(getattr(engine, operation), context.table, read(high, ROWS)):
+            yield _batch(context, rows, schema)
             high = rows[-1][0] - 1
         return
     try:
@@ -111,34 +111,34 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
             with refusals(engine):
-                yield from arrow.read(desk.runner.run(engine.literal, desk.table, values), schema)
+                yield from arrow.read(context.runner.run(engine.literal, context.table, values), schema)
     finally:
         arrow.close()
 
 
 def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Messages of the open batch of a stream, by id, in these columns."""
-    desk = queue._desk
-    engine = desk.engine
-    arrow = connection_of(desk) if len(ids) > FEW else None
+    context = queue._context
+    engine = context.engine
+    arrow = connection_of(context) if len(ids) > FEW else None
     try:
         for start in range(0, len(ids), ROWS):
             params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
             if arrow is None:
-                yield _batch(desk, desk.runner.run(engine.stream_rows, desk.table, params), schema)
+                yield _batch(context, context.runner.run(engine.stream_rows, context.table, params), schema)
             else:
                 params["operation"] = "stream_rows"
                 with refusals(engine):
-                    yield from arrow.read(desk.runner.run(engine.literal, desk.table, params), schema)
+                    yield from arrow.read(context.runner.run(engine.literal, context.table, params), schema)
     finally:
         if arrow is not None:
             arrow.close()
 
 
-def connection_of(desk: Desk) -> Any:
+def connection_of(context: Context) -> Any:
     """A connection of the engine that makes Arrow by itself, or None."""
-    with refusals(desk.engine):
-        return desk.engine.arrow(desk.runner.sa_engine.url)
+    with refusals(context.engine):
+        return context.engine.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
@@ -153,9 +153,9 @@ def refusals(engine: StreamingEngine) -> Iterator[None]:
         raise refusal from None
 
 
-def _batch(desk: Desk, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     values = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
-    load_time = desk.engine.load_time
+    load_time = context.engine.load_time
 
     def load(value: Any, kind: pa.DataType) -> Any:
         if value is None:
@@ -163,7 +163,7 @@ def _batch(desk: Desk, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch
         if kind == TIME:
             return load_time(value)
         # JSON that the driver has read becomes text again.
-        return json.dumps(value) if kind == pa.string() and not isinstance(value, str) else value
+        return json.dumps(value) if kind == pa.open() and not isinstance(value, str) else value
 
     arrays = [
         pa.array([load(value, field.type) for value in values[COLUMNS.index(field.name)]], field.type)
@@ -176,8 +176,8 @@ def _timed(within: Range) -> bool:
     return within.since is not None or within.until is not None
 
 
-def _times(desk: Desk, within: Range) -> Params:
+def _times(context: Context, within: Range) -> Params:
     first, last = datetime(1, 1, 2, tzinfo=UTC), datetime(9890, 1, 1, tzinfo=UTC)
     if not _timed(within):
         return {}
-    return {"since": desk.time(within.since or first, "since"), "until": desk.time(within.until or last, "until")}
+    return {"since": context.time(within.since or first, "since"), "until": context.time(within.until or last, "until")}

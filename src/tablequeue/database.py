@@ -15,7 +15,7 @@ from tablequeue.engines.base import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain
-from tablequeue.operations.desk import Desk
+from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
 
@@ -135,10 +135,10 @@ class Database:
         What the database user may not look at is a finding too, and so is a queue that cannot be opened.
         """
         runner, engine = self._runner, self._runner.engine
-        findings = [*doctor.of_database(Desk.at(runner, engine.table("none", Definition()), ""))]
+        findings = [*doctor.of_database(Context.at(runner, engine.table("none", Definition()), ""))]
         for each in self.queues() if name is None else [self.queue(name).name]:
             try:
-                for finding in doctor.of_queue(self.queue(each)._desk):
+                for finding in doctor.of_queue(self.queue(each)._context):
                     findings.append(finding)
             except TablequeueError as error:
                 findings.append(Finding(each, error.cause, error.remedy))
@@ -157,7 +157,7 @@ class Database:
 
     def _queue(self, table: Any) -> Queue:
         name = self._name or f"{socket.gethostname()}:{os.getpid()}"
-        return Queue(Desk.at(self._runner, table, name))
+        return Queue(Context.at(self._runner, table, name))
 
 
 def _engine_of(url: str | sa.URL) -> sa.Engine:

@@ -14,7 +14,7 @@ from tablequeue.errors import BadInput, BadPayload, Empty
 from tablequeue.message import Claim, FailedState, LiveState, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
-from tablequeue.operations.desk import Desk, seconds
+from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
 from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
@@ -39,20 +39,20 @@ class Queue:
     changed.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.load_time = desk.engine.load_time
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.load_time = context.engine.load_time
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
 
     @property
     def name(self) -> str:
-        return self._desk.table.name
+        return self._context.table.name
 
     @property
     def definition(self) -> Definition:
-        return self._desk.table.definition
+        return self._context.table.definition
 
     # -- producing -------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Queue:
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
         options = Options(delay, due, priority, group, headers)
-        return push.push(self._desk, payload, options, key, on_conflict, now, connection)
+        return push.push(self._context, payload, options, key, on_conflict, now, connection)
 
     @overload
     def push_many(
@@ -164,7 +164,7 @@ class Queue:
         the same call. The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers)
-        return push.push_many(self._desk, payloads, options, on_conflict, now, connection)
+        return push.push_many(self._context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
@@ -208,9 +208,9 @@ class Queue:
         done = tuple(completing)
         while True:
             if done:
-                token, rows = complete_and_claim(self._desk, done, n, lease, now, connection)
+                token, rows = complete_and_claim(self._context, done, n, lease, now, connection)
             else:
-                token, rows = claim.claim(self._desk, n, lease, now, connection)
+                token, rows = claim.claim(self._context, n, lease, now, connection)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
@@ -227,7 +227,7 @@ class Queue:
 
     def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        while rows := claim.take(self._desk, n, now, connection):
+        while rows := claim.take(self._context, n, now, connection):
             if claims := self._claims("", rows, now, connection):
                 return claims
         return []
@@ -237,14 +237,14 @@ class Queue:
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self._desk, (message,), now, connection)
+        finish.complete(self._context, (message,), now, connection)
 
     def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
         """Complete all messages of a batch in one round trip.
 
         Those whose claim is not held any more are left alone, and `LeaseLost.ids` names them; the others are done.
         """
-        finish.complete(self._desk, messages, now, connection)
+        finish.complete(self._context, messages, now, connection)
 
     def fail(
         self,
@@ -267,7 +267,7 @@ class Queue:
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        return finish.fail(self._desk, message, error, retry_in, retry, now, connection)
+        return finish.fail(self._context, message, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
@@ -276,13 +276,13 @@ class Queue:
 
         `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
         """
-        finish.release(self._desk, (message,), delay, now, connection)
+        finish.release(self._context, (message,), delay, now, connection)
 
     def release_many(
         self, messages: Iterable[Claim], *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
         """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
-        finish.release(self._desk, messages, delay, now, connection)
+        finish.release(self._context, messages, delay, now, connection)
 
     def extend(
         self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
@@ -292,7 +292,7 @@ class Queue:
         The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
         delivery is at most once.
         """
-        return finish.extend(self._desk, message, seconds, now, connection)
+        return finish.extend(self._context, message, seconds, now, connection)
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -341,13 +341,13 @@ class Queue:
                     return
                 waiter.wait(left)
 
-    def waiter(self, longest_pause: Duration | None = None, ring: Callable[[], None] | None = None) -> Waiter:
+    def waiter(self, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None) -> Waiter:
         """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py.
 
-        longest_pause   between two looks: seconds, or a timedelta; as long as the engine's bell allows if not given.
-        ring            what the bell calls, in its own thread, when there may be a message.
+        longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
+        on_push         what the notifier calls, in its own thread, when there may be a message.
         """
-        return Waiter(self._desk, longest_pause, ring)
+        return Waiter(self._context, longest_pause, on_push)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -356,7 +356,7 @@ class Queue:
 
         By id, whatever the order of the queue; claiming none.
         """
-        return inspect.peek(self._desk, limit, state, after)
+        return inspect.peek(self._context, limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """The message of that id, in the queue or in its history; None if neither has it.
@@ -365,7 +365,7 @@ class Queue:
         is `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if
         its retention is over. Two reads that lock nothing; a message that is finished meanwhile is found.
         """
-        return inspect.find(self._desk, id)
+        return inspect.find(self._context, id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """How many messages are in each state, and the age of the first ready one, exact; and how many are finished,
@@ -375,7 +375,7 @@ class Queue:
         with which wait and run times: of the last 50,000 messages, if there were more. `Stats.estimated` says what is
         not exact. Each is a read of its own, from an index, that locks nothing.
         """
-        return stats.stats(self._desk, window, now)
+        return stats.stats(self._context, window, now)
 
     def lost(
         self, limit: int = 100, *, older_than: Duration | None = None, now: datetime | None = None
@@ -384,18 +384,18 @@ class Queue:
 
         Those popped that long ago or longer (the queue's lease if not given): the others may yet be done.
         """
-        return inspect.lost(self._desk, limit, older_than, now)
+        return inspect.lost(self._context, limit, older_than, now)
 
     def history(self, limit: int = 100, *, before: int | None = None) -> list[Message]:
         """The last `limit` messages that left the queue with ids below `before`, highest id first.
 
         `BadInput` if the queue keeps none.
         """
-        return inspect.history(self._desk, limit, before)
+        return inspect.history(self._context, limit, before)
 
     def history_bounds(self) -> tuple[int, int] | None:
         """The lowest and the highest id in the history; None if it is empty."""
-        return inspect.history_bounds(self._desk)
+        return inspect.history_bounds(self._context)
 
     def history_batches(self, low: int, high: int, size: int) -> Iterator[list[Sequence[Any]]]:
         """Finished messages with ids from `low` to `high`, highest first, for bulk readers.
@@ -403,51 +403,51 @@ class Queue:
         Lists of up to `size` raw rows, in the columns of `Message` and as the driver gives them. Each list is a read
         of its own: no snapshot stays open between them.
         """
-        return inspect.history_batches(self._desk, low, high, size)
+        return inspect.history_batches(self._context, low, high, size)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
         """The first dead letters with ids above `after`, by id, each with every error."""
-        return inspect.peek(self._desk, limit, "dead", after)
+        return inspect.peek(self._context, limit, "dead", after)
 
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
         """Dead letters become ready with all attempts before them; their errors stay. Returns how many.
 
         which   their ids, or a function of a `Message` that is true for them; all if not given.
         """
-        return maintain.redrive(self._desk, which, now)
+        return maintain.redrive(self._context, which, now)
 
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`. Returns how many."""
-        return maintain.purge_dead(self._desk, which)
+        return maintain.purge_dead(self._context, which)
 
     def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
         """Delete what was finished, or lost, that long ago or longer, a thousand at a time; return how many."""
-        return maintain.purge_history(self._desk, older_than, now)
+        return maintain.purge_history(self._context, older_than, now)
 
     def purge(self) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self._desk, ("blocked", "ready", "scheduled"))
+        return maintain.purge(self._context, ("blocked", "ready", "scheduled"))
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, whoever uses it."""
-        maintain.drop(self._desk)
+        maintain.drop(self._context)
 
     # -- private ---------------------------------------------------------------------------------------------------
 
     def _claims(self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Any) -> list[Claim]:
         """Those of them whose payloads can be read; each of the others is buried."""
-        load = self._desk.codec.load
+        load = self._context.codec.load
         try:
             return [Claim(self, row, load(row[1]), token) for row in rows]
         except BadPayload:
             return [
                 Claim(self, row, payload, token)
-                for row, payload in unreadable.readable(self._desk, token, rows, now, connection)
+                for row, payload in unreadable.readable(self._context, token, rows, now, connection)
             ]
 
     def _check_prefetch(self, prefetch: int) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tablequeue.arrow import ROWS, TIME
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Params
+from tablequeue.operations.context import Params
 from tablequeue.operations.push import LONGEST_KEY, check_text
 from tablequeue.queue import Queue
 
@@ -39,23 +39,23 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
     """
     definition = queue.definition
     types = {
-        "payload": pa.binary() if definition.payload == "bytes" else pa.string(),
-        "headers": pa.string(),
-        "key": pa.string(),
+        "payload": pa.binary() if definition.payload == "bytes" else pa.open(),
+        "headers": pa.open(),
+        "key": pa.open(),
         "due": TIME,
     }
     if definition.order == "priority":
         types["priority"] = pa.int32()
     if definition.groups:
-        types["group"] = pa.string()
+        types["group"] = pa.open()
     return types
 
 
 def prepare(queue: Queue) -> None:
     """Make the tables that writes go through. Once before the stages of a write, from one place."""
-    desk = queue._desk
-    engine = desk.engine
-    desk.runner.run(engine.create_staged, desk.table, {"now": None})
+    context = queue._context
+    engine = context.engine
+    context.runner.run(engine.create_staged, context.table, {"now": None})
 
 
 def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
@@ -64,8 +64,8 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
     what was staged for a day, and so do `BadInput` and `BadPayload`, for what the queue cannot hold.
     """
-    desk = queue._desk
-    engine = desk.engine
+    context = queue._context
+    engine = context.engine
     checked = _checked(queue, given)
     first = next(checked, None)
     if first is None:
@@ -74,7 +74,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
     for messages, values in _columns(batches) if engine.stages_columns else _rows(queue, batches):
-        desk.runner.run(engine.stage, desk.table, shared | values)
+        context.runner.run(engine.stage, context.table, shared | values)
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -95,9 +95,9 @@ def publish(
     Raises `BadInput` if the name of the writer or of the producer is longer than 255 characters: cut off, as SQL Server
     would do silently, two writers could be one, and the writes of the second add nothing.
     """
-    desk = queue._desk
-    engine = desk.engine
-    check_text(producer or desk.who, "producer")
+    context = queue._context
+    engine = context.engine
+    check_text(producer or context.who, "producer")
     if writer is not None:
         check_text(writer, "writer")
     expected = sum(one.messages for one in staged)
@@ -106,7 +106,7 @@ def publish(
         "write": write,
         "attempts": engine.dump_words([one.attempt for one in staged if one.messages] or [""]),
         "keyed": keyed,
-        "producer": producer or desk.who,
+        "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
         "writer": writer,
         "batch": batch,
@@ -134,16 +134,16 @@ def publish(
         engine.unstage(cursor, table, params)
         return pushed
 
-    pushed = desk.runner.run(move, desk.table, params)
-    arrange_after(desk, None, messages=pushed or 0)
+    pushed = context.runner.run(move, context.table, params)
+    arrange_after(context, None, messages=pushed or 0)
     return pushed
 
 
 def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
-    desk = queue._desk
-    engine = desk.engine
-    desk.runner.run(engine.unstage, desk.table, {"write": write, "now": None})
+    context = queue._context
+    engine = context.engine
+    context.runner.run(engine.unstage, context.table, {"write": write, "now": None})
 
 
 def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
@@ -171,7 +171,7 @@ def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
-            yield {**absent, **row, "place": place, "due": None if due is None else queue._desk.time(due, "due")}
+            yield {**absent, **row, "place": place, "due": None if due is None else queue._context.time(due, "due")}
 
     absent = dict.fromkeys(WRITTEN)
     all_rows = rows()

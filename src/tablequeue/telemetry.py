@@ -12,7 +12,8 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 try:
-    from opentelemetry import context, propagate, trace
+    from opentelemetry import context as current
+    from opentelemetry import propagate, trace
 except ImportError:  # the extra `otel`
     INSTALLED = False
 else:
@@ -39,19 +40,19 @@ def recording() -> bool:
 
 
 def pushing(operation: F) -> F:
-    """A push in a span of its own; the desk, with the queue, is its first argument."""
+    """A push in a span of its own; the context, with the queue, is its first argument."""
     if not INSTALLED:
         return operation
 
     @wraps(operation)
-    def traced(desk: Any, *args: Any) -> Any:
+    def traced(context: Any, *args: Any) -> Any:
         if not recording():
-            return operation(desk, *args)
-        queue = desk.table.name
+            return operation(context, *args)
+        queue = context.table.name
         with tracer.start_as_current_span(
             f"push {queue}", kind=trace.SpanKind.PRODUCER, attributes=_attributes(queue, "push", "send")
         ) as span:
-            pushed = operation(desk, *args)
+            pushed = operation(context, *args)
             if isinstance(pushed, list):
                 span.set_attribute("messaging.batch.message_count", len(pushed))
             elif pushed is not None:
@@ -90,7 +91,7 @@ def _processing(queue: str, messages: Sequence[Popped]) -> Iterator[None]:
         parent, links = contexts[0], []
     else:
         attributes |= {"messaging.batch.message_count": len(messages)}
-        parent = context.get_current()
+        parent = current.get_current()
         links = [trace.Link(trace.get_current_span(one).get_span_context()) for one in contexts]
     with tracer.start_as_current_span(
         f"process {queue}", parent, kind=trace.SpanKind.CONSUMER, attributes=attributes, links=links

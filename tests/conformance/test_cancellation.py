@@ -146,7 +146,7 @@ def test_nothing_is_lost_without_a_word(db: Database, place: Place, waits: bool)
 
 
 def test_an_exit_that_waits_is_noticed(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken variant: between the pop and the block there is an await, to leave the bell."""
+    """The broken variant: between the pop and the block there is an await, to leave the notifier."""
 
     async def leave_and_wait(self: AsyncQueue, *args: Any) -> Any:
         claims = await original(self, *args)

@@ -14,7 +14,7 @@ from tablequeue import Database, Message, NewMessage, Queue, Unreadable
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload
 from tablequeue.operations import unreadable
-from tablequeue.operations.desk import Desk
+from tablequeue.operations.context import Context
 from tablequeue.payload import DEEPEST
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, design_group, found, ids_of, refuses
@@ -70,8 +70,8 @@ def test_its_neighbours_are_delivered(queue: Queue, place: Place, kind: Kind, na
 def test_the_check_notices_who_reads_all_or_nothing(
     queue: Queue, place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def together(desk: Desk, token: str, rows: Sequence[Row], *_: Any) -> list[tuple[Row, Any]]:
-        return [(row, desk.codec.load(row[1])) for row in rows]
+    def together(context: Context, token: str, rows: Sequence[Row], *_: Any) -> list[tuple[Row, Any]]:
+        return [(row, context.codec.load(row[1])) for row in rows]
 
     monkeypatch.setattr(unreadable, "readable", together)
     with pytest.raises(BadPayload):

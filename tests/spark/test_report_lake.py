@@ -200,13 +200,13 @@ def the_last_one(lake: Lake, queue: str, until: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "method", "twin"),
+    ("case", "method", "mutant"),
     [("committed_late", "since", no_overlap), ("finished_in_the_future", "_note", the_last_one)],
 )
-def test_a_twin_that_misses_messages_is_caught(
-    reading: Reading, case: str, method: str, twin: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+def test_a_mutant_that_misses_messages_is_caught(
+    reading: Reading, case: str, method: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Lake, method, twin)
+    monkeypatch.setattr(Lake, method, mutant)
     with pytest.raises(AssertionError):
         CASES[case](reading)
 

@@ -206,7 +206,7 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    table = queue._desk.engine.words(queue._desk.table)["staged"]
+    table = queue._context.engine.words(queue._context.table)["staged"]
     assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
     assert rows_of(place, table) == 0
@@ -230,7 +230,7 @@ def test_an_empty_write(db: Database, write: str) -> None:
     assert (empty.messages, staging.publish(queue, write, [empty])) == (0, 0)
 
 
-# -- broken twins ------------------------------------------------------------------------------------------------------
+# -- mutants ------------------------------------------------------------------------------------------------------
 
 
 def publishes_every_attempt(engine: Any) -> Any:
@@ -259,21 +259,21 @@ def looks_for_no_key(engine: Any) -> Any:
     return Looks
 
 
-TWINS = [
+MUTANTS = [
     (publishes_every_attempt, check_all_at_once),
     (forgets_the_writer, check_once),
     (looks_for_no_key, check_keys),
 ]
 
 
-@pytest.mark.parametrize(("twin", "check"), TWINS, ids=lambda one: one.__name__)
-def test_a_broken_twin_is_caught(
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda one: one.__name__)
+def test_a_broken_mutant_is_caught(
     place: Place,
     kind: Kind,
     write: str,
-    twin: Callable[[type[Engine]], type[Engine]],
+    mutant: Callable[[type[Engine]], type[Engine]],
     check: Callable[[Queue, Queue, str], None],
 ) -> None:
-    queue = queue_of(place.open_with(twin(kind.engine_class)))
+    queue = queue_of(place.open_with(mutant(kind.engine_class)))
     with pytest.raises((AssertionError, pytest.fail.Exception, TablequeueError)):
         check(queue, place.open().queue("work"), write)

@@ -232,7 +232,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
     run = Stream(queue, "s")
     run.advance(0, 5000)
     token, ids = run.batch(1)
-    table = queue._desk.table
+    table = queue._context.table
     with db.engine.begin() as connection:
         connection.exec_driver_sql(f"{kind.analyze} {table.engine.words(table)['queue']}")
         for operation in ("stream_ids", "stream_rows"):
@@ -241,7 +241,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
             assert "tq_work__in_progress" in plan
 
 
-# -- broken twins ------------------------------------------------------------------------------------------------------
+# -- mutants ------------------------------------------------------------------------------------------------------
 
 
 def forgets_the_epoch(engine: Any) -> Any:
@@ -283,7 +283,7 @@ def claims_again(engine: Any) -> Any:
     return Again
 
 
-TWINS = [
+MUTANTS = [
     (forgets_the_epoch, check_fence),
     (gives_a_lease, check_replay),
     (forgets_failures, check_failures),
@@ -291,10 +291,10 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize(("twin", "check"), TWINS, ids=lambda one: one.__name__)
-def test_a_broken_twin_is_caught(
-    place: Place, kind: Kind, twin: Callable[[type[Engine]], type[Engine]], check: Callable[[Queue], None]
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS, ids=lambda one: one.__name__)
+def test_a_broken_mutant_is_caught(
+    place: Place, kind: Kind, mutant: Callable[[type[Engine]], type[Engine]], check: Callable[[Queue], None]
 ) -> None:
-    queue = filled(place.open_with(twin(kind.engine_class)))
+    queue = filled(place.open_with(mutant(kind.engine_class)))
     with pytest.raises((AssertionError, pytest.fail.Exception, StreamRefused)):
         check(queue)

@@ -47,7 +47,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true", help="after a failure too, and shrink none")
     parser.add_argument("--shrink", type=float, default=3, help="minutes to look for a shorter failure")
     parser.add_argument("--folder", type=Path, help="where the ledgers of failed rounds stay")
-    parser.add_argument("--twin", help="a broken engine of tests/test_twins.py")
+    parser.add_argument("--mutant", help="a broken engine of tests/test_mutants.py")
     options = parser.parse_args(arguments)
     options.seed = random.randrange(1_000_000) if options.seed is None else options.seed
     return options
@@ -86,7 +86,7 @@ class Stress:
         self.rounds += 1
         folder = self.folder / f"round-{self.rounds}-seed-{mix.seed}"
         folder.mkdir()
-        round = Round(self.ground, mix, folder, self.options.twin, self.options.late)
+        round = Round(self.ground, mix, folder, self.options.mutant, self.options.late)
         last = [0.0]
 
         def tell(line: str) -> None:
@@ -142,7 +142,7 @@ class Stress:
         print(
             f"\n  again: python -m tests.stress --engine {self.options.engine} --seed {result.mix.seed} --rounds 1"
             f" --seconds {result.mix.seconds:g} --queues {queues} --only {kinds_of_action}"
-            + (f' --twin "{self.options.twin}"' if self.options.twin else "")
+            + (f' --mutant "{self.options.mutant}"' if self.options.mutant else "")
             + f"\n  ledgers: {result.folder}",
             flush=True,
         )

@@ -35,7 +35,7 @@ class Setting:
 
     url: str
     schema: str | None
-    twin: str | None
+    mutant: str | None
     folder: str
     mix: Mix
     side_by_side: bool
@@ -46,12 +46,12 @@ class Setting:
 
     def open(self, name: str) -> Database:
         place = Place(self.url, self.schema)
-        if self.twin is None:
+        if self.mutant is None:
             return place.open(name)
-        from tests.test_twins import TWINS
+        from tests.test_mutants import MUTANTS
 
         engine = sa.make_url(self.url).get_backend_name()
-        return place.open_with(TWINS[self.twin][0](_engine_class(engine)), name)
+        return place.open_with(MUTANTS[self.mutant][0](_engine_class(engine)), name)
 
     def dumps(self) -> str:
         return json.dumps(asdict(self))

@@ -56,10 +56,10 @@ class Process:
 class Round:
     """Plays a mix on a ground, in a folder of its own."""
 
-    def __init__(self, ground: Ground, mix: Mix, folder: Path, twin: str | None = None, late: float = 2.0) -> None:
+    def __init__(self, ground: Ground, mix: Mix, folder: Path, mutant: str | None = None, late: float = 2.0) -> None:
         url, schema = ground.place(folder)
         self.ground, self.mix, self.folder, self.late = ground, mix, folder, late
-        self.setting = Setting(url, schema, twin, str(folder), mix, ground.kind.side_by_side)
+        self.setting = Setting(url, schema, mutant, str(folder), mix, ground.kind.side_by_side)
         # By which clients go; whoever watches and concludes is near the server.
         self.port = free_port() if mix.way and ground.url else 0
         self.theirs = replace(self.setting, url=by_way_of(url, self.port)) if self.port else self.setting

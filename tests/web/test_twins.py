@@ -1,4 +1,4 @@
-"""Broken twins of the dashboard: each breaks one promise, and the test of that promise must notice."""
+"""Mutants of the dashboard: each breaks one promise, and the test of that promise must notice."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def dead_letters(client: Client, queues: Database) -> None:
 
 
 LOCKED: dict[str, Any] = {"token": TOKEN, "loopback": False}
-TWINS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
+MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
     "pages that escape nothing": (escapes_nothing, hostile, {}),
     "pages that show what turns the text around": (shows_everything, hostile, {}),
     "a form of any site": (believes_every_form, foreign_form, {}),
@@ -92,16 +92,16 @@ TWINS: dict[str, tuple[Callable[[Patch], None], Check, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("check", "options"), [(check, options) for _, check, options in TWINS.values()])
+@pytest.mark.parametrize(("check", "options"), [(check, options) for _, check, options in MUTANTS.values()])
 def test_the_dashboard_passes(queues: Database, check: Check, options: dict[str, Any]) -> None:
     with serving(queues, allow_actions=True, **options) as client:
         check(client, queues)
 
 
-@pytest.mark.parametrize(("twin", "check", "options"), TWINS.values(), ids=TWINS)
-def test_the_twin_is_noticed(
-    queues: Database, monkeypatch: Patch, twin: Callable[[Patch], None], check: Check, options: dict[str, Any]
+@pytest.mark.parametrize(("mutant", "check", "options"), MUTANTS.values(), ids=MUTANTS)
+def test_the_mutant_is_noticed(
+    queues: Database, monkeypatch: Patch, mutant: Callable[[Patch], None], check: Check, options: dict[str, Any]
 ) -> None:
-    twin(monkeypatch)
+    mutant(monkeypatch)
     with serving(queues, allow_actions=True, **options) as client, pytest.raises(AssertionError):
         check(client, queues)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, added, share, wanted
-from tablequeue.worker.line import pause_after
+from tablequeue.worker.fetcher import pause_after
 
 CALM = Sight(readers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tablequeue.worker import Handler, Worker, finisher, line
-from tablequeue.worker.keeper import Keeper
+from tablequeue.worker import Handler, Worker, completer, fetcher
+from tablequeue.worker.heartbeat import Heartbeat
 from tests.servers import Kind, Place
 from tests.support import counts
 from tests.worker import handlers
@@ -27,7 +27,7 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "BACKOFF", (0.001, 0.01))
+    monkeypatch.setattr(fetcher, "BACKOFF", (0.001, 0.01))
 
 
 def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = None) -> None:
@@ -87,20 +87,20 @@ def test_what_is_done_is_counted_once(place: Place, kind: Kind, definition: str,
 def test_what_others_have_done_is_not_counted(
     place: Place, kind: Kind, definition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Keeper, "_extend", lambda *args: None)
+    monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
     check_others(place, kind, definition)
 
 
-TWINS: dict[str, tuple[Callable[[Place, Kind, str], None], bool]] = {
+MUTANTS: dict[str, tuple[Callable[[Place, Kind, str], None], bool]] = {
     "a lost answer is a lost lease": (check_counts, False),
     "a lost lease is a lost answer": (check_others, True),
 }
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_the_twin_does_not(place: Place, kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check, fault = TWINS[name]
-    monkeypatch.setattr(Keeper, "_extend", lambda *args: None)
-    monkeypatch.setattr(finisher, "_was_ended", lambda *args: fault)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_mutant_does_not(place: Place, kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, fault = MUTANTS[name]
+    monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
+    monkeypatch.setattr(completer, "_was_ended", lambda *args: fault)
     with pytest.raises(AssertionError):
         check(place, kind, "history")

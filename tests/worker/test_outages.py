@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from tablequeue import Claim, Database
 from tablequeue.operations import schedule
-from tablequeue.worker import Finished, Handler, Outcome, Worker, line, worker
-from tablequeue.worker.keeper import Keeper
+from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
+from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import RETRY, Clock, Schedule
 from tests.servers import Place, Server, only
 from tests.support import counts, found
@@ -32,7 +32,7 @@ class Lapse:
     """A worker that has messages lying ready for its one reader when somebody else gets them: its leases have ended."""
 
     def __init__(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Keeper, "_extend", lambda *args: None)
+        monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
         self.queue = db.create_queue("work", lease=0.3)
         self.queue.push_many([*["quick"] * 200, "wait", *["quick"] * 200])
         self.begun, self.go = Event(), Event()
@@ -153,7 +153,7 @@ def test_a_worker_goes_on_when_the_server_is_back(
     own_place: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line, "BACKOFF", (0.01, 0.1))
+    monkeypatch.setattr(fetcher, "BACKOFF", (0.01, 0.1))
     queue = own_place.open().create_queue("work", lease=1)
     queue.push_many(range(50))
     begun = Event()
@@ -176,7 +176,7 @@ def test_the_clock_goes_on_when_the_server_is_back(own_server: Server, own_place
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
-    schedule.state(queue._desk, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
+    schedule.state(queue._context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
     clock = Clock(db, [])
 
     def fall(*args: Any) -> None:

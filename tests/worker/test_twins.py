@@ -11,8 +11,8 @@ import pytest
 from tablequeue import Claim, Database, Queue
 from tablequeue.engines.scheduling import Scheduling
 from tablequeue.worker import Worker
-from tablequeue.worker.finisher import Finisher
-from tablequeue.worker.keeper import Keeper
+from tablequeue.worker.completer import Completer
+from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import push_due
 from tests.support import counts
 from tests.worker.support import PATIENCE, working
@@ -61,10 +61,10 @@ def nothing(*args: Any, **options: Any) -> None:
     """A step that is left out."""
 
 
-TWINS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
-    "leases that nobody extends": (check_lease, Keeper, "_extend", staticmethod(nothing)),
+MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
+    "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
     "a due time that is not remembered": (check_once, Scheduling, "advance_schedule", lambda *args: True),
-    "completions that are forgotten": (check_finished, Finisher, "_make", nothing),
+    "completions that are forgotten": (check_finished, Completer, "_make", nothing),
 }
 
 
@@ -73,14 +73,14 @@ def queue(db: Database) -> Queue:
     return db.create_queue("work", lease=0.5)
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_the_worker_passes(db: Database, queue: Queue, name: str) -> None:
-    TWINS[name][0](db, queue)
+    MUTANTS[name][0](db, queue)
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_the_twin_does_not(db: Database, queue: Queue, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check, owner, step, fault = TWINS[name]
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_mutant_does_not(db: Database, queue: Queue, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, owner, step, fault = MUTANTS[name]
     monkeypatch.setattr(owner, step, fault)
     with pytest.raises(AssertionError):
         check(db, queue)

@@ -32,9 +32,9 @@ def queue(db: Database) -> Queue:
 
 @pytest.fixture
 def long_pauses(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
-    if kind.engine_class.wire is None:
+    if kind.engine_class.listener is None:
         pytest.skip("nothing wakes those who wait on this engine")
-    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+    monkeypatch.setattr(wait, "PAUSES_WITH_NOTIFIER", LONG)
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def waiting(queue: Queue) -> Iterator[Future[Any]]:
 
 def count_looks(queue: Queue) -> Callable[[], int]:
     """Counts how often it was asked when the next message comes."""
-    engine, looks = queue._desk.engine, [0]
+    engine, looks = queue._context.engine, [0]
     look = engine.until_next
 
     def until_next(*args: Any) -> Any:
@@ -179,7 +179,7 @@ def test_all_who_wait_are_woken(place: Place, queue: Queue, long_pauses: None) -
 
 
 def test_a_message_that_is_due_later_is_waited_for(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+    monkeypatch.setattr(wait, "PAUSES_WITH_NOTIFIER", LONG)
     monkeypatch.setattr(wait, "PAUSES", LONG)
     place.open().queue("work").push("x", delay=0.2)
     with waiting(queue):
@@ -187,7 +187,7 @@ def test_a_message_that_is_due_later_is_waited_for(place: Place, queue: Queue, m
 
 
 def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "PAUSES_WITH_BELL", LONG)
+    monkeypatch.setattr(wait, "PAUSES_WITH_NOTIFIER", LONG)
     monkeypatch.setattr(wait, "PAUSES", LONG)
     other = place.open().queue("work")
     other.push("x")
@@ -197,8 +197,8 @@ def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytes
 
 
 def test_looking_again_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bell that does not ring, as through PgBouncer in transaction mode."""
-    monkeypatch.setattr("tablequeue.engines.bell.Bell.attend", lambda *args: True)
+    """A notifier that does not ring, as through PgBouncer in transaction mode."""
+    monkeypatch.setattr("tablequeue.engines.notifier.Notifier.attend", lambda *args: True)
     with waiting(queue):
         place.open().queue("work").push("x")
 
@@ -217,7 +217,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
         waiter.wait(600)
         before = looks()
         waiter.wait(60)
-    longest = (wait.PAUSES if queue._desk.engine.wire is None else wait.PAUSES_WITH_BELL)[1]
+    longest = (wait.PAUSES if queue._context.engine.listener is None else wait.PAUSES_WITH_NOTIFIER)[1]
     assert before < 600 / longest + 12
     assert looks() - before <= 60 / longest + 2
 
@@ -264,7 +264,7 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
             # All in the same hundredth of a second.
-            notify = queue._desk.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            notify = queue._context.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
             params = {"within": False}
             assert [each.exec_driver_sql(notify, params).scalar() for each in (first, second)] == [False, False]
             locks = "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'"
@@ -284,37 +284,37 @@ def test_who_was_woken_in_vain_lingers(queue: Queue) -> None:
 @only("mariadb", "postgresql")
 def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]
-    runner = queue._desk.runner
-    wire = Poll(runner._hold())
+    runner = queue._context.runner
+    listener = Poll(runner._hold())
     for each in (queue, *others):
-        wire.attend(each._desk.table)
+        listener.attend(each._context.table)
         each.push("x")
-    wire.leave(queue._desk.table)
-    assert [*(wire.hear() or ())] == ["tq_here", "tq_there"]
+    listener.leave(queue._context.table)
+    assert [*(listener.listen() or ())] == ["tq_here", "tq_there"]
     others[0].pop()
-    assert [*(wire.hear() or ())] == ["tq_there"]
-    runner._discard(wire.held)
+    assert [*(listener.listen() or ())] == ["tq_there"]
+    runner._discard(listener.held)
 
 
 @only("mariadb")
 def test_those_who_come_and_go_do_not_put_the_look_off(db: Database, queue: Queue) -> None:
-    runner, busy = queue._desk.runner, db.create_queue("busy")
-    wire = Poll(runner._hold())
-    wire.attend(queue._desk.table)
+    runner, busy = queue._context.runner, db.create_queue("busy")
+    listener = Poll(runner._hold())
+    listener.attend(queue._context.table)
     queue.push("x")
     with ThreadPoolExecutor(1) as threads:
-        heard = threads.submit(wire.hear)
+        heard = threads.submit(listener.listen)
         while not heard.done():
-            wire.attend(busy._desk.table)
+            listener.attend(busy._context.table)
         assert [*(heard.result() or ())] == ["tq_work"]
-    runner._discard(wire.held)
+    runner._discard(listener.held)
 
 
 def test_time_until_the_next(queue: Queue) -> None:
-    engine, table, run = queue._desk.engine, queue._desk.table, queue._desk.runner.run
+    engine, table, run = queue._context.engine, queue._context.table, queue._context.runner.run
 
     def due() -> Any:
-        return run(engine.until_next, table, {"now": queue._desk.time(datetime(2040, 1, 1, tzinfo=UTC))}).seconds
+        return run(engine.until_next, table, {"now": queue._context.time(datetime(2040, 1, 1, tzinfo=UTC))}).seconds
 
     assert due() is None or due() > 1e9
     queue.push("x", due=datetime(2040, 1, 1, 0, 1, tzinfo=UTC))

@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
-from tablequeue.worker import Handler, Retry, Snooze, Worker, line
+from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
 from tablequeue.worker.handler import load
 from tests.servers import KINDS, Place, only
 from tests.support import claimed, counts, found, ids_of, refuses
@@ -195,7 +195,7 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot be given back."""
-    monkeypatch.setattr(line, "GROW_AFTER", 0)  # a message is popped ahead for the next reader from the first one on
+    monkeypatch.setattr(fetcher, "GROW_AFTER", 0)  # a message is popped ahead for the next reader from the first one on
     queue, other = db.create_queue("work", delivery="at_most_once"), db.create_queue("other")
     go = Event()
     worker = Worker(maximum=2, shutdown_timeout=PATIENCE)

@@ -174,8 +174,8 @@ class Engine(Scheduling, ABC):
 
     A claim in it then looks for messages on a connection of our own, before it claims them within.
     """
-    wire: ClassVar[type[Any] | None] = None
-    """The Wire of bell.py that hears of pushes; None: who waits looks again and again."""
+    listener: ClassVar[type[Any] | None] = None
+    """The class that learns of pushes, see notifier.py; None: consumers that wait look again and again."""
     stored: ClassVar[Stored | None] = None
     """How it writes stored procedures; None: it has none."""
 

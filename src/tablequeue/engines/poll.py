@@ -1,4 +1,4 @@
-"""The wire where nobody is told of a push: one thread a process looks, for all who wait in it.
+"""The listener of engines that tell nobody of a push: one thread of a process looks, for all its consumers.
 
 One statement asks for all queues that are waited for. Rejected: each who waits looks for itself, which was 120
 statements a minute for every queue of an idle worker.
@@ -11,13 +11,13 @@ from threading import Event
 from time import monotonic
 
 from tablequeue.engines.base import Held, Table
-from tablequeue.engines.bell import Wire
+from tablequeue.engines.notifier import Listener
 
 # Seconds between two looks: the first after somebody begins to wait, and what it doubles up to while nothing comes.
 PAUSES = (0.01, 0.5)
 
 
-class Poll(Wire):
+class Poll(Listener):
     busy_after = 0  # to leave costs nothing, and nobody is looked for who works
 
     def __init__(self, held: Held) -> None:
@@ -25,7 +25,7 @@ class Poll(Wire):
         self._tables: dict[str, Table] = {}
         self._pause, self._next = PAUSES[0], 0.0
         self._hurry = Event()
-        self._cut = False
+        self._closed = False
 
     def attend(self, table: Table) -> None:
         self._tables[table.table_name] = table
@@ -34,8 +34,8 @@ class Poll(Wire):
     def leave(self, table: Table) -> None:
         self._tables.pop(table.table_name, None)
 
-    def hear(self) -> Collection[str] | None:
-        while not self._cut:
+    def listen(self) -> Collection[str] | None:
+        while not self._closed:
             left = max(0, self._next - monotonic()) if self._tables else None
             if self._hurry.wait(left):
                 self._hurry.clear()
@@ -53,8 +53,8 @@ class Poll(Wire):
                 return ready
         return None
 
-    def cut(self) -> None:
-        self._cut = True
+    def close(self) -> None:
+        self._closed = True
         self._hurry.set()
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
-from tablequeue.engines.bell import Bell
+from tablequeue.engines.notifier import Notifier
 from tablequeue.errors import (
     BadInput,
     ConnectionLost,
@@ -60,7 +60,7 @@ class Runner:
     def __init__(self, sa_engine: sa.Engine, engine: Engine) -> None:
         self.sa_engine = sa_engine
         self.engine = engine
-        self.bell = self._new_bell()
+        self.notifier = self._new_notifier()
         self._idle: deque[Held] = deque()
         self._all: list[Held] = []
         self._gate = Condition()
@@ -125,8 +125,8 @@ class Runner:
         return self.engine.missing(self.sa_engine)
 
     def close(self) -> None:
-        if self.bell is not None:
-            self.bell.close()
+        if self.notifier is not None:
+            self.notifier.close()
         self._close_idle()
 
     def close_before_fork(self) -> None:
@@ -134,8 +134,8 @@ class Runner:
         with self._gate:
             self._forking = True
         before, self._idle = self._idle, _Closing(self._discard)
-        if self.bell is not None:
-            self.bell.close()
+        if self.notifier is not None:
+            self.notifier.close()
         deadline = monotonic() + FORK_PATIENCE
         while (self._all or self._opening) and monotonic() < deadline:
             while before:
@@ -164,14 +164,14 @@ class Runner:
         self._gate = Condition()
         self._forking = False
         self._opening = 0
-        self.bell = self._new_bell()  # the thread of the old one is the parent's
+        self.notifier = self._new_notifier()  # the thread of the old one is the parent's
         self.sa_engine.dispose(close=False)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _new_bell(self) -> Bell | None:
-        wire = self.engine.wire
-        return None if wire is None else Bell(wire, self._hold_at_once, self._discard)
+    def _new_notifier(self) -> Notifier | None:
+        listener = self.engine.listener
+        return None if listener is None else Notifier(listener, self._hold_at_once, self._discard)
 
     def _close_idle(self) -> None:
         while self._idle:

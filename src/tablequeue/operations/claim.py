@@ -11,7 +11,7 @@ from typing import Any
 from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
-from tablequeue.operations.desk import Desk, Params, count, seconds
+from tablequeue.operations.context import Context, Params, count, seconds
 
 Remove = Callable[[Any, Any, Params], Any]
 
@@ -26,28 +26,28 @@ PURGE_EVERY = 60.0
 
 
 def claim(
-    desk: Desk, n: int, lease: Duration | None, now: datetime | None, connection: Any
+    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """A new token, and the rows claimed under it, as CLAIMED."""
-    return claimed(desk, leased(desk, n, lease, now), now, connection)
+    return claimed(context, leased(context, n, lease, now), now, connection)
 
 
 def claimed(
-    desk: Desk, params: Params, now: datetime | None, connection: Any, refusable: bool = True
+    context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
 ) -> tuple[str, Sequence[Row]]:
     """The token of what `leased` has made, and the rows claimed under it. Unless `refusable`, a refusal claims none."""
-    return params["token"], _swept(desk, removal(desk), params, now, connection, refusable)
+    return params["token"], _swept(context, removal(context), params, now, connection, refusable)
 
 
-def removal(desk: Desk) -> Remove:
+def removal(context: Context) -> Remove:
     """The operation of the engine that gives messages to a consumer."""
-    return desk.engine.take if desk.table.definition.delivery == "at_most_once" else desk.engine.claim
+    return context.engine.take if context.table.definition.delivery == "at_most_once" else context.engine.claim
 
 
-def leased(desk: Desk, n: int, lease: Duration | None, now: datetime | None) -> Params:
+def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
     """What a claim asks for, under a new token."""
-    definition = desk.table.definition
-    params = _params(desk, n, secrets.token_hex(16), now)
+    definition = context.table.definition
+    params = _params(context, n, secrets.token_hex(16), now)
     if definition.delivery == "at_least_once":
         params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
     elif lease is not None:
@@ -55,17 +55,17 @@ def leased(desk: Desk, n: int, lease: Duration | None, now: datetime | None) -> 
     return params
 
 
-def take(desk: Desk, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
+def take(context: Context, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
     """Rows removed in the caller's transaction, as CLAIMED."""
     if connection is None:
         raise BadInput(
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(desk, desk.engine.take, _params(desk, n, None, now), now, connection, refusable=True)
+    return _swept(context, context.engine.take, _params(context, n, None, now), now, connection, refusable=True)
 
 
-def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
+def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
     """Due and abandoned messages become ready, or dead if their attempts are spent; how many.
 
     Beside the transaction of a caller's `connection`, not in it: until that ends, nobody else could have the messages.
@@ -73,88 +73,88 @@ def sweep(desk: Desk, now: datetime | None, connection: Any = None) -> int:
     """
     params: Params = {
         "n": SWEEP_SIZE,
-        "max_attempts": desk.table.definition.max_attempts,
-        "now": desk.time(now),
+        "max_attempts": context.table.definition.max_attempts,
+        "now": context.time(now),
     }
-    run = desk.runner.run if desk.engine.sweeps_within else desk.runner.run_beside
-    moved = run(desk.engine.sweep, desk.table, params, connection)
-    if desk.table.definition.grouped and desk.engine.arranges:
-        moved += desk.runner.run_beside(desk.engine.arrange, desk.table, _arranging(desk, now), connection)
+    run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
+    moved = run(context.engine.sweep, context.table, params, connection)
+    if context.table.definition.grouped and context.engine.arranges:
+        moved += context.runner.run_beside(context.engine.arrange, context.table, _arranging(context, now), connection)
     return moved
 
 
-def arrange(desk: Desk, now: datetime | None, connection: Any = None) -> int:
+def arrange(context: Context, now: datetime | None, connection: Any = None) -> int:
     """In groups whose turn came free, the next message becomes ready; in how many.
 
     Never inside a caller's transaction, where it would keep the others waiting: what is pushed or finished there is
     arranged by the next claim that finds too little.
     """
-    if not desk.engine.arranges or connection is not None:
+    if not context.engine.arranges or connection is not None:
         return 0
-    return desk.runner.run(desk.engine.arrange, desk.table, _arranging(desk, now))
+    return context.runner.run(context.engine.arrange, context.table, _arranging(context, now))
 
 
-def arrange_after(desk: Desk, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
+def arrange_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
     """Arrange what a call about so many messages has left that took effect.
 
     All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
     a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
     finds too little arranges it.
     """
-    if desk.table.definition.grouped:
+    if context.table.definition.grouped:
         try:
             for _ in range(0, messages, SWEEP_SIZE):
-                arrange(desk, now, connection)
+                arrange(context, now, connection)
         except TablequeueError:
             return
 
 
-def _params(desk: Desk, n: int, token: str | None, now: datetime | None) -> Params:
+def _params(context: Context, n: int, token: str | None, now: datetime | None) -> Params:
     return {
         "n": count(n, "n"),
         "token": token,
-        "consumer": desk.who,
-        "now": None if now is None else desk.time(now),
+        "consumer": context.who,
+        "now": None if now is None else context.time(now),
     }
 
 
-def _arranging(desk: Desk, now: datetime | None) -> Params:
-    return {"n": SWEEP_SIZE, "now": desk.time(now)}
+def _arranging(context: Context, now: datetime | None) -> Params:
+    return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 
 def _swept(
-    desk: Desk, remove: Remove, params: Params, now: datetime | None, connection: Any, refusable: bool
+    context: Context, remove: Remove, params: Params, now: datetime | None, connection: Any, refusable: bool
 ) -> Sequence[Row]:
     """Claim; sweep before when it is time for it, or after when too little was ready."""
-    due = now is not None or monotonic() >= desk.table.next_sweep
-    refusal = keep_up(desk, now, connection) if due else None
+    due = now is not None or monotonic() >= context.table.next_sweep
+    refusal = keep_up(context, now, connection) if due else None
     try:
-        rows = _removed(desk, remove, params, connection)
+        rows = _removed(context, remove, params, connection)
     except TablequeueError:
         if refusable:
             raise
         return []
     if refusal is not None and refusable and not rows:
         raise refusal
-    return rows if due else topped_up(desk, remove, rows, params, now, connection, refusable)
+    return rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
 
 
-def _removed(desk: Desk, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
-    if connection is not None and desk.engine.looks_apart:
-        params = params | {"seen": desk.runner.run_beside(desk.engine.look, desk.table, params, connection)}
-    return desk.runner.run(remove, desk.table, params, connection)
+def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
+    if connection is not None and context.engine.looks_apart:
+        params = params | {"seen": context.runner.run_beside(context.engine.look, context.table, params, connection)}
+    return context.runner.run(remove, context.table, params, connection)
 
 
-def keep_up(desk: Desk, now: datetime | None, connection: Any = None) -> TablequeueError | None:
+def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
     """What a busy queue needs from time to time: a sweep, and a shorter history. The refusal, if it was refused."""
-    table = desk.table
+    table = context.table
     try:
         # First of all: the claims of other threads need not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
-        moved = sweep(desk, now, connection)
+        moved = sweep(context, now, connection)
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         if table.definition.retention is not None and connection is None and monotonic() >= table.next_purge:
-            _purge_history(desk, now)
+            _purge_history(context, now)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
@@ -162,7 +162,7 @@ def keep_up(desk: Desk, now: datetime | None, connection: Any = None) -> Tablequ
 
 
 def topped_up(
-    desk: Desk,
+    context: Context,
     remove: Remove,
     rows: Sequence[Row],
     params: Params,
@@ -175,19 +175,19 @@ def topped_up(
     if not missing:
         return rows
     try:
-        if not sweep(desk, now, connection):
+        if not sweep(context, now, connection):
             return rows
-        more = _removed(desk, remove, params | {"n": missing}, connection)
+        more = _removed(context, remove, params | {"n": missing}, connection)
     except TablequeueError:
         # A transaction of the caller's may be beyond use, and the rows with it.
         if connection is None and (rows or not refusable):
             return rows
         raise
-    rank: Any = desk.table.rank  # or None: as tuples, by id
+    rank: Any = context.table.rank  # or None: as tuples, by id
     return sorted([*rows, *more], key=rank)
 
 
-def _purge_history(desk: Desk, now: datetime | None) -> None:
-    params = {"age": desk.table.definition.retention, "n": SWEEP_SIZE, "now": desk.time(now)}
-    deleted = desk.runner.run(desk.engine.purge_history, desk.table, params)
-    desk.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)
+def _purge_history(context: Context, now: datetime | None) -> None:
+    params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
+    deleted = context.runner.run(context.engine.purge_history, context.table, params)
+    context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -11,12 +11,12 @@ from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import claimed, keep_up, leased, topped_up
-from tablequeue.operations.desk import Desk, Params
+from tablequeue.operations.context import Context, Params
 from tablequeue.operations.finish import complete, not_held
 
 
 def complete_and_claim(
-    desk: Desk, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
+    context: Context, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
 
@@ -26,21 +26,21 @@ def complete_and_claim(
     In two transactions where the next message of a group becomes ready by the end of one. Nor is anything gained by one
     within a transaction of the caller's.
     """
-    params = leased(desk, n, lease, now)
-    table, engine = desk.table, desk.engine
+    params = leased(context, n, lease, now)
+    table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
     if not simple or now is not None or connection is not None:
-        complete(desk, claims, now, connection)
-        return claimed(desk, params, now, connection, refusable=connection is not None)
+        complete(context, claims, now, connection)
+        return claimed(context, params, now, connection, refusable=connection is not None)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
-    completed, rows = desk.runner.run(engine.complete_and_claim, table, params | held)
+    completed, rows = context.runner.run(engine.complete_and_claim, table, params | held)
     if completed is not None:
         raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
     # Not before the completion: a sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
-        keep_up(desk, now)
+        keep_up(context, now)
         if len(rows) == n:
             return params["token"], rows
-    return params["token"], topped_up(desk, engine.claim, rows, params, now, connection, refusable=False)
+    return params["token"], topped_up(context, engine.claim, rows, params, now, connection, refusable=False)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tablequeue.engines.looking import Check
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.desk import Desk
+from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
 
 # Seconds of history that run times are taken from.
@@ -26,17 +26,17 @@ class Finding:
     remedy: str
 
 
-def of_database(desk: Desk) -> Iterator[Finding]:
-    """What endangers every queue; the desk is that of none."""
-    yield from (Finding(None, *words) for words in _clocks(desk))
-    yield from _checked(desk, None)
+def of_database(context: Context) -> Iterator[Finding]:
+    """What endangers every queue; the context is that of none."""
+    yield from (Finding(None, *words) for words in _clocks(context))
+    yield from _checked(context, None)
 
 
-def of_queue(desk: Desk) -> Iterator[Finding]:
-    name = desk.table.name
-    yield from (Finding(name, *words) for words in _indexes(desk))
-    yield from _checked(desk, name)
-    yield from (Finding(name, *words) for words in _lease(desk))
+def of_queue(context: Context) -> Iterator[Finding]:
+    name = context.table.name
+    yield from (Finding(name, *words) for words in _indexes(context))
+    yield from _checked(context, name)
+    yield from (Finding(name, *words) for words in _lease(context))
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -45,15 +45,15 @@ Words = tuple[str, str]
 """Cause and remedy."""
 
 
-def _checked(desk: Desk, queue: str | None) -> Iterator[Finding]:
-    for check in desk.engine.checks:
+def _checked(context: Context, queue: str | None) -> Iterator[Finding]:
+    for check in context.engine.checks:
         if check.of_queue == (queue is not None):
-            yield from (Finding(queue, *words) for words in _check(desk, check))
+            yield from (Finding(queue, *words) for words in _check(context, check))
 
 
-def _check(desk: Desk, check: Check) -> Iterator[Words]:
+def _check(context: Context, check: Check) -> Iterator[Words]:
     try:
-        rows = desk.runner.run(desk.engine.check, desk.table, {"check": check.operation})
+        rows = context.runner.run(context.engine.check, context.table, {"check": check.operation})
     except TablequeueError as error:
         yield f"{check.operation} could not look: {error.cause}", error.remedy
         return
@@ -61,9 +61,9 @@ def _check(desk: Desk, check: Check) -> Iterator[Words]:
         yield check.cause.format(*row), check.remedy.format(*row)
 
 
-def _clocks(desk: Desk) -> Iterator[Words]:
+def _clocks(context: Context) -> Iterator[Words]:
     before = datetime.now(UTC)
-    theirs = desk.engine.load_time(desk.runner.run(desk.engine.read_clock, desk.table, {"now": None}))
+    theirs = context.engine.load_time(context.runner.run(context.engine.read_clock, context.table, {"now": None}))
     after = datetime.now(UTC)
     # The answer is of some moment between the two.
     ahead = (theirs - after).total_seconds()
@@ -76,21 +76,21 @@ def _clocks(desk: Desk) -> Iterator[Words]:
         )
 
 
-def _indexes(desk: Desk) -> Iterator[Words]:
-    schema = f" --schema {desk.engine.schema}" if desk.engine.schema else ""
-    for name in desk.runner.run(desk.engine.missing_indexes, desk.table, {}):
+def _indexes(context: Context) -> Iterator[Words]:
+    schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
+    for name in context.runner.run(context.engine.missing_indexes, context.table, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
-            f"Make it again as `tablequeue sql create {desk.table.name} --dialect {desk.engine.dialect.name}{schema}` "
-            "has it.",
+            f"Make it again as `tablequeue sql create {context.table.name} "
+            f"--dialect {context.engine.dialect.name}{schema}` has it.",
         )
 
 
-def _lease(desk: Desk) -> Iterator[Words]:
-    definition = desk.table.definition
+def _lease(context: Context) -> Iterator[Words]:
+    definition = context.table.definition
     if definition.delivery == "at_most_once":
         return
-    window = stats(desk, WINDOW, None).window
+    window = stats(context, WINDOW, None).window
     if window is None or window.queue.run_time is None:
         return
     longest = window.queue.run_time.p99

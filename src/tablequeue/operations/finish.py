@@ -13,27 +13,27 @@ from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, FailedState, checked_id, checked_token
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Desk, Params, seconds
+from tablequeue.operations.context import Context, Params, seconds
 
 
-def complete(desk: Desk, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     claims = tuple(claims)
     try:
-        _finish(desk, desk.engine.complete, claims, {"now": desk.time(now)}, "completed", connection)
+        _finish(context, context.engine.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
-        arrange_after(desk, now, connection, len(claims))  # the others of the batch were completed
+        arrange_after(context, now, connection, len(claims))  # the others of the batch were completed
         raise
-    arrange_after(desk, now, connection, len(claims))
+    arrange_after(context, now, connection, len(claims))
 
 
-def release(desk: Desk, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
-    _need_lease(desk, "given back")
-    params = {"delay": seconds(delay, "delay"), "now": desk.time(now)}
-    _finish(desk, desk.engine.release, claims, params, "released", connection)
+def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
+    _need_lease(context, "given back")
+    params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
+    _finish(context, context.engine.release, claims, params, "released", connection)
 
 
 def fail(
-    desk: Desk,
+    context: Context,
     claim: Claim,
     error: str | BaseException,
     retry_in: Duration | None,
@@ -41,35 +41,35 @@ def fail(
     now: datetime | None,
     connection: Any,
 ) -> FailedState:
-    definition = desk.table.definition
+    definition = context.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
     params = {
         **_held(claim),
         "error": _words(error),
         "delay": delay,
         "max_attempts": definition.max_attempts if retry else 0,
-        "now": desk.time(now),
+        "now": context.time(now),
     }
-    state = desk.runner.run(desk.engine.fail, desk.table, params, connection)
+    state = context.runner.run(context.engine.fail, context.table, params, connection)
     if state is None:
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
-        arrange_after(desk, now, connection)
+        arrange_after(context, now, connection)
     return cast(FailedState, state)
 
 
-def extend(desk: Desk, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
-    _need_lease(desk, "extended")
-    lease = desk.table.definition.lease if lease is None else seconds(lease, "seconds")
-    params = {**_held(claim), "lease": lease, "now": desk.time(now)}
-    until = desk.runner.run(desk.engine.extend, desk.table, params, connection)
+def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
+    _need_lease(context, "extended")
+    lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
+    params = {**_held(claim), "lease": lease, "now": context.time(now)}
+    until = context.runner.run(context.engine.extend, context.table, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")
-    return desk.engine.load_time(until)
+    return context.engine.load_time(until)
 
 
 def _finish(
-    desk: Desk,
+    context: Context,
     operation: Callable[..., list[int]],
     claims: Iterable[Claim],
     params: Params,
@@ -82,22 +82,24 @@ def _finish(
         by_token[checked_token(claim.token)].append(claim.id)
 
     def finish_each(cursor: Cursor, table: Table, params: Params) -> list[int]:
-        under = ((params | {"token": token, "ids": desk.engine.dump_ids(ids)}, ids) for token, ids in by_token.items())
+        under = (
+            (params | {"token": token, "ids": context.engine.dump_ids(ids)}, ids) for token, ids in by_token.items()
+        )
         return [id for values, ids in under for id in set(ids).difference(operation(cursor, table, values))]
 
     if len(by_token) == 1:
         ((token, ids),) = by_token.items()
-        params |= {"token": token, "ids": desk.engine.dump_ids(ids)}
-        finished = desk.runner.run(operation, desk.table, params, connection)
+        params |= {"token": token, "ids": context.engine.dump_ids(ids)}
+        finished = context.runner.run(operation, context.table, params, connection)
         lost = list(set(ids).difference(finished)) if len(finished) < len(ids) else []
     else:
-        lost = desk.runner.run(finish_each, desk.table, params, connection) if by_token else []
+        lost = context.runner.run(finish_each, context.table, params, connection) if by_token else []
     if lost:
         raise not_held(sorted(lost), sum(map(len, by_token.values())), done)
 
 
-def _need_lease(desk: Desk, done: str) -> None:
-    if desk.table.definition.delivery == "at_most_once":
+def _need_lease(context: Context, done: str) -> None:
+    if context.table.definition.delivery == "at_most_once":
         raise BadInput(
             f"A message delivered at most once has no lease and cannot be {done}.",
             "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",

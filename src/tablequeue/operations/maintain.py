@@ -16,7 +16,7 @@ from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaT
 from tablequeue.message import Message
 from tablequeue.names import check_name
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Desk, seconds, whole_ids
+from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
 Which = Sequence[int] | Callable[[Message], bool] | None
@@ -88,12 +88,12 @@ def has_schema(runner: Runner, engine: Engine) -> bool:
     return engine.schema is None or runner.run(engine.has_schema, engine.table("none", Definition()), {})
 
 
-def drop(desk: Desk) -> None:
+def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
-        procedures.drop(desk.engine, cursor, table)
-        desk.engine.drop(cursor, table, params)
+        procedures.drop(context.engine, cursor, table)
+        context.engine.drop(cursor, table, params)
 
-    desk.runner.run(drop, desk.table, {"name": desk.table.name})
+    context.runner.run(drop, context.table, {"name": context.table.name})
 
 
 def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
@@ -131,66 +131,68 @@ def upgrade(runner: Runner, engine: Engine, name: str) -> int:
     return runner.run(upgrade, engine.table(name, Definition()), params)
 
 
-def purge(desk: Desk, states: Sequence[str]) -> int:
+def purge(context: Context, states: Sequence[str]) -> int:
     """Delete every message in `states`, in bounded batches; how many."""
     total = 0
     for state in states:
         deleted = BATCH
         while deleted:
-            deleted = desk.runner.run(desk.engine.purge, desk.table, {"state": state, "n": BATCH})
+            deleted = context.runner.run(context.engine.purge, context.table, {"state": state, "n": BATCH})
             total += deleted
     return total
 
 
-def purge_dead(desk: Desk, which: Which) -> int:
+def purge_dead(context: Context, which: Which) -> int:
     """Delete dead letters; how many."""
     if which is None:
-        return purge(desk, ["dead"])
+        return purge(context, ["dead"])
 
     def delete(ids: Sequence[int]) -> int:
-        params: Params = {"state": "dead", "ids": desk.engine.dump_ids(ids)}
-        return desk.runner.run(desk.engine.purge_ids, desk.table, params)
+        params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
+        return context.runner.run(context.engine.purge_ids, context.table, params)
 
-    return _each_dead(desk, which, delete)
+    return _each_dead(context, which, delete)
 
 
-def purge_history(desk: Desk, older_than: Duration, now: datetime | None) -> int:
+def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:
     """Delete what left the queue that long ago, in bounded batches; how many."""
-    need_history(desk)
-    params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": desk.time(now)}
+    need_history(context)
+    params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
     while deleted:
-        deleted = desk.runner.run(desk.engine.purge_history, desk.table, params)
+        deleted = context.runner.run(context.engine.purge_history, context.table, params)
         total += deleted
     return total
 
 
-def redrive(desk: Desk, which: Which, now: datetime | None) -> int:
+def redrive(context: Context, which: Which, now: datetime | None) -> int:
     """Dead letters become ready with all attempts before them; how many."""
-    desk.time(now)  # refused before anything is changed
+    context.time(now)  # refused before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
-        return len(desk.runner.run(desk.engine.redrive_ids, desk.table, {"ids": desk.engine.dump_ids(ids)}))
+        return len(context.runner.run(context.engine.redrive_ids, context.table, {"ids": context.engine.dump_ids(ids)}))
 
-    total = _each_dead(desk, which, revive) if which is not None else _redrive_all(desk)
-    arrange_after(desk, now, messages=total)
+    total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
+    arrange_after(context, now, messages=total)
     return total
 
 
-def _redrive_all(desk: Desk) -> int:
+def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := desk.runner.run(desk.engine.redrive, desk.table, {"after": after, "n": BATCH}):
+    while batch := context.runner.run(context.engine.redrive, context.table, {"after": after, "n": BATCH}):
         # Onwards only: a letter that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
 
 
-def _each_dead(desk: Desk, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]) -> int:
+def _each_dead(
+    context: Context, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]
+) -> int:
     """Do something to the dead letters of these ids, or to those for which the predicate holds; to how many."""
     if not callable(which):
         return do(whole_ids(which))
     total, after = 0, 0
-    while batch := peek(desk, BATCH, "dead", after):
+    while batch := peek(context, BATCH, "dead", after):
         if ids := [message.id for message in batch if which(message)]:
             total += do(ids)
         after = batch[-1].id

@@ -13,7 +13,7 @@ from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Desk, Params, seconds
+from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.payload import dump_headers
 
 OnConflict = Literal["raise", "skip", "return"]
@@ -46,7 +46,7 @@ class Defined(Protocol):
 
 @telemetry.pushing
 def push(
-    desk: Desk,
+    context: Context,
     payload: Any,
     options: Options,
     key: str | None,
@@ -57,20 +57,20 @@ def push(
     _check_on_conflict(on_conflict)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
         # Said once, not each time: of 320 µs on SQLite that was 20, for after a flush of the disk everything is cold.
-        params = (desk.plain or _plain(desk)) | {"payload": desk.codec.dump(payload)}
+        params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
-        params = _call(desk, now) | _row(desk, payload, options, key)
+        params = _call(context, now) | _row(context, payload, options, key)
     while True:
-        id = desk.runner.run(desk.engine.push, desk.table, params, connection)
+        id = context.runner.run(context.engine.push, context.table, params, connection)
         if id is not None:
-            arrange_after(desk, now, connection)
+            arrange_after(context, now, connection)
             return id
         assert key is not None, "only a key can be taken"
         if on_conflict == "skip":
             return None
         if on_conflict == "raise":
             raise _duplicate([key])
-        there = desk.runner.run(desk.engine.find_keys, desk.table, {"keys": [key]}, connection)
+        there = context.runner.run(context.engine.find_keys, context.table, {"keys": [key]}, connection)
         if key in there:
             return there[key]
         # It was finished between the two statements: push again.
@@ -78,7 +78,7 @@ def push(
 
 @telemetry.pushing
 def push_many(
-    desk: Desk,
+    context: Context,
     messages: Iterable[Any],
     options: Options,
     on_conflict: OnConflict,
@@ -86,10 +86,10 @@ def push_many(
     connection: Any,
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
-    params = _call(desk, now) | _options(desk, options)
+    params = _call(context, now) | _options(context, options)
     # Encoded whole before the database is touched: a bad payload refuses the call, and the database is not held
     # while the caller's iterable thinks.
-    dump = desk.codec.dump
+    dump = context.codec.dump
     payloads: list[str | bytes] = []
     rows: list[Params] = []
     try:
@@ -98,7 +98,7 @@ def push_many(
                 if payloads:
                     rows = [params | {"payload": payload} for payload in payloads]
                     payloads = []
-                rows.append(params | _row(desk, message.payload, _merged(message, options), message.key))
+                rows.append(params | _row(context, message.payload, _merged(message, options), message.key))
             elif rows:
                 rows.append(params | {"payload": dump(message)})
             else:
@@ -108,19 +108,21 @@ def push_many(
         raise type(error)(words, error.remedy) from None
     if rows:
         if any(row["group"] is None for row in rows):  # of a plain payload among them
-            check_group(desk.table, options.group)
-        ids = _push_each(desk, params, rows, on_conflict, connection)
+            check_group(context.table, options.group)
+        ids = _push_each(context, params, rows, on_conflict, connection)
     elif payloads:
-        check_group(desk.table, options.group)
-        ids = [*desk.runner.run(desk.engine.push_many, desk.table, params | {"payloads": payloads}, connection)]
+        check_group(context.table, options.group)
+        ids = [
+            *context.runner.run(context.engine.push_many, context.table, params | {"payloads": payloads}, connection)
+        ]
     else:
         return []
-    arrange_after(desk, now, connection, len(ids))
+    arrange_after(context, now, connection, len(ids))
     return ids
 
 
 def _push_each(
-    desk: Desk, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Any
+    context: Context, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Any
 ) -> list[int | None]:
     """Rows with options of their own, in one transaction."""
 
@@ -128,16 +130,16 @@ def _push_each(
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without any of them.
             cursor.execute("savepoint tablequeue_push")
-        ids = desk.engine.push_each(cursor, table, params | {"rows": rows})
+        ids = context.engine.push_each(cursor, table, params | {"rows": rows})
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             keys = [rows[place]["key"] for place in refused]
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(keys)
-            there = desk.engine.find_keys(cursor, table, {"keys": keys})
+            there = context.engine.find_keys(cursor, table, {"keys": keys})
             gone = [place for place in refused if rows[place]["key"] not in there]
-            again = desk.engine.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
+            again = context.engine.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
             for place in refused:
                 ids[place] = there.get(rows[place]["key"])
             for place, id in zip(gone, again, strict=True):
@@ -146,42 +148,42 @@ def _push_each(
             cursor.execute("release savepoint tablequeue_push")
         return ids
 
-    return desk.runner.run(push_keyed, desk.table, params, connection)
+    return context.runner.run(push_keyed, context.table, params, connection)
 
 
-def _plain(desk: Desk) -> Params:
-    check_group(desk.table, None)
-    desk.plain.update(_call(desk, None) | _options(desk, NOTHING))
-    return desk.plain
+def _plain(context: Context) -> Params:
+    check_group(context.table, None)
+    context.plain.update(_call(context, None) | _options(context, NOTHING))
+    return context.plain
 
 
-def _call(desk: Desk, now: datetime | None) -> Params:
-    return {"producer": desk.who, "now": None if now is None else desk.time(now)}
+def _call(context: Context, now: datetime | None) -> Params:
+    return {"producer": context.who, "now": None if now is None else context.time(now)}
 
 
-def _row(desk: Desk, payload: Any, options: Options, key: str | None) -> Params:
-    check_group(desk.table, options.group)
+def _row(context: Context, payload: Any, options: Options, key: str | None) -> Params:
+    check_group(context.table, options.group)
     return {
-        **_options(desk, options),
-        "payload": desk.codec.dump(payload),
+        **_options(context, options),
+        "payload": context.codec.dump(payload),
         "key": None if key is None else check_text(key, "key"),
     }
 
 
-def _options(desk: Desk, options: Options) -> Params:
+def _options(context: Context, options: Options) -> Params:
     delay, due, priority, group, headers = options
     headers = telemetry.carried(headers)
-    definition = desk.table.definition
+    definition = context.table.definition
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
-        check_priority(desk.table, priority)
+        check_priority(context.table, priority)
     if definition.order == "due" and delay is None and due is None:
         delay = 0
     return {
         "headers": None if headers is None else dump_headers(headers),
         "delay": None if delay is None else seconds(delay, "delay"),
-        "due": None if due is None else desk.time(due, "due"),
+        "due": None if due is None else context.time(due, "due"),
         "priority": 0 if priority is None else priority,
         "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,

@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from tablequeue.errors import QueueNotFound
-from tablequeue.operations.desk import Desk
+from tablequeue.operations.context import Context
 
 
-def state(desk: Desk, name: str, now: datetime | None) -> tuple[datetime, datetime]:
+def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, datetime]:
     """When the schedule was last due and pushed, and the database's clock; a new one as if it had been due now."""
-    params = {"name": name, "now": desk.time(now)}
-    run, engine, table = desk.runner.run, desk.engine, desk.table
+    params = {"name": name, "now": context.time(now)}
+    run, engine, table = context.runner.run, context.engine, context.table
     try:
         row = run(engine.schedule_state, table, params)
     except QueueNotFound:  # the table is not there: this is the first schedule of the database
@@ -28,7 +28,7 @@ def state(desk: Desk, name: str, now: datetime | None) -> tuple[datetime, dateti
     return engine.load_time(row[0]), engine.load_time(row[1])
 
 
-def advance(desk: Desk, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:
+def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:
     """Whether the schedule is due at that time and nobody has pushed for it: then push, in the same transaction."""
-    params = {"name": name, "due": desk.time(due, "due"), "now": desk.time(now)}
-    return desk.runner.run(desk.engine.advance_schedule, desk.table, params, connection)
+    params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
+    return context.runner.run(context.engine.advance_schedule, context.table, params, connection)

@@ -10,7 +10,7 @@ from datetime import datetime
 from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.operations.desk import Desk, seconds
+from tablequeue.operations.context import Context, seconds
 
 # Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite:
 # 0.3 s of a processor for so many, nearly all of it reading them; 4 ms for none.
@@ -105,15 +105,15 @@ class Stats:
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
 
-def stats(desk: Desk, window: Duration | None, now: datetime | None) -> Stats:
+def stats(context: Context, window: Duration | None, now: datetime | None) -> Stats:
     length = None if window is None else _length(window)
-    row = desk.runner.run(desk.engine.stats, desk.table, {"now": desk.time(now)})
-    lost = _lost(desk, now)
+    row = context.runner.run(context.engine.stats, context.table, {"now": context.time(now)})
+    lost = _lost(context, now)
     looked = None
-    if length is not None and desk.table.definition.keeps_history:
-        looked = _window(desk, length, lost, now)
+    if length is not None and context.table.definition.keeps_history:
+        looked = _window(context, length, lost, now)
     total = None if lost is None else sum(lost.values())
-    return replace(Stats(desk.table.name, *row), lost=total, window=looked)
+    return replace(Stats(context.table.name, *row), lost=total, window=looked)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -144,20 +144,20 @@ def _length(window: Duration) -> float:
     return length
 
 
-def _lost(desk: Desk, now: datetime | None) -> Lost:
-    definition = desk.table.definition
+def _lost(context: Context, now: datetime | None) -> Lost:
+    definition = context.table.definition
     if definition.delivery != "at_most_once":
         return None
-    params = {"age": definition.lease, "now": desk.time(now)}
-    rows = desk.runner.run(desk.engine.stats_lost, desk.table, params)
+    params = {"age": definition.lease, "now": context.time(now)}
+    rows = context.runner.run(context.engine.stats_lost, context.table, params)
     return {(producer, consumer): number for producer, consumer, number in rows}
 
 
-def _window(desk: Desk, length: float, lost: Lost, now: datetime | None) -> Window:
-    params = {"age": length, "now": desk.time(now)}
-    finished = desk.runner.run(desk.engine.stats_finished, desk.table, params | {"n": MOST})
+def _window(context: Context, length: float, lost: Lost, now: datetime | None) -> Window:
+    params = {"age": length, "now": context.time(now)}
+    finished = context.runner.run(context.engine.stats_finished, context.table, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
-        pushed = desk.runner.run(desk.engine.stats_pushed, desk.table, params | {"n": most})
+        pushed = context.runner.run(context.engine.stats_pushed, context.table, params | {"n": most})
         number = sum(row[2] for row in pushed)
         if number < most:
             break

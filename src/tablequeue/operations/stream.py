@@ -18,7 +18,7 @@ from tablequeue.engines.base import Cursor, Table
 from tablequeue.engines.streams import StreamingEngine, StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.operations.claim import arrange_after, sweep
-from tablequeue.operations.desk import Desk, Params, count
+from tablequeue.operations.context import Context, Params, count
 from tablequeue.operations.push import check_text
 
 
@@ -39,14 +39,14 @@ class StreamState:
     claimed_at: datetime | None
 
 
-def begin(desk: Desk, stream: str) -> tuple[int, StreamState]:
+def begin(context: Context, stream: str) -> tuple[int, StreamState]:
     """A new run, and its epoch. From now on no older run can act."""
-    engine = desk.engine
-    definition = desk.table.definition
+    engine = context.engine
+    definition = context.table.definition
     check_text(stream, "stream")
     if definition.delivery == "at_most_once":
         raise BadInput(
-            f"The queue {desk.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
+            f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
             "Stream from a queue that delivers at least once.",
         )
     params = {"stream": stream, "now": None}
@@ -56,20 +56,22 @@ def begin(desk: Desk, stream: str) -> tuple[int, StreamState]:
         return engine.stream_lock(cursor, table, params)
 
     # Not in one transaction: where a DDL commits by itself, it would end it.
-    desk.runner.run(engine.create_streams, desk.table, params)
-    row = desk.runner.run(open_stream, desk.table, params)
+    context.runner.run(engine.create_streams, context.table, params)
+    row = context.runner.run(open_stream, context.table, params)
     assert row is not None, "it was just made"
-    return row.epoch, _find(desk, stream)
+    return row.epoch, _find(context, stream)
 
 
-def advance(desk: Desk, stream: str, epoch: int, upto: int, n: int, last_id: int | None, now: datetime | None) -> int:
+def advance(
+    context: Context, stream: str, epoch: int, upto: int, n: int, last_id: int | None, now: datetime | None
+) -> int:
     """Complete the batches up to `upto`, and claim up to `n` messages for the next one. The last batch there is."""
-    if complete(desk, stream, epoch, upto, now):
+    if complete(context, stream, epoch, upto, now):
         return upto + 1
-    sweep(desk, now)
-    engine = desk.engine
+    sweep(context, now)
+    engine = context.engine
     token = secrets.token_hex(16)
-    params = _params(desk, stream, now) | {"n": count(n, "n"), "high": last_id, "token": token, "consumer": stream}
+    params = _params(context, stream, now) | {"n": count(n, "n"), "high": last_id, "token": token, "consumer": stream}
 
     def claim(cursor: Cursor, table: Table, params: Params) -> int:
         row = _locked(engine, cursor, table, params, epoch)
@@ -79,18 +81,18 @@ def advance(desk: Desk, stream: str, epoch: int, upto: int, n: int, last_id: int
         engine.stream_set(cursor, table, params | values)
         return upto + 1
 
-    return desk.runner.run(claim, desk.table, params)
+    return context.runner.run(claim, context.table, params)
 
 
-def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetime | None) -> bool:
+def complete(context: Context, stream: str, epoch: int | None, upto: int, now: datetime | None) -> bool:
     """Complete the batches up to `upto`; its failures become dead letters. Whether a later one is open.
 
     Without an epoch: for whoever knows that the stream does not run.
     """
-    engine = desk.engine
+    engine = context.engine
     if epoch is None:
-        _find(desk, stream)
-    params = _params(desk, stream, now)
+        _find(context, stream)
+    params = _params(context, stream, now)
 
     def finish(cursor: Cursor, table: Table, params: Params) -> tuple[bool, int]:
         row = _locked(engine, cursor, table, params, epoch)
@@ -120,18 +122,18 @@ def complete(desk: Desk, stream: str, epoch: int | None, upto: int, now: datetim
         _set(engine, cursor, table, params, upto)
         return False, len(ids)
 
-    is_open, finished = desk.runner.run(finish, desk.table, params)
-    arrange_after(desk, now, messages=finished)
+    is_open, finished = context.runner.run(finish, context.table, params)
+    arrange_after(context, now, messages=finished)
     return is_open
 
 
-def ids_of(desk: Desk, stream: str, batch: int) -> tuple[str, list[int]]:
+def ids_of(context: Context, stream: str, batch: int) -> tuple[str, list[int]]:
     """The token and the ids of the open batch; `StreamRefused` if that is not `batch`.
 
     Also for a run that was superseded since it claimed the batch: a pipeline that is to stop fences its queries, and
     they are to end what they have begun. Who reads changes nothing, and those who read by the token ask no more.
     """
-    engine = desk.engine
+    engine = context.engine
 
     def look(cursor: Cursor, table: Table, params: Params) -> tuple[str, list[int]]:
         row = _locked(engine, cursor, table, params, None)
@@ -142,12 +144,12 @@ def ids_of(desk: Desk, stream: str, batch: int) -> tuple[str, list[int]]:
             )
         return row.token, engine.stream_ids(cursor, table, params | {"token": row.token})
 
-    return desk.runner.run(look, desk.table, _params(desk, stream, None))
+    return context.runner.run(look, context.table, _params(context, stream, None))
 
 
-def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
+def fail(context: Context, stream: str, errors: Mapping[int, str]) -> None:
     """These messages of the open batch become dead letters when it is completed; saying so twice is once."""
-    engine = desk.engine
+    engine = context.engine
 
     def note(cursor: Cursor, table: Table, params: Params) -> None:
         row = _locked(engine, cursor, table, params, None)
@@ -162,13 +164,13 @@ def fail(desk: Desk, stream: str, errors: Mapping[int, str]) -> None:
         values = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": json.dumps(failures)}
         engine.stream_set(cursor, table, params | values)
 
-    _find(desk, stream)
-    desk.runner.run(note, desk.table, _params(desk, stream, None))
+    _find(context, stream)
+    context.runner.run(note, context.table, _params(context, stream, None))
 
 
-def release(desk: Desk, stream: str) -> int:
+def release(context: Context, stream: str) -> int:
     """Give the messages of the open batch back, unworked; how many. A run of the stream is refused from now on."""
-    engine = desk.engine
+    engine = context.engine
 
     def give_back(cursor: Cursor, table: Table, params: Params) -> int:
         engine.stream_open(cursor, table, params)
@@ -183,14 +185,14 @@ def release(desk: Desk, stream: str) -> int:
         _set(engine, cursor, table, params, row.batch)
         return len(ids)
 
-    _find(desk, stream)  # or it would be made
-    return desk.runner.run(give_back, desk.table, _params(desk, stream, None))
+    _find(context, stream)  # or it would be made
+    return context.runner.run(give_back, context.table, _params(context, stream, None))
 
 
-def states(desk: Desk) -> list[StreamState]:
-    engine = desk.engine
+def states(context: Context) -> list[StreamState]:
+    engine = context.engine
     try:
-        rows = desk.runner.run(engine.streams, desk.table, {})
+        rows = context.runner.run(engine.streams, context.table, {})
     except QueueNotFound:
         return []  # the table is made by the first stream
     load = engine.load_time
@@ -200,14 +202,14 @@ def states(desk: Desk) -> list[StreamState]:
     ]
 
 
-def _find(desk: Desk, stream: str) -> StreamState:
-    known = states(desk)
+def _find(context: Context, stream: str) -> StreamState:
+    known = states(context)
     for state in known:
         if state.stream == stream:
             return state
     names = ", ".join(state.stream for state in known) or "none"
     raise StreamNotFound(
-        f"The queue {desk.table.name!r} has no stream {stream!r}.", f"Name one of its streams: {names}."
+        f"The queue {context.table.name!r} has no stream {stream!r}.", f"Name one of its streams: {names}."
     )
 
 
@@ -231,5 +233,5 @@ def _set(engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, 
     engine.stream_set(cursor, table, params | values)
 
 
-def _params(desk: Desk, stream: str, now: datetime | None) -> Params:
-    return {"stream": stream, "now": desk.time(now)}
+def _params(context: Context, stream: str, now: datetime | None) -> Params:
+    return {"stream": stream, "now": context.time(now)}

@@ -13,35 +13,35 @@ from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
 from tablequeue.operations.claim import arrange_after
-from tablequeue.operations.desk import Desk
+from tablequeue.operations.context import Context
 
 
 def readable(
-    desk: Desk, token: str, rows: Sequence[Row], now: datetime | None, connection: Any
+    context: Context, token: str, rows: Sequence[Row], now: datetime | None, connection: Any
 ) -> Iterator[tuple[Row, Any]]:
     """The claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
     for row in rows:
         try:
-            yield row, desk.codec.load(row[1])
+            yield row, context.codec.load(row[1])
         except BadPayload as error:
-            _bury(desk, token, row, error.cause, now, connection)
+            _bury(context, token, row, error.cause, now, connection)
 
 
-def _bury(desk: Desk, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
+def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
     if not token:  # taken, in the caller's transaction
-        desk.runner.run(desk.engine.put_back, desk.table, _buried(desk, row, reason), connection)
+        context.runner.run(context.engine.put_back, context.table, _buried(context, row, reason), connection)
         return
-    params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": desk.time(now)}
+    params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": context.time(now)}
     try:
-        desk.runner.run(desk.engine.fail, desk.table, params, connection)
+        context.runner.run(context.engine.fail, context.table, params, connection)
     except TablequeueError:
         if connection is not None:
             raise
         return  # it comes back when its lease ends, and is buried then
-    arrange_after(desk, now, connection)
+    arrange_after(context, now, connection)
 
 
-def _buried(desk: Desk, row: Row, reason: str) -> Params:
+def _buried(context: Context, row: Row, reason: str) -> Params:
     id, payload, headers, attempts, pushed_at, popped_at, _, priority, group, key, due = row
     # The time as the engine writes it into errors: as it reads it from rows, which are text or numbers.
     at = popped_at if isinstance(popped_at, (str, int)) else str(popped_at)
@@ -56,6 +56,6 @@ def _buried(desk: Desk, row: Row, reason: str) -> Params:
         "group": group,
         "key": key,
         "due": due,
-        "consumer": desk.who,
-        "error": {"attempt": attempts, "at": at, "consumer": desk.who, "error": reason},
+        "consumer": context.who,
+        "error": {"attempt": attempts, "at": at, "consumer": context.who, "error": reason},
     }

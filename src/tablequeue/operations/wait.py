@@ -9,12 +9,12 @@ from time import monotonic, sleep
 from typing import Self
 
 from tablequeue.definition import Duration, in_seconds
-from tablequeue.operations.desk import Desk, seconds
+from tablequeue.operations.context import Context, seconds
 
-# Seconds between two looks: the first, and what it doubles up to while nothing comes. With a bell they are for a
-# wake-up that was lost: the push had looked for somebody waiting a moment before, or the bell is out of order.
+# Seconds between two looks: the first, and what it doubles up to while nothing comes. With a notifier they are for a
+# wake-up that was lost: the push had looked for somebody waiting a moment before, or the notifier is out of order.
 PAUSES = (0.01, 0.5)
-PAUSES_WITH_BELL = (0.1, 10.0)
+PAUSES_WITH_NOTIFIER = (0.1, 10.0)
 
 # Seconds that who is woken lingers at the most: twice as long each time that it was woken in vain, until it finds
 # something. One push wakes all who wait, and one of them gets the message: 200 who popped at once did little else, and
@@ -33,16 +33,18 @@ INFINITE = float("inf")
 class Waiter:
     """One who waits at a queue: a consumer, or a worker. For one thread at a time, except `wake`.
 
-    longest   the longest pause between two looks; None: as good as the engine's bell allows.
-    ring      what the bell calls, in its own thread, to end a pause; None: the one of `wait`.
+    longest   the longest pause between two looks; None: as good as the engine's notifier allows.
+    on_push   what the notifier calls, in its own thread, to end a pause; None: the one of `wait`.
     """
 
-    def __init__(self, desk: Desk, longest: Duration | None = None, ring: Callable[[], None] | None = None) -> None:
-        self._desk = desk
-        self._bell = desk.runner.bell
+    def __init__(
+        self, context: Context, longest: Duration | None = None, on_push: Callable[[], None] | None = None
+    ) -> None:
+        self._context = context
+        self._notifier = context.runner.notifier
         self._longest = None if longest is None else seconds(longest, "longest_pause")
         self._event = Event()
-        self._ring = ring or self._event.set
+        self._on_push = on_push or self._event.set
         self._called = False
         self._pause = 0.0
         self._looked_early = False
@@ -72,7 +74,7 @@ class Waiter:
         now = monotonic()
         if self._busy_since is None:
             self._busy_since = now
-        return self._bell is not None and now - self._busy_since >= self._bell.busy_after
+        return self._notifier is not None and now - self._busy_since >= self._notifier.busy_after
 
     def wait(self, limit: Duration | None = None) -> None:
         """After a pop that has found nothing: until another one may find something, or until `limit` is over.
@@ -82,21 +84,21 @@ class Waiter:
         """
         end = INFINITE if limit is None else monotonic() + in_seconds(limit)
         while not self._called and (pause := self.pause(end)) is not None:
-            rung = self._event.wait(pause)
+            woken = self._event.wait(pause)
             self._event.clear()
-            if rung and self.pops_at_once:
+            if woken and self.pops_at_once:
                 sleep(self.linger(end))
                 break
         self._called = False
 
     @property
     def pops_at_once(self) -> bool:
-        """Whether to pop when the bell rings, without another look: a round trip less before the message is here.
+        """Whether to pop after a wake-up without another look, which spares a round trip.
 
         Of many who are woken by one push, all but one pop in vain. A look would not spare them that: they are woken
         at the same moment, and until the first one's claim has committed all see the message ready.
         """
-        return self._bell is not None and self._bell.exact
+        return self._notifier is not None and self._notifier.exact
 
     def linger(self, end: float) -> float:
         """How long who was woken is to sleep on before it pops: some time, if it was in vain before, until `end`."""
@@ -106,11 +108,11 @@ class Waiter:
         return max(0.0, min(seconds, end - monotonic()))
 
     def pause(self, end: float) -> float | None:
-        """How long to sleep before the next look, if the bell does not ring; None: pop now, or `end` has come."""
+        """How long to sleep before the next look, if no wake-up comes; None: pop now, or `end` has come."""
         self._busy_since = None
-        # In this order: what is pushed after the look is heard.
-        heard = self._bell is not None and self._bell.attend(self._desk.table, self._ring)
-        coming = self._desk.runner.run(self._desk.engine.until_next, self._desk.table, {"now": None})
+        # In this order: what is pushed after the look is reported.
+        listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
+        coming = self._context.runner.run(self._context.engine.until_next, self._context.table, {"now": None})
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop. But if it is locked, the next pop will not find it either: then pause.
@@ -120,13 +122,13 @@ class Waiter:
         left = end - monotonic()
         if left <= 0:
             return None
-        pause = self._pushing_pause() if coming.pushing else self._next_pause(heard)
+        pause = self._pushing_pause() if coming.pushing else self._next_pause(listening)
         return min(pause, left, due if due > 0 else pause)
 
     def leave(self) -> None:
-        """Not to wait any more; pushes need not ring for this one."""
-        if self._bell is not None:
-            self._bell.leave(self._desk.table, self._ring)
+        """Not to wait any more; pushes need not wake this one."""
+        if self._notifier is not None:
+            self._notifier.leave(self._context.table, self._on_push)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -137,9 +139,9 @@ class Waiter:
         shortest, longest = PUSHING_PAUSES
         return min(max(shortest, (now - self._pushing_since) * PUSHING_SHARE), longest)
 
-    def _next_pause(self, heard: bool) -> float:
+    def _next_pause(self, listening: bool) -> float:
         self._pushing_since = None
-        shortest, longest = PAUSES_WITH_BELL if heard else PAUSES
+        shortest, longest = PAUSES_WITH_NOTIFIER if listening else PAUSES
         longest = longest if self._longest is None else min(longest, self._longest)
         self._pause = min(max(shortest, self._pause * 2), longest)
         return self._pause

@@ -19,10 +19,10 @@ from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.telemetry import processing
-from tablequeue.worker.crew import TimedOut
 from tablequeue.worker.ending import plain, words_of
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry, outcome_of, outcomes_of
+from tablequeue.worker.pool import TimedOut
 
 # Fresh ones: a fork would take over locks that the threads of the worker hold.
 _processes = multiprocessing.get_context("spawn")
@@ -43,8 +43,8 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, queue: Queue) -> Address:
-        desk = queue._desk
-        return cls(database.engine.url.render_as_string(hide_password=False), desk.engine.schema, desk.who)
+        context = queue._context
+        return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
 
 class ProcessEnded(Exception):
@@ -192,7 +192,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
-        load = queue._desk.codec.load
+        load = queue._context.codec.load
         claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
         with processing(handler.queue, claims):
             if handler.batch is None:

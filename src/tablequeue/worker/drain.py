@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tablequeue.worker.line import Line
+    from tablequeue.worker.fetcher import Fetcher
 
 
 class Drain:
@@ -17,29 +17,29 @@ class Drain:
 
     def __init__(self) -> None:
         self.over = False
-        self.lines: list[Line] = []
+        self.fetchers: list[Fetcher] = []
         self._lock = Lock()
         self._finished = 0
-        """How many pieces were finished so far."""
-        self._empty: dict[Line, int] = {}
-        """The queues that were found empty, and how many pieces had been finished before that pop."""
+        """How many assignments were finished so far."""
+        self._empty: dict[Fetcher, int] = {}
+        """The queues that were found empty, and how many assignments had been finished before that pop."""
 
-    def before_a_pop(self, line: Line) -> int:
+    def before_a_pop(self, fetcher: Fetcher) -> int:
         """What `found_nothing` is to be told if the pop finds nothing. Until then it is not over."""
         with self._lock:
-            self._empty.pop(line, None)
+            self._empty.pop(fetcher, None)
             return self._finished
 
-    def found_nothing(self, line: Line, finished: int) -> None:
+    def found_nothing(self, fetcher: Fetcher, finished: int) -> None:
         with self._lock:
-            self._empty[line] = finished
-            empty = all(self._empty.get(one) == self._finished for one in self.lines)
+            self._empty[fetcher] = finished
+            empty = all(self._empty.get(one) == self._finished for one in self.fetchers)
             self.over = self.over or (empty and not self._held())
         if self.over:
             self._wake()
 
     def before_a_finish(self) -> None:
-        """A handler has ended and its messages are finished, but still held by their line."""
+        """A handler has ended and its messages are finished, but still held by their fetcher."""
         with self._lock:
             self._finished += 1
 
@@ -51,8 +51,8 @@ class Drain:
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _held(self) -> bool:
-        return any(line.holds() for line in self.lines)
+        return any(fetcher.holds() for fetcher in self.fetchers)
 
     def _wake(self) -> None:
-        for line in self.lines:
-            line.wake()
+        for fetcher in self.fetchers:
+            fetcher.wake()

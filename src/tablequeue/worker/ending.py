@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from tablequeue.definition import Definition
 from tablequeue.message import Claim
-from tablequeue.operations.desk import seconds
-from tablequeue.worker.crew import Piece
+from tablequeue.operations.context import seconds
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze
+from tablequeue.worker.pool import Assignment
 
 
 class Ending(NamedTuple):
@@ -25,7 +25,7 @@ class Ending(NamedTuple):
     """
 
     claim: Claim
-    piece: Piece
+    assignment: Assignment
     verb: str
     becomes: str
     delay: float = 0.0
@@ -33,30 +33,30 @@ class Ending(NamedTuple):
     final: bool = False
 
 
-def endings(definition: Definition, piece: Piece, outcomes: Sequence[Outcome]) -> Iterator[Ending]:
-    """How each claim of the piece is to end; nothing for those that the handler has finished itself.
+def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> Iterator[Ending]:
+    """How each claim of the assignment is to end; nothing for those that the handler has finished itself.
 
     An outcome that cannot be, as a Snooze of 1,000 years, is a failure of the attempt that says why.
     """
-    for claim, outcome in zip(piece.claims, outcomes, strict=True):
+    for claim, outcome in zip(assignment.claims, outcomes, strict=True):
         if isinstance(outcome, Finished):
             continue
         try:
-            yield _ending(definition, claim, piece, outcome)
+            yield _ending(definition, claim, assignment, outcome)
         except Exception as error:
-            yield _failure(definition, claim, piece, error)
+            yield _failure(definition, claim, assignment, error)
 
 
-def given_back(definition: Definition, piece: Piece, why: str) -> Iterator[Ending]:
+def given_back(definition: Definition, assignment: Assignment, why: str) -> Iterator[Ending]:
     """Of messages that no reader has begun: they are ready again, and the attempt does not count.
 
     Where delivery is at most once they cannot be: they have failed.
     """
-    for claim in piece.claims:
+    for claim in assignment.claims:
         if definition.delivery == "at_most_once":
-            yield _failure(definition, claim, piece, why)
+            yield _failure(definition, claim, assignment, why)
         else:
-            yield Ending(claim, piece, "release", "")
+            yield Ending(claim, assignment, "release", "")
 
 
 def plain(outcome: Outcome) -> Outcome:
@@ -87,22 +87,22 @@ def words_of(error: str | BaseException) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _ending(definition: Definition, claim: Claim, piece: Piece, outcome: Outcome) -> Ending:
+def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
     match outcome:
         case Retry():
             after = None if outcome.after is None else seconds(outcome.after, "after")
-            return _failure(definition, claim, piece, outcome.error, after)
+            return _failure(definition, claim, assignment, outcome.error, after)
         case DeadLetter():
-            return _failure(definition, claim, piece, outcome.error, final=True)
+            return _failure(definition, claim, assignment, outcome.error, final=True)
         case Snooze():
-            return _snooze(definition, claim, piece, outcome)
-    return Ending(claim, piece, "complete", "completed")
+            return _snooze(definition, claim, assignment, outcome)
+    return Ending(claim, assignment, "complete", "completed")
 
 
 def _failure(
     definition: Definition,
     claim: Claim,
-    piece: Piece,
+    assignment: Assignment,
     error: str | BaseException,
     after: float | None = None,
     final: bool = False,
@@ -114,15 +114,15 @@ def _failure(
         becomes = "dead"
     else:
         becomes = "scheduled" if delay else "ready"
-    return Ending(claim, piece, "fail", becomes, delay, words_of(error), final)
+    return Ending(claim, assignment, "fail", becomes, delay, words_of(error), final)
 
 
-def _snooze(definition: Definition, claim: Claim, piece: Piece, outcome: Snooze) -> Ending:
+def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcome: Snooze) -> Ending:
     if definition.delivery == "at_most_once":
-        return _failure(definition, claim, piece, "snoozed, which a message delivered at most once cannot be")
+        return _failure(definition, claim, assignment, "snoozed, which a message delivered at most once cannot be")
     until = outcome.until
     if isinstance(until, datetime):
         # By the database's clock: that of the pop, and what has passed since by ours.
-        passed = timedelta(seconds=monotonic() - piece.popped)
+        passed = timedelta(seconds=monotonic() - assignment.popped)
         until = max(until - claim.popped_at - passed, timedelta(0))
-    return Ending(claim, piece, "release", "snoozed", seconds(until, "until"))
+    return Ending(claim, assignment, "release", "snoozed", seconds(until, "until"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tablequeue.errors import BadInput
-from tablequeue.operations.desk import count, seconds
+from tablequeue.operations.context import count, seconds
 
 Function = Callable[[Any], Any]
 

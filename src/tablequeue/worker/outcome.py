@@ -10,7 +10,7 @@ from typing import Any
 
 from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
-from tablequeue.operations.desk import seconds
+from tablequeue.operations.context import seconds
 
 
 @dataclass(frozen=True, slots=True)

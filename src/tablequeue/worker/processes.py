@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from threading import Condition, Event
 
 from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, dumped
-from tablequeue.worker.crew import Piece, Threads, TimedOut, Told
+from tablequeue.worker.fetcher import PASSING, pause_after
 from tablequeue.worker.handler import Handler
-from tablequeue.worker.line import PASSING, pause_after
 from tablequeue.worker.outcome import Outcome
+from tablequeue.worker.pool import Assignment, ThreadPool, TimedOut, Told
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -24,7 +24,7 @@ START_TIMEOUT = 120.0
 STARTS = 3
 
 
-class Processes(Threads):
+class ProcessPool(ThreadPool):
     """Threads that hold the messages and their leases, while a process each calls the handler."""
 
     def __init__(self, handler: Handler, told: Told, address: Address) -> None:
@@ -35,7 +35,7 @@ class Processes(Threads):
         self._state = Condition()
         self._children: set[Child] = set()
 
-    def stop(self) -> list[Piece]:
+    def stop(self) -> list[Assignment]:
         self._stopped.set()
         for child in self._all():
             if not child.ready:
@@ -61,27 +61,27 @@ class Processes(Threads):
         child = self._start()
         try:
             while child is not None and not self._goes():
-                piece = self._pieces.get()
+                assignment = self._assignments.get()
                 child = self._living(child)  # it may have ended while it had nothing to do
-                if piece is None:
+                if assignment is None:
                     continue
                 if child is None:
-                    self._told.give_back(piece)
-                elif self._told.begin(piece):
-                    self._told.end(piece, self._outcomes_of(child, piece))
+                    self._told.give_back(assignment)
+                elif self._told.begin(assignment):
+                    self._told.end(assignment, self._outcomes_of(child, assignment))
                     if child.broken:
                         child = self._living(child)
         finally:
             if child is not None:
                 self._end(child)
 
-    def _outcomes_of(self, child: Child, piece: Piece) -> Sequence[Outcome]:
+    def _outcomes_of(self, child: Child, assignment: Assignment) -> Sequence[Outcome]:
         try:
-            return child.call(piece.claims, self.handler.timeout)
+            return child.call(assignment.claims, self.handler.timeout)
         except (TimedOut, ProcessEnded) as error:
-            return self.failed(piece, str(error))  # where it was raised says nothing of the handler
+            return self.failed(assignment, str(error))  # where it was raised says nothing of the handler
         except BaseException as error:
-            return self.failed(piece, error)
+            return self.failed(assignment, error)
 
     def _living(self, child: Child) -> Child | None:
         """The process, or another one if it has ended; None if there is to be none."""

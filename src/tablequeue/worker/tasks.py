@@ -12,9 +12,9 @@ from threading import Thread
 from typing import Any
 
 from tablequeue.telemetry import processing
-from tablequeue.worker.crew import Crew, Piece, TimedOut, Told
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
+from tablequeue.worker.pool import Assignment, Pool, TimedOut, Told
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -53,13 +53,13 @@ class Loop:
             logger.exception("a task of a handler would have ended the event loop, which goes on")
 
 
-class Tasks(Crew):
+class TaskPool(Pool):
     def __init__(self, handler: Handler, told: Told, loop: Loop) -> None:
         super().__init__(handler, told)
         self._loop = loop.loop
-        self._pieces: deque[Piece] = deque()
+        self._assignments: deque[Assignment] = deque()
         self._turns: asyncio.Queue[bool] = asyncio.Queue()
-        """For each piece True; False for who has nothing to do."""
+        """For each assignment True; False for who has nothing to do."""
         self._readers: set[asyncio.Task[None]] = set()
         self._calling: set[asyncio.Task[Any]] = set()
         """The readers that are in a handler."""
@@ -70,17 +70,17 @@ class Tasks(Crew):
     def _ask(self) -> None:
         self._loop.call_soon_threadsafe(self._turns.put_nowait, False)
 
-    def give(self, piece: Piece) -> None:
-        self._pieces.append(piece)
+    def give(self, assignment: Assignment) -> None:
+        self._assignments.append(assignment)
         self._loop.call_soon_threadsafe(self._turns.put_nowait, True)
 
-    def stop(self) -> list[Piece]:
+    def stop(self) -> list[Assignment]:
         # Not in the loop, which a handler may keep from going on.
-        pieces: list[Piece] = []
+        assignments: list[Assignment] = []
         with suppress(IndexError):
             while True:
-                pieces.append(self._pieces.popleft())
-        return pieces
+                assignments.append(self._assignments.popleft())
+        return assignments
 
     def abandon(self) -> None:
         self._loop.call_soon_threadsafe(lambda: [reader.cancel() for reader in self._calling])
@@ -97,32 +97,32 @@ class Tasks(Crew):
         reader = asyncio.current_task()
         assert reader is not None, "it runs in one"
         while not self._goes():
-            if await self._turns.get() and self._pieces:  # if none is left, it was taken back
-                piece = self._pieces.popleft()
-                if self._told.begin(piece):
+            if await self._turns.get() and self._assignments:  # if none is left, it was taken back
+                assignment = self._assignments.popleft()
+                if self._told.begin(assignment):
                     self._calling.add(reader)
-                    self._told.end(piece, await self._outcomes(piece))
+                    self._told.end(assignment, await self._outcomes(assignment))
                     self._calling.discard(reader)
                     await _forget_cancellations(reader)
 
-    async def _outcomes(self, piece: Piece) -> Sequence[Outcome]:
+    async def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
-            return await self._call(piece)
+            return await self._call(assignment)
         except BaseException as error:
-            return self.failed(piece, error)
+            return self.failed(assignment, error)
 
-    async def _call(self, piece: Piece) -> Sequence[Outcome]:
-        with processing(self.handler.queue, piece.claims):
+    async def _call(self, assignment: Assignment) -> Sequence[Outcome]:
+        with processing(self.handler.queue, assignment.claims):
             try:
                 async with asyncio.timeout(self.handler.timeout) as limit:
-                    result = await self.handler.function(self.argument(piece))
+                    result = await self.handler.function(self.argument(assignment))
             except TimeoutError as error:
                 if limit.expired():
                     raise TimedOut().with_traceback(error.__traceback__) from None
                 raise
             if limit.expired():
                 raise TimedOut  # the handler has caught the cancellation
-        return self.outcomes(piece, result)
+        return self.outcomes(assignment, result)
 
 
 async def _forget_cancellations(reader: asyncio.Task[Any]) -> None:

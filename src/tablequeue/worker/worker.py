@@ -11,22 +11,22 @@ from typing import Any, TypeVar
 from tablequeue.database import Database
 from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
-from tablequeue.operations.desk import count, seconds
+from tablequeue.operations.context import count, seconds
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import TURN, added, share, wanted
 from tablequeue.worker.child import Address
-from tablequeue.worker.crew import Threads
+from tablequeue.worker.completer import Completer
 from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import endings
-from tablequeue.worker.finisher import Finisher
+from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.handler import Handler
-from tablequeue.worker.keeper import Keeper
-from tablequeue.worker.line import Line
+from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.outcome import Retry
-from tablequeue.worker.processes import Processes
+from tablequeue.worker.pool import ThreadPool
+from tablequeue.worker.processes import ProcessPool
 from tablequeue.worker.schedule import Clock, Schedule
 from tablequeue.worker.signals import stopping
-from tablequeue.worker.tasks import Loop, Tasks
+from tablequeue.worker.tasks import Loop, TaskPool
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -45,7 +45,7 @@ class Worker:
     maximum            readers of all queues together, at the most.
     shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
     longest_pause      the longest time between two looks at a queue, where wake-ups do not arrive: seconds, or a
-                       timedelta; None: as the engine's bell allows (docs/activation.md).
+                       timedelta; None: as the engine's notifier allows (docs/activation.md).
 
     It has no connection before `run`, so that a module can define it and be imported anywhere.
     """
@@ -66,7 +66,7 @@ class Worker:
         self.schedules: list[Schedule] = []
         self.abandoned = False
         """Whether handlers may still run after `run` has returned."""
-        self._lines: list[Line] = []
+        self._fetchers: list[Fetcher] = []
         self._stopping = Event()
         self._tick = Event()
         self._balancing = Lock()
@@ -154,7 +154,7 @@ class Worker:
     @property
     def readers(self) -> Mapping[str, int]:
         """How many readers each queue has at this moment."""
-        return dict.fromkeys(self.handlers, 0) | {line.queue.name: line.readers for line in self._lines}
+        return dict.fromkeys(self.handlers, 0) | {fetcher.queue.name: fetcher.readers for fetcher in self._fetchers}
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -162,44 +162,46 @@ class Worker:
         self._refusal = None
         self.abandoned = self._ending = False
         queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
-        finisher = Finisher()
+        completer = Completer()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         tide = Drain() if drain else None
-        self._lines = [self._line(database, queue, finisher, loop, tide) for queue in queues]
-        keeper = Keeper(self._lines)
+        self._fetchers = [self._fetcher(database, queue, completer, loop, tide) for queue in queues]
+        heartbeat = Heartbeat(self._fetchers)
         clock = Clock(database, [] if drain else self.schedules)
-        poppers = [Thread(target=self._pop, args=(line,), daemon=True) for line in self._lines]
+        poppers = [Thread(target=self._pop, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
         with stopping(self.stop, self._kill):
             for popper in poppers:
                 popper.start()
             self._keep_balance(poppers, drain)
-            self._wind_up(poppers, finisher, keeper, clock, loop)
+            self._wind_up(poppers, completer, heartbeat, clock, loop)
         self._stopping.clear()
         if self._refusal is not None:
             raise self._refusal
-        return dict(finisher.counts)
+        return dict(completer.counts)
 
-    def _line(
-        self, database: Database, queue: Queue, finisher: Finisher, loop: Loop | None, drain: Drain | None
-    ) -> Line:
+    def _fetcher(
+        self, database: Database, queue: Queue, completer: Completer, loop: Loop | None, drain: Drain | None
+    ) -> Fetcher:
         handler = self.handlers[queue.name]
         maximum = min(handler.readers or self.maximum, self.maximum)
         minimum = min(self.minimum, maximum)
-        line = Line(queue, handler, minimum, maximum, self.longest_pause, self._look, finisher.put, self._refuse, drain)
+        fetcher = Fetcher(
+            queue, handler, minimum, maximum, self.longest_pause, self._look, completer.put, self._refuse, drain
+        )
         if handler.is_async:
             assert loop is not None, "made for the async handlers"
-            line.crew = Tasks(handler, line, loop)
+            fetcher.pool = TaskPool(handler, fetcher, loop)
         elif handler.processes:
-            line.crew = Processes(handler, line, Address.of(database, queue))
+            fetcher.pool = ProcessPool(handler, fetcher, Address.of(database, queue))
         else:
-            line.crew = Threads(handler, line)
+            fetcher.pool = ThreadPool(handler, fetcher)
         if drain is not None:
-            drain.lines.append(line)
-        return line
+            drain.fetchers.append(fetcher)
+        return fetcher
 
-    def _pop(self, line: Line) -> None:
+    def _pop(self, fetcher: Fetcher) -> None:
         try:
-            line.run()
+            fetcher.run()
         except Exception as refusal:
             self._refuse(refusal)
         finally:
@@ -211,7 +213,7 @@ class Worker:
 
     def _look(self) -> None:
         """Something was popped: nobody waits for the next tick to get the first reader."""
-        if any(not line.readers for line in self._lines):
+        if any(not fetcher.readers for fetcher in self._fetchers):
             self._balance()
         self._tick.set()
 
@@ -219,57 +221,59 @@ class Worker:
         with self._balancing:
             if self._ending:
                 return
-            want = {line.queue.name: wanted(line.sight()) for line in self._lines}
+            want = {fetcher.queue.name: wanted(fetcher.sight()) for fetcher in self._fetchers}
             granted = share(want, self.maximum, int(monotonic() / TURN))
-            numbers = added(granted, {line.queue.name: line.crew.readers for line in self._lines}, self.maximum)
-            for line in self._lines:
-                before, now = line.readers, numbers[line.queue.name]
-                line.set_readers(now)
+            numbers = added(
+                granted, {fetcher.queue.name: fetcher.pool.readers for fetcher in self._fetchers}, self.maximum
+            )
+            for fetcher in self._fetchers:
+                before, now = fetcher.readers, numbers[fetcher.queue.name]
+                fetcher.set_readers(now)
                 if now != before:
-                    logger.debug("%s: %d readers after %d", line.queue.name, now, before)
+                    logger.debug("%s: %d readers after %d", fetcher.queue.name, now, before)
 
     def _keep_balance(self, poppers: list[Thread], drain: bool) -> None:
         """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
         for_ever = not poppers and not drain  # there are schedules alone
         while not self._stopping.is_set() and (for_ever or any(popper.is_alive() for popper in poppers)):
             self._balance()
-            quiet = all(line.is_quiet() for line in self._lines)
+            quiet = all(fetcher.is_quiet() for fetcher in self._fetchers)
             self._tick.wait(None if quiet else TICK)
             self._tick.clear()
 
     def _wind_up(
-        self, poppers: list[Thread], finisher: Finisher, keeper: Keeper, clock: Clock, loop: Loop | None
+        self, poppers: list[Thread], completer: Completer, heartbeat: Heartbeat, clock: Clock, loop: Loop | None
     ) -> None:
         deadline = monotonic() + self.shutdown_timeout
         clock.stop()
         with self._balancing:
             self._ending = True
-        for line in self._lines:
-            line.stop()
+        for fetcher in self._fetchers:
+            fetcher.stop()
         if self._stopping.is_set():
-            logger.info("stopping: %d calls are in hand", sum(len(line.running()) for line in self._lines))
+            logger.info("stopping: %d calls are in hand", sum(len(fetcher.running()) for fetcher in self._fetchers))
         for popper in poppers:
             popper.join(max(0, deadline - monotonic()))
-        for line in self._lines:
-            if not line.await_readers(deadline):
-                self._give_up(line, finisher)
-        finisher.close(LAST_WORDS)
-        keeper.close(LAST_WORDS)
+        for fetcher in self._fetchers:
+            if not fetcher.await_readers(deadline):
+                self._give_up(fetcher, completer)
+        completer.close(LAST_WORDS)
+        heartbeat.close(LAST_WORDS)
         clock.close(LAST_WORDS)
-        for line in self._lines:
-            line.set_readers(0)
-            line.crew.close(LAST_WORDS)
+        for fetcher in self._fetchers:
+            fetcher.set_readers(0)
+            fetcher.pool.close(LAST_WORDS)
         if loop is not None:
             loop.close(LAST_WORDS)
 
-    def _give_up(self, line: Line, finisher: Finisher) -> None:
+    def _give_up(self, fetcher: Fetcher, completer: Completer) -> None:
         """Of handlers that have not ended: their messages have failed."""
-        for piece in line.abandon():
+        for assignment in fetcher.abandon():
             self.abandoned = True
-            logger.error("%s: a handler has not ended within the shutdown time-out.", line.queue.name)
-            failed = [Retry(0, "the worker stopped before the handler ended")] * len(piece.claims)
-            finisher.put(line, piece, endings(line.queue.definition, piece, failed))
+            logger.error("%s: a handler has not ended within the shutdown time-out.", fetcher.queue.name)
+            failed = [Retry(0, "the worker stopped before the handler ended")] * len(assignment.claims)
+            completer.put(fetcher, assignment, endings(fetcher.queue.definition, assignment, failed))
 
     def _kill(self) -> None:
-        for line in self._lines:
-            line.crew.abandon()
+        for fetcher in self._fetchers:
+            fetcher.pool.abandon()

@@ -39,7 +39,7 @@ GIVEN = ("headers", "priority", "group", "key", "due", "delay")
 SCATTERED = ("heap", "due")
 
 # Texts that are only printed: a doorbell for those who write their readers in T-SQL (docs/engines/sql-server.md). The
-# engine itself looks again, until the bell has rung on a server.
+# engine itself looks again, until wake-ups have been seen on a server.
 DOORBELL = ("bell_create", "bell_ring", "bell_wait", "bell_drop")
 
 

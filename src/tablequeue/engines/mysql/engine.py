@@ -88,7 +88,7 @@ class Operations(MySQLStreams):
     # Operations of several statements make a transaction of their own, see whole().
     autocommit = in_autocommit("push_each")
 
-    wire = Poll
+    listener = Poll
     stored = procedures.STORED
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True

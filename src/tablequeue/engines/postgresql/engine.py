@@ -21,8 +21,8 @@ from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_hist
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
-from tablequeue.engines.postgresql.bell import LOCKS, HeldCursor, PostgresHeld, PostgresWire
 from tablequeue.engines.postgresql.checks import CHECKS
+from tablequeue.engines.postgresql.listener import LOCKS, HeldCursor, PostgresHeld, PostgresListener
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
@@ -119,7 +119,7 @@ class PostgreSQL(Packs, StreamingEngine):
             "stage.group": "null",
         },
     )
-    wire = PostgresWire
+    listener = PostgresListener
     _pooled = False
     stored = Stored(
         "p_{}",
@@ -150,7 +150,7 @@ class PostgreSQL(Packs, StreamingEngine):
             # a claim above a mark that finds nothing so begins again at once. In a lifo queue, where it does not, one
             # pop in 800 of 8 threads that pop and release the same message got nothing.
             "row": "ctid" if keeps_low_water(definition) else "id",
-            # Notifies the consumers that wait, at the commit, or says that they are to be notified apart; see bell.py.
+            # Notifies the consumers that wait, at the commit, or says that they are to be notified apart: listener.py.
             "waited_for": (
                 f"(select case\n"
                 f"    when :within and pg_advisory_xact_lock_shared({pushing}) is null then null\n"

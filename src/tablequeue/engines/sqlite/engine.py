@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.sqlite.bell import SQLiteWire
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
+from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.streams import StreamingEngine
 from tablequeue.engines.texts import Client, Row
 from tablequeue.errors import TablequeueError
@@ -69,7 +69,7 @@ class SQLite(StreamingEngine):
     arranges = False
     sweeps_within = True
     closes_before_fork = True
-    wire = SQLiteWire
+    listener = SQLiteListener
     _path: str | None = ""
 
     def compile(self, text: str) -> str:

@@ -20,7 +20,7 @@ LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Desk:
+class Context:
     """One queue as the operations of one process see it."""
 
     runner: Runner
@@ -33,7 +33,7 @@ class Desk:
     """What a push without options says, once there was one; see push.py."""
 
     @classmethod
-    def at(cls, runner: Runner, table: Table, who: str) -> Desk:
+    def at(cls, runner: Runner, table: Table, who: str) -> Context:
         assert isinstance(table.engine, StreamingEngine), "all engines have streams"
         return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
 
@@ -77,4 +77,4 @@ def whole_ids(ids: Sequence[int]) -> list[int]:
     return [checked_id(id) for id in ids]
 
 
-__all__ = ["Desk", "Params", "count", "seconds", "whole_ids"]
+__all__ = ["Context", "Params", "count", "seconds", "whole_ids"]

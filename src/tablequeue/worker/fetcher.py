@@ -11,11 +11,11 @@ from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, 
 from tablequeue.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import GROW_AFTER, Sight
-from tablequeue.worker.crew import Crew, Piece
 from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import Ending, endings, given_back
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
+from tablequeue.worker.pool import Assignment, Pool
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -29,11 +29,11 @@ PASSING = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
 BACKOFF = (0.1, 5.0)
 
 
-class Line:
+class Fetcher:
     """The messages between a queue and its readers.
 
     changed    called when something may have to be decided about the number of readers.
-    ended      called for each piece with how its claims are to end.
+    ended      called for each assignment with how its claims are to end.
     refused    called when there can be no readers.
     drain      what is to be told of pops that find nothing; None: the queue is not drained.
     """
@@ -46,7 +46,7 @@ class Line:
         maximum: int,
         longest_pause: float | None,
         changed: Callable[[], None],
-        ended: Callable[[Line, Piece, Iterable[Ending]], None],
+        ended: Callable[[Fetcher, Assignment, Iterable[Ending]], None],
         refused: Callable[[Exception], None],
         drain: Drain | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class Line:
         self.minimum = max(minimum, 1) if self._unready else minimum
         self.maximum = maximum
         self.readers = 0
-        self.crew: Crew
+        self.pool: Pool
         self._changed = changed
         self._ended = ended
         self.refuse = refused
@@ -68,7 +68,7 @@ class Line:
         self._stopping = self._found_all = False
         self._closed = False
         """Whether readers begin with nothing more."""
-        self._pieces: set[Piece] = set()
+        self._assignments: set[Assignment] = set()
         self._unbegun = 0
         self._busy = 0
         """Readers that cannot take a message now: they have one, or are not ready yet."""
@@ -77,7 +77,7 @@ class Line:
         """Seconds of the handler for one message, lately."""
         self._behind_since = self._idle_since = monotonic()
 
-    # -- the pops, in a thread of the line -------------------------------------------------------------------------
+    # -- the pops, in a thread of the fetcher -------------------------------------------------------------------------
 
     def run(self) -> None:
         """Pop until `stop`; or, to drain the queues, until nothing is ready and all that was popped is finished.
@@ -144,33 +144,33 @@ class Line:
                 return
             self.readers = number
             self._behind_since = self._idle_since = monotonic()
-            self.crew.resize(number)
+            self.pool.resize(number)
             self._state.notify_all()
 
     def is_quiet(self) -> bool:
         """Whether nothing is held, and no reader is there who may retire."""
         with self._state:
-            return not self._pieces and self.readers == self.minimum
+            return not self._assignments and self.readers == self.minimum
 
     def holds(self) -> bool:
-        return bool(self._pieces)
+        return bool(self._assignments)
 
-    def held(self) -> list[Piece]:
-        """The pieces whose messages are held: waiting for a reader, with one, or waiting to be finished."""
+    def held(self) -> list[Assignment]:
+        """The assignments whose messages are held: waiting for a reader, with one, or waiting to be finished."""
         with self._state:
-            return list(self._pieces)
+            return list(self._assignments)
 
-    def running(self) -> list[Piece]:
-        """The pieces at which a handler works."""
+    def running(self) -> list[Assignment]:
+        """The assignments at which a handler works."""
         with self._state:
-            return [piece for piece in self._pieces if piece.runs]
+            return [assignment for assignment in self._assignments if assignment.runs]
 
-    def finished(self, piece: Piece) -> None:
-        """The messages of a piece are not held any more."""
+    def finished(self, assignment: Assignment) -> None:
+        """The messages of a assignment are not held any more."""
         if self._drain is not None:
             self._drain.before_a_finish()
         with self._state:
-            self._pieces.discard(piece)
+            self._assignments.discard(assignment)
         if self._drain is not None:
             self._drain.finished()
         if self.queue.definition.grouped:
@@ -184,23 +184,23 @@ class Line:
         self._take_back()
         return not self.running()
 
-    def abandon(self) -> list[Piece]:
-        """End the calls that run; the pieces they have, of which no reader reports any more."""
+    def abandon(self) -> list[Assignment]:
+        """End the calls that run; the assignments they have, of which no reader reports any more."""
         with self._state:
             running = self.running()
-            for piece in running:
-                piece.ended = True
-        self.crew.abandon()
+            for assignment in running:
+                assignment.ended = True
+        self.pool.abandon()
         return running
 
     # -- called by the readers ---------------------------------------------------------------------------------------
 
-    def begin(self, piece: Piece) -> bool:
+    def begin(self, assignment: Assignment) -> bool:
         with self._state:
             now = monotonic()
-            over = self._leased and (piece.lost or now > piece.held + self.queue.definition.lease)
+            over = self._leased and (assignment.lost or now > assignment.held + self.queue.definition.lease)
             if not self._closed and not over:
-                piece.began = now
+                assignment.began = now
                 self._unbegun -= 1
                 self._busy += 1
                 if self._busy >= self.readers:
@@ -208,25 +208,25 @@ class Line:
                 self._state.notify_all()
                 return True
         # Somebody else may have its messages by now.
-        self.give_back(piece)
+        self.give_back(assignment)
         return False
 
-    def end(self, piece: Piece, outcomes: Sequence[Outcome]) -> None:
+    def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
         now = monotonic()
         with self._state:
-            assert piece.began is not None, "a reader ends what it has begun"
-            pace = (now - piece.began) / len(piece.claims)
+            assert assignment.began is not None, "a reader ends what it has begun"
+            pace = (now - assignment.began) / len(assignment.claims)
             self._pace = pace if self._pace is None else 0.8 * self._pace + 0.2 * pace
             self._free(now)
-            abandoned, piece.ended = piece.ended, True
+            abandoned, assignment.ended = assignment.ended, True
         if not abandoned:
-            self._ended(self, piece, endings(self.queue.definition, piece, outcomes))
+            self._ended(self, assignment, endings(self.queue.definition, assignment, outcomes))
 
-    def give_back(self, piece: Piece) -> None:
+    def give_back(self, assignment: Assignment) -> None:
         with self._state:
             self._unbegun -= 1
-            piece.ended = True
-        self._give_back(piece)
+            assignment.ended = True
+        self._give_back(assignment)
 
     def starting(self) -> None:
         with self._state:
@@ -253,7 +253,7 @@ class Line:
         """How many messages to pop now; 0 until half of what lies ready is used up, so that pops are of many."""
         size = self.handler.batch or 1
         free = max(0, max(self.readers, 0 if self._unready else 1) - self._busy)
-        # With all readers busy, one piece more: it tells whether there is a backlog.
+        # With all readers busy, one assignment more: it tells whether there is a backlog.
         more = size if not free and self.readers < self.maximum else 0
         if self._leased:
             # Only after a pop that found all it wanted: one that finds too little sweeps, which the first message of
@@ -282,38 +282,40 @@ class Line:
 
     def _hand_out(self, claims: list[Claim], n: int, asked: float) -> None:
         size = self.handler.batch or 1
-        pieces = [Piece(claims[start : start + size], asked) for start in range(0, len(claims), size)]
+        assignments = [Assignment(claims[start : start + size], asked) for start in range(0, len(claims), size)]
         with self._state:
             closed = self._closed  # while the pop was under way
-            self._pieces.update(pieces)
+            self._assignments.update(assignments)
             if not closed:
-                self._unbegun += len(pieces)
+                self._unbegun += len(assignments)
                 self._found_all = len(claims) == n
                 if not self._found_all:
                     self._behind_since = monotonic()
-                for piece in pieces:
-                    self.crew.give(piece)
+                for assignment in assignments:
+                    self.pool.give(assignment)
         if closed:
-            for piece in pieces:
-                self._give_back(piece)
+            for assignment in assignments:
+                self._give_back(assignment)
         elif self._stopping and not self.readers:
             self.set_readers(1)
         else:
             self._changed()
 
     def _take_back(self) -> None:
-        for piece in self.crew.stop():
-            self.give_back(piece)
+        for assignment in self.pool.stop():
+            self.give_back(assignment)
 
-    def _give_back(self, piece: Piece) -> None:
-        self._ended(self, piece, given_back(self.queue.definition, piece, "the worker stopped before a reader began"))
+    def _give_back(self, assignment: Assignment) -> None:
+        self._ended(
+            self, assignment, given_back(self.queue.definition, assignment, "the worker stopped before a reader began")
+        )
 
     def _waiting(self) -> int:
         """Pieces that wait for a reader, besides one for each that will soon be ready."""
         return max(0, self._unbegun - self._starting)
 
     def _free(self, now: float) -> None:
-        """A reader can take a piece again."""
+        """A reader can take a assignment again."""
         if self._busy >= self.readers:
             self._idle_since = now
         self._busy -= 1

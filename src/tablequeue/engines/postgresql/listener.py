@@ -1,4 +1,4 @@
-"""PostgreSQL's wire: LISTEN, and an advisory lock by which a push sees whether somebody listens.
+"""PostgreSQL's listener: LISTEN, and an advisory lock by which a push sees whether somebody listens.
 
 NOTIFY takes a lock of the whole cluster until its transaction has committed, so that commits which notify do so one
 after the other. A push therefore asks first: it tries the lock that those who wait have shared, gives it back at once,
@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 
 from tablequeue.engines.base import Held, Table
-from tablequeue.engines.bell import Wire
+from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
 
 # The seeds of a queue's advisory locks, tablequeue's own numbers as in install.sql: of those who wait, of the push that
@@ -41,19 +41,19 @@ class PostgresHeld(Held):
     """Whether each transaction may run in another session, as through PgBouncer: then LISTEN hears nothing."""
 
 
-class PostgresWire(Wire):
+class PostgresListener(Listener):
     def __init__(self, held: Held) -> None:
         super().__init__(held)
         self._lock = Lock()
         self._attended: set[str] = set()
         self._notified: set[str] = set()
-        self._cut = False
-        # Wakes `hear`: another thread's statement may have read a notification off the socket.
+        self._closed = False
+        # Wakes `listen`: another thread's statement may have read a notification off the socket.
         self._awake, self._waker = os.pipe()
         held.dbapi.add_notify_handler(self._note)
 
     @classmethod
-    def string(cls, held: Held) -> Wire:
+    def open(cls, held: Held) -> Listener:
         assert isinstance(held, PostgresHeld)
         return Poll(held) if held.pooled else cls(held)
 
@@ -70,9 +70,9 @@ class PostgresWire(Wire):
         self._attended.remove(table.table_name)
         self._run(table, "leave")
 
-    def hear(self) -> Collection[str] | None:
+    def listen(self) -> Collection[str] | None:
         connection = self.held.dbapi
-        while not self._cut:
+        while not self._closed:
             readable, _, _ = select([connection.fileno(), self._awake], [], [])
             if self._awake in readable:
                 os.read(self._awake, 512)
@@ -85,8 +85,8 @@ class PostgresWire(Wire):
                 return channels
         return None
 
-    def cut(self) -> None:
-        self._cut = True
+    def close(self) -> None:
+        self._closed = True
         os.write(self._waker, b"x")
 
     def _run(self, table: Table, operation: str) -> None:

@@ -1,4 +1,4 @@
-"""The readers of a queue: each takes one piece of work after the other, calls the handler, and reports."""
+"""The readers of a queue: each takes one assignment of work after the other, calls the handler, and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TimedOut(BaseException):
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
+class Assignment:
     """What one call of a handler works at. Times are of this process's monotonic clock."""
 
     claims: list[Claim]
@@ -49,14 +49,14 @@ class Piece:
 class Told(Protocol):
     """What readers say of themselves, from any thread."""
 
-    def begin(self, piece: Piece) -> bool:
-        """A reader would begin with the piece. False: it may not, and has it no more."""
+    def begin(self, assignment: Assignment) -> bool:
+        """A reader would begin with the assignment. False: it may not, and has it no more."""
 
-    def end(self, piece: Piece, outcomes: Sequence[Outcome]) -> None:
+    def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
         """It has ended."""
 
-    def give_back(self, piece: Piece) -> None:
-        """A reader has the piece and cannot begin with it."""
+    def give_back(self, assignment: Assignment) -> None:
+        """A reader has the assignment and cannot begin with it."""
 
     def starting(self) -> None:
         """A reader makes itself ready: it takes nothing until it is."""
@@ -68,7 +68,7 @@ class Told(Protocol):
         """There can be no readers."""
 
 
-class Crew(ABC):
+class Pool(ABC):
     """Readers, as many as are wanted. Those that are too many go as soon as they have ended what they have."""
 
     def __init__(self, handler: Handler, told: Told) -> None:
@@ -106,12 +106,12 @@ class Crew(ABC):
         return goes
 
     @abstractmethod
-    def give(self, piece: Piece) -> None:
-        """A piece of work for the reader that is free next."""
+    def give(self, assignment: Assignment) -> None:
+        """A assignment of work for the reader that is free next."""
 
     @abstractmethod
-    def stop(self) -> list[Piece]:
-        """Make no more readers ready; the pieces that none has taken. Returns at once."""
+    def stop(self) -> list[Assignment]:
+        """Make no more readers ready; the assignments that none has taken. Returns at once."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -121,45 +121,45 @@ class Crew(ABC):
     def close(self, timeout: float) -> None:
         """After all readers were asked to go: wait for what would outlast the worker."""
 
-    def argument(self, piece: Piece) -> Any:
+    def argument(self, assignment: Assignment) -> Any:
         """What the handler is called with."""
-        return piece.claims[0] if self.handler.batch is None else piece.claims
+        return assignment.claims[0] if self.handler.batch is None else assignment.claims
 
-    def outcomes(self, piece: Piece, result: Any) -> Sequence[Outcome]:
+    def outcomes(self, assignment: Assignment, result: Any) -> Sequence[Outcome]:
         """What the handler has said of each message."""
         if self.handler.batch is None:
             return [outcome_of(result)]
-        return outcomes_of(result, len(piece.claims))
+        return outcomes_of(result, len(assignment.claims))
 
     @staticmethod
-    def failed(piece: Piece, error: str | BaseException) -> Sequence[Outcome]:
-        return [Retry(error=error)] * len(piece.claims)
+    def failed(assignment: Assignment, error: str | BaseException) -> Sequence[Outcome]:
+        return [Retry(error=error)] * len(assignment.claims)
 
 
-class Threads(Crew):
+class ThreadPool(Pool):
     """Readers that are threads."""
 
     def __init__(self, handler: Handler, told: Told) -> None:
         super().__init__(handler, told)
-        self._pieces: SimpleQueue[Piece | None] = SimpleQueue()
+        self._assignments: SimpleQueue[Assignment | None] = SimpleQueue()
 
     def _add(self) -> None:
         Thread(target=self._read, name=f"reader of {self.handler.queue}", daemon=True).start()
 
     def _ask(self) -> None:
-        self._pieces.put(None)
+        self._assignments.put(None)
 
-    def give(self, piece: Piece) -> None:
-        self._pieces.put(piece)
+    def give(self, assignment: Assignment) -> None:
+        self._assignments.put(assignment)
 
-    def stop(self) -> list[Piece]:
-        pieces: list[Piece | None] = []
+    def stop(self) -> list[Assignment]:
+        assignments: list[Assignment | None] = []
         with suppress(Empty):
             while True:
-                pieces.append(self._pieces.get_nowait())
-        for _ in range(pieces.count(None)):
+                assignments.append(self._assignments.get_nowait())
+        for _ in range(assignments.count(None)):
             self._ask()
-        return [piece for piece in pieces if piece is not None]
+        return [assignment for assignment in assignments if assignment is not None]
 
     def abandon(self) -> None:
         """A thread cannot be ended."""
@@ -169,20 +169,23 @@ class Threads(Crew):
 
     def _read(self) -> None:
         while not self._goes():
-            if (piece := self._pieces.get()) is not None and self._told.begin(piece):
-                self._told.end(piece, self._outcomes(piece))
+            if (assignment := self._assignments.get()) is not None and self._told.begin(assignment):
+                self._told.end(assignment, self._outcomes(assignment))
 
-    def _outcomes(self, piece: Piece) -> Sequence[Outcome]:
+    def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
-            return self._call(piece)
+            return self._call(assignment)
         except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the reader
-            return self.failed(piece, error)
+            return self.failed(assignment, error)
 
-    def _call(self, piece: Piece) -> Sequence[Outcome]:
+    def _call(self, assignment: Assignment) -> Sequence[Outcome]:
         seconds = self.handler.timeout
-        with processing(self.handler.queue, piece.claims), nullcontext() if seconds is None else TimeLimit(seconds):
-            result = self.handler.function(self.argument(piece))
-        return self.outcomes(piece, result)
+        with (
+            processing(self.handler.queue, assignment.claims),
+            nullcontext() if seconds is None else TimeLimit(seconds),
+        ):
+            result = self.handler.function(self.argument(assignment))
+        return self.outcomes(assignment, result)
 
 
 class TimeLimit:

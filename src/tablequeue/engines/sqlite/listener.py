@@ -1,4 +1,4 @@
-"""SQLite's wire: the system tells of writes to the -wal file, SQLite itself of the commit. Nobody writes to be heard.
+"""SQLite's listener: the system tells of writes to the -wal file, SQLite of the commit. No push writes anything for it.
 
 A commit writes to the -wal file before it can be seen, and nothing after: so a write begins a look at `PRAGMA
 data_version`, which changes when another connection's commit is to be seen. Where the system cannot tell (macOS has no
@@ -14,7 +14,7 @@ from select import select
 from time import monotonic
 
 from tablequeue.engines.base import Held, Table
-from tablequeue.engines.bell import Wire
+from tablequeue.engines.notifier import Listener
 from tablequeue.engines.sqlite.inherited import file_of
 
 # Seconds between two looks where the system cannot tell of a write, and the fewest after one, while its commit is on
@@ -30,20 +30,20 @@ IN_MODIFY = 0x2
 _EVENTS = 1 << 16
 
 
-class SQLiteWire(Wire):
+class SQLiteListener(Listener):
     exact = False  # it hears every commit, this process's own completions too; and a look costs 0.03 ms, a pop the lock
 
     def __init__(self, held: Held) -> None:
         super().__init__(held)
         path = file_of(held.cursor)
         self._names: set[str] = set()
-        self._cut, self._cutter = os.pipe()
+        self._closed, self._cutter = os.pipe()
         self._written = -LONGEST_COMMIT
         self._version = self._data_version()  # by reading it has made the -wal file, which stays while it is open
         self._events = _watch(f"{path}-wal")
 
     def __del__(self) -> None:
-        os.close(self._cut)
+        os.close(self._closed)
         os.close(self._cutter)
         if self._events is not None:
             os.close(self._events)
@@ -54,14 +54,14 @@ class SQLiteWire(Wire):
     def leave(self, table: Table) -> None:
         self._names.discard(table.table_name)
 
-    def hear(self) -> Collection[str] | None:
+    def listen(self) -> Collection[str] | None:
         while True:
             # A write drained here may be of a commit after the one that is seen next, so the end is by time alone.
             passed = monotonic() - self._written
-            watched = [self._cut] if self._events is None else [self._cut, self._events]
+            watched = [self._closed] if self._events is None else [self._closed, self._events]
             pause = max(COMING, passed / 4) if passed < LONGEST_COMMIT else BLIND if self._events is None else None
             readable, _, _ = select(watched, [], [], pause)
-            if self._cut in readable:
+            if self._closed in readable:
                 return None
             if self._events in readable:
                 os.read(self._events, _EVENTS)
@@ -71,7 +71,7 @@ class SQLiteWire(Wire):
                 self._version = version
                 return set(self._names)
 
-    def cut(self) -> None:
+    def close(self) -> None:
         os.write(self._cutter, b"x")
 
     def _data_version(self) -> int:

@@ -1,4 +1,4 @@
-"""Broken twins of the engines: each breaks one promise, and the check of that promise must notice."""
+"""Mutants of the engines: each breaks one promise, and the check of that promise must notice."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def of_one(statements: list[str], id: int) -> list[str]:
 
 
 def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A twin with something else in the texts of some operations."""
+    """A mutant with something else in the texts of some operations."""
 
-    def twin(engine: type[Engine]) -> type[Engine]:
+    def mutant(engine: type[Engine]) -> type[Engine]:
         class Rewritten(engine):  # type: ignore[misc, valid-type]
-            # How often each pattern was found, of the twins that this one is made of too.
+            # How often each pattern was found, of the mutants that this one is made of too.
             rewrites: ClassVar = {**getattr(engine, "rewrites", {}), pattern: 0}
 
             def render(self, operation: str, table: Table, state: str = "ready") -> str:
@@ -66,7 +66,7 @@ def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[typ
 
         return Rewritten
 
-    return twin
+    return mutant
 
 
 TOKEN = r"and token = (cast\(:(token|held) as uuid\)|:token)"
@@ -79,28 +79,28 @@ def counted_at_failure(engine: type[Engine]) -> type[Engine]:
 
 
 def ordered_by(order: str, columns: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A twin that gives the messages of an order in another one."""
+    """A mutant that gives the messages of an order in another one."""
 
-    def twin(engine: type[Engine]) -> type[Engine]:
+    def mutant(engine: type[Engine]) -> type[Engine]:
         class OrderedBy(engine):  # type: ignore[misc, valid-type]
             order_by: ClassVar = {**engine.order_by, order: columns}
 
-        assert engine.order_by[order] != columns, "the twin is no twin"
+        assert engine.order_by[order] != columns, "the mutant is no mutant"
         return OrderedBy
 
-    return twin
+    return mutant
 
 
 def indexed_by_id(order: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A twin whose ready messages are in the index by their ids, whatever the order."""
+    """A mutant whose ready messages are in the index by their ids, whatever the order."""
 
-    def twin(engine: type[Engine]) -> type[Engine]:
+    def mutant(engine: type[Engine]) -> type[Engine]:
         class IndexedById(engine):  # type: ignore[misc, valid-type]
             ready_index: ClassVar = {**engine.ready_index, order: "id"}
 
         return IndexedById
 
-    return twin
+    return mutant
 
 
 def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
@@ -110,7 +110,7 @@ def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
             words: dict[str, str] = super().words(table, state)
             front = words["front"].replace("'scheduled', ", "")
-            assert front != words["front"], "the twin is no twin"
+            assert front != words["front"], "the mutant is no mutant"
             return words | {"front": front}
 
     return RetriesWithoutAPlace
@@ -226,10 +226,10 @@ BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
-Twin = Callable[[type[Engine]], type[Engine]]
+Mutant = Callable[[type[Engine]], type[Engine]]
 KEY = r"(cast\(:key as text\)|:key)"
 
-TWINS: dict[str, tuple[Twin, Check]] = {
+MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that selects, then updates": (naive_claim, CLAIMS),
     "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), FENCE),
     "a complete without the token, with a claim": (
@@ -270,7 +270,7 @@ TWINS: dict[str, tuple[Twin, Check]] = {
     "messages that are lost at once": (rewritten(":age", "0", "stats_lost"), LOST),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
-CHECKS = {check.__name__: check for _, check in TWINS.values()}
+CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
@@ -278,14 +278,14 @@ def test_the_engine_passes(place: Place, kind: Kind, check: Check) -> None:
     check(place.open_with(kind.engine_class), kind)
 
 
-@pytest.mark.parametrize(("twin", "check"), TWINS.values(), ids=TWINS)
-def test_the_twin_is_noticed(place: Place, kind: Kind, twin: Twin, check: Check) -> None:
-    engine = twin(kind.engine_class)
+@pytest.mark.parametrize(("mutant", "check"), MUTANTS.values(), ids=MUTANTS)
+def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Mutant, check: Check) -> None:
+    engine = mutant(kind.engine_class)
     database = place.open_with(engine)
     with pytest.raises(AssertionError) as caught:
         check(database, kind)
-    assert "no twin" not in str(caught.value)
+    assert "no mutant" not in str(caught.value)
     for operation in operations_of(engine.name):
         database._runner.engine.render(operation, database._runner.engine.table("work", Definition()))
     rewrites: dict[str, int] = getattr(engine, "rewrites", {})
-    assert all(rewrites.values()), "the twin is no twin: its text is the engine's own"
+    assert all(rewrites.values()), "the mutant is no mutant: its text is the engine's own"

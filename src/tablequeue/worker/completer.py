@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.queue import Queue
-from tablequeue.worker.crew import Piece
 from tablequeue.worker.ending import Ending
-from tablequeue.worker.line import PASSING, Line, pause_after
+from tablequeue.worker.fetcher import PASSING, Fetcher, pause_after
+from tablequeue.worker.pool import Assignment
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -30,12 +30,12 @@ _LOST = (
 
 
 class Ended(NamedTuple):
-    line: Line
-    piece: Piece
+    fetcher: Fetcher
+    assignment: Assignment
     endings: Sequence[Ending]
 
 
-class Finisher:
+class Completer:
     """Tells the database what became of the messages.
 
     While the database is away it tries again, until `close` gives up. A message that cannot be finished comes back
@@ -47,11 +47,11 @@ class Finisher:
         """How many messages of this run became what so far, each counted once, when that is certain."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         self._give_up_at = float("inf")
-        self._thread = Thread(target=self._run, name="finisher of the worker", daemon=True)
+        self._thread = Thread(target=self._run, name="completer of the worker", daemon=True)
         self._thread.start()
 
-    def put(self, line: Line, piece: Piece, endings: Iterable[Ending]) -> None:
-        self._ended.put(Ended(line, piece, [*endings]))
+    def put(self, fetcher: Fetcher, assignment: Assignment, endings: Iterable[Ending]) -> None:
+        self._ended.put(Ended(fetcher, assignment, [*endings]))
 
     def close(self, patience: float) -> None:
         """Finish what was put, for up to `patience` seconds."""
@@ -76,36 +76,38 @@ class Finisher:
             self._finish(batch)
 
     def _finish(self, batch: list[Ended]) -> None:
-        by_line: dict[Line, list[Ended]] = defaultdict(list)
+        by_line: dict[Fetcher, list[Ended]] = defaultdict(list)
         for ended in batch:
-            by_line[ended.line].append(ended)
-        for line, several in by_line.items():
+            by_line[ended.fetcher].append(ended)
+        for fetcher, several in by_line.items():
             for call in _calls(ending for ended in several for ending in ended.endings):
-                self._make(line, call)
+                self._make(fetcher, call)
             for ended in several:
-                line.finished(ended.piece)
+                fetcher.finished(ended.assignment)
 
-    def _make(self, line: Line, call: list[Ending]) -> None:
+    def _make(self, fetcher: Fetcher, call: list[Ending]) -> None:
         """Make the call until it is answered, and count what it did."""
         failures = 0
         while True:
             try:
-                for ending in _effect(line.queue, call, again=failures > 0):
-                    self._count(line.queue, ending)
+                for ending in _effect(fetcher.queue, call, again=failures > 0):
+                    self._count(fetcher.queue, ending)
                 return
             except PASSING as error:
                 failures += 1
                 pause = pause_after(failures)
                 if monotonic() + pause > self._give_up_at:
-                    logger.error("%s: %s Its messages come back when their leases end.", line.queue.name, error)
+                    logger.error("%s: %s Its messages come back when their leases end.", fetcher.queue.name, error)
                     return
                 sleep(pause)
             except TablequeueError as error:
                 # The queue is gone, or the database does not take it: the messages come back if they can.
-                logger.error("%s: %s", line.queue.name, error)
+                logger.error("%s: %s", fetcher.queue.name, error)
                 return
             except Exception:
-                logger.exception("%s: a message was not finished, and comes back when its lease ends", line.queue.name)
+                logger.exception(
+                    "%s: a message was not finished, and comes back when its lease ends", fetcher.queue.name
+                )
                 return
 
     def _count(self, queue: Queue, ending: Ending) -> None:
@@ -159,7 +161,7 @@ def _was_ended(queue: Queue, ending: Ending) -> bool:
     message = queue.find(claim.id)
     if message is None:
         # Deleted: by us, or by who had it after us. Nobody could have it as long as our lease lasts.
-        return monotonic() < ending.piece.held + queue.definition.lease
+        return monotonic() < ending.assignment.held + queue.definition.lease
     return not any(
         (error.attempt, error.error) == (claim.attempts, EXPIRED) and error.at >= claim.popped_at
         for error in message.errors

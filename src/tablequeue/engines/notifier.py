@@ -1,0 +1,131 @@
+"""Wake-ups: one thread of a process listens for pushes, and wakes the consumers that wait in the process.
+
+An engine that can be told of pushes supplies a Listener. Where there is none, and whenever it is closed, consumers look
+again by themselves (operations/wait.py): a lost wake-up costs time, never a message.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from threading import Lock, Thread
+from typing import ClassVar
+
+from tablequeue.engines.base import Held, Table
+
+
+class Listener(ABC):
+    """Learns of pushes, on a connection of its own. `listen` runs in one thread, the other methods in any."""
+
+    busy_after: ClassVar[float] = 0.1
+    """Seconds of continuous work after which a consumer does not count as waiting: it need not be woken."""
+    exact: ClassVar[bool] = True
+    """Whether a wake-up means that something was pushed to that queue, so that the consumer pops at once."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    @classmethod
+    def open(cls, held: Held) -> Listener:
+        """The listener on that connection; of another class where this one would receive nothing."""
+        return cls(held)
+
+    @abstractmethod
+    def attend(self, table: Table) -> None:
+        """A consumer begins to wait at the queue. Pushes that commit after the return of this are reported."""
+
+    @abstractmethod
+    def leave(self, table: Table) -> None:
+        """No consumer waits at the queue any more: its pushes need not be reported."""
+
+    @abstractmethod
+    def listen(self) -> Collection[str] | None:
+        """Block until something was pushed. The tables of the queues it may have been pushed to; None after `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let `listen` return None, now or at its next call."""
+
+
+class Notifier:
+    """The consumers that wait in this process, and the listener that wakes them."""
+
+    def __init__(self, listener: type[Listener], hold: Callable[[], Held], discard: Callable[[Held], None]) -> None:
+        self._kind = listener
+        self._hold = hold
+        self._discard = discard
+        self._lock = Lock()
+        self._listener: Listener | None = None
+        self._thread: Thread | None = None
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    @property
+    def busy_after(self) -> float:
+        return (self._listener or self._kind).busy_after
+
+    @property
+    def exact(self) -> bool:
+        return (self._listener or self._kind).exact
+
+    def attend(self, table: Table, wake: Callable[[], None]) -> bool:
+        """From the return of this on, `wake` is called, in another thread, when something was pushed to the queue.
+
+        False if that cannot be: the connection was refused, or broke. Then it is for the caller to look again.
+        """
+        with self._lock:
+            try:
+                if self._listener is None:
+                    self._listener = self._kind.open(self._hold())
+                    self._thread = Thread(
+                        target=self._listen, args=(self._listener,), name="tablequeue notifier", daemon=True
+                    )
+                    self._thread.start()
+                waiting = self._waiting.setdefault(table.table_name, [])
+                if wake not in waiting:
+                    self._listener.attend(table)
+                    waiting.append(wake)
+            except Exception:
+                self._close_listener()
+                return False
+            return True
+
+    def leave(self, table: Table, wake: Callable[[], None]) -> None:
+        with self._lock:
+            waiting = self._waiting.get(table.table_name, [])
+            if wake not in waiting:
+                return
+            waiting.remove(wake)
+            try:
+                if not waiting and self._listener is not None:
+                    self._listener.leave(table)
+            except Exception:
+                self._close_listener()
+
+    def close(self) -> None:
+        """Close the listener. The consumers that wait are woken."""
+        with self._lock:
+            self._close_listener()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    def _listen(self, listener: Listener) -> None:
+        try:
+            while (names := listener.listen()) is not None:
+                with self._lock:
+                    woken = [wake for name in names for wake in self._waiting.get(name, ())]
+                for wake in woken:
+                    wake()
+        except Exception:
+            # The connection broke, or was never good for this. Those who wait find out when they next attend.
+            pass
+        with self._lock:
+            self._listener = None
+            woken = [wake for waiting in self._waiting.values() for wake in waiting]
+            self._waiting.clear()
+        for wake in woken:
+            wake()
+        self._discard(listener.held)
