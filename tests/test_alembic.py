@@ -21,7 +21,7 @@ from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Kind, Place
 from tests.support import DESIGNS
 
-PAGE = Path(__file__).parents[1] / "docs" / "keeping.md"
+PAGE = Path(__file__).parents[1] / "docs" / "retention.md"
 MODELS = """
 import sqlalchemy as sa
 

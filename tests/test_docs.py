@@ -120,7 +120,7 @@ def test_the_readme_names_every_order() -> None:
 
 def test_there_is_something_to_run() -> None:
     pages = {name_of(page) for page in PAGES}
-    assert pages >= {"README.md", "docs/orders.md", "docs/delivery.md", "docs/keeping.md"}
+    assert pages >= {"README.md", "docs/orders.md", "docs/delivery.md", "docs/retention.md"}
     assert pages >= {name_of(page) for page in RECIPES}
     assert len(RECIPES) > 10
 

@@ -45,7 +45,7 @@ class Worker:
     maximum            readers of all queues together, at the most.
     shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
     longest_pause      the longest time between two looks at a queue, where wake-ups do not arrive: seconds, or a
-                       timedelta; None: as the engine's notifier allows (docs/activation.md).
+                       timedelta; None: as the engine's notifier allows (docs/workers.md).
 
     It has no connection before `run`, so that a module can define it and be imported anywhere.
     """
