@@ -1,4 +1,4 @@
-"""A stand-in for SQL Server on the listener: enough of its protocol, TDS 7.4, for the real drivers to talk to.
+"""A stand-in for SQL Server on the wire: enough of its protocol, TDS 7.4, for the real drivers to talk to.
 
 It runs no SQL. It hands each text with its parameters to a function, which says what the answer is, and keeps what
 came. So it shows what the drivers make of values and of errors, and what they send; of the server it shows nothing.

@@ -30,22 +30,22 @@ FEW = 2000
 TIME = pa.timestamp("us", "UTC")
 _TYPES = {
     "id": pa.int64(),
-    "payload": pa.open(),
-    "headers": pa.open(),
-    "state": pa.open(),
+    "payload": pa.string(),
+    "headers": pa.string(),
+    "state": pa.string(),
     "attempts": pa.int32(),
     "priority": pa.int32(),
-    "group": pa.open(),
-    "key": pa.open(),
-    "producer": pa.open(),
-    "consumer": pa.open(),
+    "group": pa.string(),
+    "key": pa.string(),
+    "producer": pa.string(),
+    "consumer": pa.string(),
     "pushed_at": TIME,
     "due_at": TIME,
     "first_popped_at": TIME,
     "popped_at": TIME,
     "lease_until": TIME,
     "finished_at": TIME,
-    "errors": pa.open(),
+    "errors": pa.string(),
 }
 # What each kind of message has no value of.
 _ABSENT = {
@@ -163,7 +163,7 @@ def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema) -> pa.Recor
         if kind == TIME:
             return load_time(value)
         # JSON that the driver has read becomes text again.
-        return json.dumps(value) if kind == pa.open() and not isinstance(value, str) else value
+        return json.dumps(value) if kind == pa.string() and not isinstance(value, str) else value
 
     arrays = [
         pa.array([load(value, field.type) for value in values[COLUMNS.index(field.name)]], field.type)

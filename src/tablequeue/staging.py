@@ -39,15 +39,15 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
     """
     definition = queue.definition
     types = {
-        "payload": pa.binary() if definition.payload == "bytes" else pa.open(),
-        "headers": pa.open(),
-        "key": pa.open(),
+        "payload": pa.binary() if definition.payload == "bytes" else pa.string(),
+        "headers": pa.string(),
+        "key": pa.string(),
         "due": TIME,
     }
     if definition.order == "priority":
         types["priority"] = pa.int32()
     if definition.groups:
-        types["group"] = pa.open()
+        types["group"] = pa.string()
     return types
 
 

@@ -136,16 +136,16 @@ def _parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 PAIRS = ((Database, AsyncDatabase), (Queue, AsyncQueue), (Claim, AsyncClaim))
 VERBS = [
-    pytest.param(verb, mutant, name, id=f"{mutant.__name__}.{name}")
-    for one, mutant in PAIRS
+    pytest.param(verb, counterpart, name, id=f"{counterpart.__name__}.{name}")
+    for one, counterpart in PAIRS
     for name, verb in _verbs(one).items()
 ]
 
 
-@pytest.mark.parametrize(("verb", "mutant", "name"), VERBS)
-def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, mutant: type, name: str) -> None:
-    assert name in vars(mutant), f"add {name} to {mutant.__name__}"
-    other = vars(mutant)[name]
+@pytest.mark.parametrize(("verb", "counterpart", "name"), VERBS)
+def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, counterpart: type, name: str) -> None:
+    assert name in vars(counterpart), f"add {name} to {counterpart.__name__}"
+    other = vars(counterpart)[name]
     assert _parameters(other) == _parameters(verb)
     assert bool(other.__doc__) == bool(verb.__doc__), "a verb says what it does"
     # An iterator becomes an async iterator, a context manager an async one, all else a coroutine.
@@ -158,8 +158,8 @@ def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, mutant: t
 
 
 def test_an_async_class_has_no_verb_of_its_own() -> None:
-    for one, mutant in PAIRS:
-        assert _verbs(mutant).keys() == _verbs(one).keys()
+    for one, counterpart in PAIRS:
+        assert _verbs(counterpart).keys() == _verbs(one).keys()
 
 
 def test_an_async_claim_says_what_a_claim_says() -> None:
@@ -185,7 +185,7 @@ def test_connect_takes_the_same() -> None:
 
 @in_loop
 async def test_a_life(place: Place) -> None:
-    """Every verb that is not a mutant made by its namesake does what that does, with each of its options."""
+    """Every verb that is not made by its namesake does what that does, with each of its options."""
     async with await aio.connect(place.url, schema=place.schema, name="ada") as db:
         queue = await db.create_queue("work", payload="text", max_attempts=2)
         assert await db.queues() == ["work"]

@@ -64,7 +64,7 @@ def begun(folder: Path) -> list[str]:
 
 def await_stopping(process: subprocess.Popen[str]) -> None:
     assert process.stderr
-    assert any("stopping" in fetcher for fetcher in iter(process.stderr.readline, ""))
+    assert any("stopping" in line for line in iter(process.stderr.readline, ""))
 
 
 def await_both(folder: Path) -> None:

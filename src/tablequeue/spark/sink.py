@@ -21,7 +21,7 @@ from tablequeue.staging import Staged
 
 # The types that a column of a DataFrame may have, for each Arrow type.
 _TAKEN = {
-    pa.open(): ("string",),
+    pa.string(): ("string",),
     pa.binary(): ("binary",),
     pa.int32(): ("int", "smallint", "tinyint"),
     TIME: ("timestamp",),

@@ -19,7 +19,7 @@ from tablequeue.spark.sink import BatchWriter, StreamWriter
 _TYPES = {
     pa.int64(): "bigint",
     pa.int32(): "int",
-    pa.open(): "string",
+    pa.string(): "string",
     pa.binary(): "binary",
     arrow.TIME: "timestamp",
 }

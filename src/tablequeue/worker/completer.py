@@ -76,10 +76,10 @@ class Completer:
             self._finish(batch)
 
     def _finish(self, batch: list[Ended]) -> None:
-        by_line: dict[Fetcher, list[Ended]] = defaultdict(list)
+        by_fetcher: dict[Fetcher, list[Ended]] = defaultdict(list)
         for ended in batch:
-            by_line[ended.fetcher].append(ended)
-        for fetcher, several in by_line.items():
+            by_fetcher[ended.fetcher].append(ended)
+        for fetcher, several in by_fetcher.items():
             for call in _calls(ending for ended in several for ending in ended.endings):
                 self._make(fetcher, call)
             for ended in several:

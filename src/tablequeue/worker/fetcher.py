@@ -166,7 +166,7 @@ class Fetcher:
             return [assignment for assignment in self._assignments if assignment.runs]
 
     def finished(self, assignment: Assignment) -> None:
-        """The messages of a assignment are not held any more."""
+        """The messages of an assignment are not held any more."""
         if self._drain is not None:
             self._drain.before_a_finish()
         with self._state:
@@ -315,7 +315,7 @@ class Fetcher:
         return max(0, self._unbegun - self._starting)
 
     def _free(self, now: float) -> None:
-        """A reader can take a assignment again."""
+        """A reader can take an assignment again."""
         if self._busy >= self.readers:
             self._idle_since = now
         self._busy -= 1

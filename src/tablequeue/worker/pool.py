@@ -1,4 +1,4 @@
-"""The readers of a queue: each takes one assignment of work after the other, calls the handler, and reports."""
+"""The readers of a queue: each takes one assignment after the other, calls the handler, and reports."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Pool(ABC):
 
     @abstractmethod
     def give(self, assignment: Assignment) -> None:
-        """A assignment of work for the reader that is free next."""
+        """An assignment for the reader that is free next."""
 
     @abstractmethod
     def stop(self) -> list[Assignment]:

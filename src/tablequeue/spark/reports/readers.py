@@ -24,7 +24,7 @@ SHARE = 0.95
 # Spark insists on exactly these Arrow types.
 _WHOLE, _REAL, _TIME = (pa.int64(), "bigint"), (pa.float64(), "double"), (pa.timestamp("us", "UTC"), "timestamp")
 _COLUMNS = {
-    "queue": (pa.open(), "string"),
+    "queue": (pa.string(), "string"),
     "hour": _TIME,
     "arrivals": _WHOLE,
     "arrival_rate": _REAL,
