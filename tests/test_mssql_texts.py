@@ -43,7 +43,9 @@ CREATING = (
 OPERATIONS = operations_of("mssql")
 # Of which the engine asks how many rows they changed: it counts those that they answer with.
 COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "arrange", "writer_advance")
-FINISHING = ("complete_keep", "complete_none", "complete_once", "fail", "fail_once", "release", "extend")
+FINISHING = (
+    "complete_keep", "complete_none", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
+)  # fmt: skip
 
 
 def definitions(design: str) -> Iterator[Definition]:

@@ -44,9 +44,9 @@ FILES = [
     ("complete", "", "complete_keep", "complete_none"),
     ("complete", "--history 60", "complete_keep", "complete_none"),
     ("complete", "--history none", "complete_none", "complete_keep"),
-    ("complete", "--delivery at_most_once", "complete_once", "complete_keep"),
-    ("fail", "", "fail", "fail_once"),
-    ("fail", "--delivery at_most_once", "fail_once", ""),
+    ("complete", "--delivery at_most_once", "complete_at_most_once", "complete_keep"),
+    ("fail", "", "fail", "fail_at_most_once"),
+    ("fail", "--delivery at_most_once", "fail_at_most_once", ""),
     ("stats", "--history none", "stats", "stats_history"),
 ]
 

@@ -392,7 +392,7 @@ class Engine(Scheduling, ABC):
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Finish those of `ids` that `token` holds; which they were."""
         once = table.definition.delivery == "at_most_once"
-        return self._finished(cursor, table, "complete_once" if once else by_history("complete", table), params)
+        return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -408,7 +408,7 @@ class Engine(Scheduling, ABC):
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         """Schedule the message `id` again, or bury it; its new state, or None if `token` does not hold it."""
-        operation = "fail_once" if table.definition.delivery == "at_most_once" else "fail"
+        operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
         rows = self._rows(cursor, table, operation, params)
         return rows[0][0] if rows else None
 

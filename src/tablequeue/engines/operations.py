@@ -115,11 +115,11 @@ OPERATIONS: Mapping[str, Operation] = {
     # Finishing
     "complete": Operation(
         Effect.WRITE,
-        {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_once": "at_most_once"},
+        {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
         parts="complete_packed_keep complete_packed_none unpack",
     ),
     "complete_and_claim": Operation(Effect.STEP, parts="complete_and_claim_keep complete_and_claim_none"),
-    "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_once": "at_most_once"}, parts="fail_state"),
+    "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state"),
     "release": Operation(Effect.WRITE),
     "extend": Operation(Effect.WRITE),
     # Maintenance

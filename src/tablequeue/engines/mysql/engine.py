@@ -341,7 +341,7 @@ class Operations(MySQLStreams):
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         once = table.definition.delivery == "at_most_once"
-        if not cursor.execute(table.statement("fail_once" if once else "fail"), params):
+        if not cursor.execute(table.statement("fail_at_most_once" if once else "fail"), params):
             return None
         if once:
             return "lost"

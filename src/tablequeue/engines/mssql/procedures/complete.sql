@@ -38,7 +38,7 @@ begin
         if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         -- [at_most_once]
-        {sql complete_once into=nothing};
+        {sql complete_at_most_once into=nothing};
         -- [end]
         -- [keep at_least_once]
         {sql complete_keep into=nothing};

@@ -41,7 +41,7 @@ begin
         {sql fail max_attempts=max_attempts into=nothing};
         -- [end]
         -- [at_most_once]
-        {sql fail_once into=nothing};
+        {sql fail_at_most_once into=nothing};
         -- [end]
         if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;

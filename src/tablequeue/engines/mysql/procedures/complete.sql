@@ -25,7 +25,7 @@ begin
     select json_arrayagg(id) into held from (
         select distinct id from (
             -- [at_most_once]
-            {sql complete_once/1}
+            {sql complete_at_most_once/1}
             -- [end]
             -- [keep at_least_once]
             {sql complete_keep/1}
@@ -37,7 +37,7 @@ begin
     ) as each_one;
     if held is not null then
         -- [at_most_once]
-        {sql complete_once/2 ids=held};
+        {sql complete_at_most_once/2 ids=held};
         -- [end]
         -- [keep at_least_once]
         {sql complete_keep/2 ids=held};

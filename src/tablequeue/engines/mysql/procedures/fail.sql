@@ -49,7 +49,7 @@ begin
     into outcome;
     -- [end]
     -- [at_most_once]
-    {sql fail_once};
+    {sql fail_at_most_once};
     set changed = row_count();
     -- [end]
     if changed = 0 then

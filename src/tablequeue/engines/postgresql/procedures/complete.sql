@@ -16,7 +16,7 @@ create or replace function {queue}_complete(
         -- [end]
         return query
             -- [at_most_once]
-            {sql complete_once};
+            {sql complete_at_most_once};
             -- [end]
             -- [keep at_least_once]
             {sql complete_keep};

@@ -39,7 +39,7 @@ create or replace function {queue}_fail(
         into new_state, waited_for;
         -- [end]
         -- [at_most_once]
-        {sql fail_once}
+        {sql fail_at_most_once}
         into new_state;
         -- [end]
         if new_state is null then
