@@ -347,7 +347,7 @@ class PostgreSQL(Packs, StreamingEngine):
         self._rows(cursor, table, "notify", params)
 
     def commits(self, cursor: Cursor) -> bool:
-        return isinstance(cursor, HeldCursor)
+        return getattr(cursor, "ours", False)
 
     # -- private -----------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ LOCKS = (8318836321, 8318836322, 8318836323)
 class HeldCursor(psycopg.Cursor[tuple[Any, ...]]):
     """Of a connection of ours: what a statement does outside of a transaction is committed."""
 
+    ours = True
+
 
 class PostgresHeld(Held):
     pooled = False
