@@ -57,8 +57,8 @@ def sql(
     It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
     Nothing is run and no database is needed. What is run once, as create, drop, upgrade, procedures and grant, the
     client of the database (psql, mariadb, sqlite3) can run as it is printed; of an upgrade, what concerns tables that
-    not every queue has is in comments. In a verb, a word after a colon is a
-    parameter; with --values there is an example in its place, for the client too.
+    not every queue has is in comments. In a verb, a word after a colon is a parameter; with --values there is an
+    example in its place, for the client too.
 
     `procedures` makes stored procedures of the verbs, and `grant` lets roles call them: --producer, --consumer and
     --observer, each as often as needed. Nobody needs the tables.

@@ -71,6 +71,9 @@ def _made(*files: str) -> Operation:
     return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
 
 
+# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. `bell_*`:
+# wake-ups for consumers in T-SQL (docs/engines/sql-server.md); the engine itself looks again until they have run on a
+# server.
 OPERATIONS: Mapping[str, Operation] = {
     # The catalogue, and what is made
     "has_table": Operation(Effect.READ),

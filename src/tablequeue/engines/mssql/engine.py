@@ -38,10 +38,6 @@ GIVEN = ("headers", "priority", "group", "key", "due", "delay")
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
-# Texts that are only printed: a doorbell for those who write their readers in T-SQL (docs/engines/sql-server.md). The
-# engine itself looks again, until wake-ups have been seen on a server.
-DOORBELL = ("bell_create", "bell_ring", "bell_wait", "bell_drop")
-
 
 # The columns of a history, in the order that take_keep writes them, and the types of columns in table variables.
 FINISHED = (

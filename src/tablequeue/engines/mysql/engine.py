@@ -49,8 +49,6 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
-# Texts that are only printed: a connection of ours frees its locks when it commits.
-PRINTED = ("unlock",)
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority")
 
