@@ -192,9 +192,10 @@ def test_at_most_once(db: Database) -> None:
 
 
 def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
-    db: Database, monkeypatch: pytest.MonkeyPatch
+    db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It cannot be given back."""
+    caplog.set_level(logging.INFO, logger="tablequeue.worker")
     monkeypatch.setattr(fetcher, "GROW_AFTER", 0)  # a message is popped ahead for the next reader from the first one on
     queue, other = db.create_queue("work", delivery="at_most_once"), db.create_queue("other")
     go = Event()
@@ -207,7 +208,8 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
         queue.push_many(range(9))
         until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no reader")
         worker.stop()
-        until(lambda: counts(other) == {"ready": 8, "in_progress": 1}, "what can be given back is")
+        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a reader is free
+        assert counts(other) == {"ready": 8, "in_progress": 1}
         go.set()
     assert counts(queue) == {"finished": 2, "ready": 7}
     assert queue.lost(older_than=0) == []
