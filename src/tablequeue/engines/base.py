@@ -163,8 +163,8 @@ class Engine(Scheduling, ABC):
     schema_version: ClassVar[int] = 4
     """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
-    arranges: ClassVar[bool] = True
-    """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
+    promotes: ClassVar[bool] = True
+    """Whether a grouped queue needs `promote`; else the database's own triggers do its work at once."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps within it, for nobody else could write beside it."""
     closes_before_fork: ClassVar[bool] = False
@@ -221,11 +221,11 @@ class Engine(Scheduling, ABC):
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
-            "front": "state in ('ready', 'scheduled', 'in_progress')",
+            "head": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
-            if definition.grouped and self.arranges
+            if definition.grouped and self.promotes
             else "",
             "now": self.clock,
         }
@@ -340,7 +340,7 @@ class Engine(Scheduling, ABC):
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "drop", params)
-        if table.definition.grouped and self.arranges:
+        if table.definition.grouped and self.promotes:
             self._run(cursor, table, "drop_groups", params)
         if table.definition.keeps_history:
             self._run(cursor, table, "drop_history", params)
@@ -385,9 +385,9 @@ class Engine(Scheduling, ABC):
         """Up to `n` each of the messages that are due, or whose lease expired, become ready (or dead)."""
         return len(self._rows(cursor, table, "sweep", params))
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """In up to `n` groups whose turn came free, the first blocked message becomes ready; in how many."""
-        return len(self._rows(cursor, table, "arrange", params))
+        return len(self._rows(cursor, table, "promote", params))
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Finish those of `ids` that `token` holds; which they were."""

@@ -41,7 +41,7 @@ class MarkedTable(Table):
 
 
 def keeps_low_water(definition: Definition) -> bool:
-    """Where messages become ready mostly in the order of their ids. The fronts of groups do not."""
+    """Where messages become ready mostly in the order of their ids. The heads of groups do not."""
     return definition.order in ("heap", "fifo") and not definition.grouped
 
 

@@ -114,7 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(Effect.WRITE),
-    "arrange": Operation(Effect.WRITE),
+    "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,

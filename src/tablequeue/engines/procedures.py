@@ -33,9 +33,9 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
 # What must hold for a queue to have them.
 NEEDS = {
-    "arrange": "grouped",
+    "promote": "grouped",
     "move_on": "grouped",
-    "_arrange": "grouped",
+    "_promote": "grouped",
     "_move_on": "grouped",
     "_outdated": "retention",
     "give_back": "at_least_once",

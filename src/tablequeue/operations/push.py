@@ -12,7 +12,7 @@ from tablequeue.definition import LARGEST, Definition, Duration
 from tablequeue.engines.base import Cursor, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.payload import dump_headers
 
@@ -63,7 +63,7 @@ def push(
     while True:
         id = context.runner.run(context.engine.push, context.table, params, connection)
         if id is not None:
-            arrange_after(context, now, connection)
+            promote_after(context, now, connection)
             return id
         assert key is not None, "only a key can be taken"
         if on_conflict == "skip":
@@ -117,7 +117,7 @@ def push_many(
         ]
     else:
         return []
-    arrange_after(context, now, connection, len(ids))
+    promote_after(context, now, connection, len(ids))
     return ids
 
 

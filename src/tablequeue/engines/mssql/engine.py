@@ -119,7 +119,7 @@ class SQLServer(SQLServerStreams):
             if state == "ready" and definition.order == "due"
             else f"state = '{state}'",
             "clustered": "nonclustered" if definition.order in SCATTERED else "clustered",
-            # A strict queue's consumers wait for its front; all others pass over what is locked.
+            # A strict queue's consumers wait for its head; all others pass over what is locked.
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
@@ -139,7 +139,7 @@ class SQLServer(SQLServerStreams):
             "claimed_types": _types(CLAIMED, definition, self.payload_types),
             "history_types": _types(FINISHED, definition, self.payload_types),
             "history_columns": f"\n{_filled(FINISHED)}\n        ",
-            # A grouped queue's notes for arrange; see create_groups.sql.
+            # A grouped queue's notes for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             "note_batch": (
@@ -185,8 +185,8 @@ class SQLServer(SQLServerStreams):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two that arranged the same group, pushed the same key, or made the row of the same stream, writer or schedule,
-        # at once. Another duplicate would stay one.
+        # Two calls at once that promoted in the same group, pushed the same key, or made the row of the same stream,
+        # writer or schedule. Another duplicate would stay one.
         if number in DUPLICATES:
             return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)
@@ -266,12 +266,12 @@ class SQLServer(SQLServerStreams):
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
             with whole(cursor):
-                return super().arrange(cursor, table, params)
+                return super().promote(cursor, table, params)
         except Exception as error:
-            # Somebody has a front locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
+            # Somebody has a head locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
             if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return 0
             raise
@@ -289,7 +289,7 @@ class SQLServer(SQLServerStreams):
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
-            # A strict queue's front is being taken in a transaction that is still open: nothing is ready for us.
+            # A strict queue's head is being taken in a transaction that is still open: nothing is ready for us.
             if table.definition.strict and cursor.held and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise

@@ -42,7 +42,7 @@ COPY_CHUNK = 1 << 18
 
 
 # The operations by which a message can be had, or at some time: the last column of their rows is {waited_for}.
-NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids arrange".split())
+NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids promote".split())
 
 # What the server says of times and texts is read in these settings alone; it reports them when they change.
 READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
@@ -247,7 +247,7 @@ class PostgreSQL(Packs, StreamingEngine):
     def is_transient(self, error: Exception) -> bool:
         if not isinstance(error, psycopg.Error):
             return False
-        if error.sqlstate == "23505":  # two that arranged the same group at once
+        if error.sqlstate == "23505":  # two that promoted in the same group at once
             return (error.diag.constraint_name or "").endswith("__front")
         return error.sqlstate in ("40001", "40P01")
 
@@ -303,12 +303,12 @@ class PostgreSQL(Packs, StreamingEngine):
         self.notify(cursor, table, {})
         return ids
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.
         mark = marked(table).mark
-        ((arranged, last, _),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
+        ((promoted, last, _),) = self._rows(cursor, table, "promote", params | {"noted": mark.id})
         mark.id = max(0, (last or 0) - LATE_NOTES)
-        return arranged
+        return promoted
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
         columns = {name: Column(value) for name, value in params.items() if isinstance(value, list)}

@@ -123,5 +123,5 @@ class Packs(LowWater):
 
 
 def packs(definition: Definition) -> bool:
-    """Where a claim may be a pack: the front of a group stays in its index, and at most once is the history."""
+    """Where a claim may be a pack: the head of a group stays in its index, and at most once is the history."""
     return definition.delivery == "at_least_once" and not definition.grouped

@@ -66,7 +66,7 @@ class SQLite(StreamingEngine):
     )
     autocommit = in_autocommit(writes=False)
     has_schemas = False
-    arranges = False
+    promotes = False
     sweeps_within = True
     closes_before_fork = True
     listener = SQLiteListener
@@ -180,7 +180,7 @@ class SQLite(StreamingEngine):
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         moved = super().sweep(cursor, table, params)
         if moved and table.definition.grouped:
-            # The message behind a front that died may be due already, which its trigger has no clock to tell.
+            # The message behind a head that died may be due already, which its trigger has no clock to tell.
             moved += super().sweep(cursor, table, params)
         return moved
 
