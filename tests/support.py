@@ -12,7 +12,7 @@ import pytest
 
 from tablequeue import Claim, LeaseLost, Message, Queue
 from tablequeue.engines.base import Engine
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 

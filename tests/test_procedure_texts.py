@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Engine, Table
-from tablequeue.message import STATES
 from tablequeue.names import table_of
+from tablequeue.states import STATES
 from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors

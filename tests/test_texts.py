@@ -14,7 +14,7 @@ from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten

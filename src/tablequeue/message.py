@@ -6,22 +6,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
+from tablequeue.states import FailedState, State
 
 if TYPE_CHECKING:
     from tablequeue.queue import Queue
-
-LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
-"""The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished"]
-FailedState = Literal["ready", "scheduled", "dead", "lost"]
-"""What a failure makes of a message."""
-
-STATES: tuple[LiveState, ...] = get_args(LiveState)
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
@@ -240,6 +233,3 @@ def checked_token(token: str) -> str:
             "Commit that to finish it, or roll it back to put the message back.",
         )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
-
-
-__all__ = ["AttemptError", "Claim", "FailedState", "LiveState", "Message", "NewMessage", "State"]

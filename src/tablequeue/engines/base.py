@@ -31,8 +31,8 @@ from tablequeue.engines.texts import (
     statements_in,
 )
 from tablequeue.errors import TablequeueError
-from tablequeue.message import STATES
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
+from tablequeue.states import HEAD_STATES, STATES
 
 Cursor = Any  # a DB-API cursor: the drivers share no type
 Params = dict[str, Any]
@@ -221,8 +221,9 @@ class Engine(Scheduling, ABC):
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
-            "head": "state in ('ready', 'scheduled', 'in_progress')",
+            "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
+            "states": ", ".join(map(repr, STATES)),
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes
