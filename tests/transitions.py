@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Definition, NewMessage, Queue, staging
 from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.operations import holds
-from tablequeue.engines.texts import COLUMNS
 from tablequeue.states import TRANSITIONS, VERBS
 from tablequeue.stream import Stream
 from tests.support import at, design_group

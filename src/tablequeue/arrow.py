@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.streams import StreamingEngine
-from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.engines.texts import Row
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
 from tablequeue.queue import Queue

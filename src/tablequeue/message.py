@@ -98,7 +98,7 @@ class Claim:
 
     def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self._row = row  # CLAIMED of engines/base.py
+        self._row = row  # CLAIMED of engines/columns.py
         self.id: int = row[0]
         self.payload = payload
         self.token = token

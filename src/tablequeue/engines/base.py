@@ -19,10 +19,10 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
+from tablequeue.engines.columns import COLUMNS, listed
 from tablequeue.engines.operations import UPGRADES, created_by, holds, wanted
 from tablequeue.engines.scheduling import Scheduling
 from tablequeue.engines.texts import (
-    COLUMNS,
     RANKS,
     Client,
     Row,
@@ -146,6 +146,8 @@ class Engine(Scheduling, ABC):
     """The `ORDER BY` of a claim, for each order."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
+    expressions: ClassVar[Mapping[str, Mapping[str, str]]]
+    """What stands for a column in a list of columns, if not its name; see columns.py."""
     own_clock: ClassVar[str]
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
@@ -194,7 +196,8 @@ class Engine(Scheduling, ABC):
         instead   what some of its words are to stand for.
         """
         words = {**self.words(table, state), **instead}
-        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
+        text = listed(sql_text(self.name, operation), self.expressions)
+        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         """What the `{words}` of the texts stand for. None of them comes from a user unchecked."""

@@ -19,6 +19,7 @@ from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
 from tablequeue.engines.base import Cursor, Engine, Stored, Table
+from tablequeue.engines.columns import listed
 from tablequeue.engines.operations import holds
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
@@ -155,7 +156,8 @@ def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] |
     definition, stored = table.definition, _stored(engine)
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
-    for line in _chosen(template(engine.name, file), holds(definition)):
+    text = listed(template(engine.name, file), engine.expressions)
+    for line in _chosen(text, holds(definition)):
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:

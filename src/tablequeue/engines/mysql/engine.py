@@ -19,6 +19,7 @@ from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Cursor, Held, Params, Table, by_history
+from tablequeue.engines.columns import reads
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -49,6 +50,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
+# Keys and groups are stored as bytes.
+BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority")
 
@@ -75,6 +78,10 @@ class Operations(MySQLStreams):
         "bytes": "longblob not null",
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
+    expressions: ClassVar = {
+        **{name: BINARY | given for name, given in reads("cast(null as datetime(6))").items()},
+        "claimed": BINARY,
+    }
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"

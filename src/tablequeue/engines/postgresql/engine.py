@@ -18,6 +18,7 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
+from tablequeue.engines.columns import reads, typed
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
@@ -61,6 +62,20 @@ _ARRAYS = {
 }
 
 
+# The columns of the rows that functions return.
+TYPES = typed(
+    {
+        "id": "bigint",
+        "payload": "{payload_type}",
+        "headers": "json",
+        **dict.fromkeys(("attempts", "priority"), "integer"),
+        **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+        "errors": "jsonb",
+    },
+    "timestamptz",
+)
+
+
 class Ids(list[int]):
     """Ids as one parameter."""
 
@@ -99,6 +114,12 @@ class PostgreSQL(Packs, StreamingEngine):
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
     stages_columns = True
+    expressions: ClassVar = {
+        **reads("cast(null as timestamptz)"),
+        "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
+        "claimed_types": TYPES,
+        "message_types": TYPES,
+    }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.columns import reads
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
@@ -57,6 +58,7 @@ class SQLite(StreamingEngine):
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
+    expressions: ClassVar = reads("null")
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
     client = Client(
