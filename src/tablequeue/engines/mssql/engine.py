@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
-from tablequeue.engines.columns import reads, typed
+from tablequeue.engines.columns import TIMES, reads, typed
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, dashed, hold, whole
@@ -40,18 +40,16 @@ SCATTERED = ("heap", "due")
 
 
 # Types of columns in table variables. Keys and groups are stored as bytes in the queue, and as text in the history.
-TYPES = typed(
-    {
-        "id": "bigint",
-        **dict.fromkeys(("attempts", "priority"), "int"),
-        "token": "uniqueidentifier",
-        **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
-        **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
-        **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
-        "payload": "{payload_type}",
-    },
-    "datetime2(6)",
-)
+TYPES = {
+    "id": "bigint",
+    **dict.fromkeys(("attempts", "priority"), "int"),
+    "token": "uniqueidentifier",
+    **dict.fromkeys(TIMES, "datetime2(6)"),
+    **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
+    **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
+    **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
+    "payload": "{payload_type}",
+}
 READS = reads("cast(null as datetime2(6))")
 BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
 
@@ -96,8 +94,8 @@ class SQLServer(SQLServerStreams):
         "live_columns": BYTES | READS["live_columns"],
         "history_columns": READS["history_columns"],
         "claimed": BYTES,
-        "claimed_types": TYPES,
-        "history_types": TYPES,
+        "claimed_types": typed(TYPES),
+        "history_types": typed(TYPES),
     }
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"

@@ -18,7 +18,7 @@ from psycopg.types.string import TextLoader
 
 from tablequeue import errors
 from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
-from tablequeue.engines.columns import reads, typed
+from tablequeue.engines.columns import QUEUE_ROW, TIMES, reads, typed
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
@@ -63,17 +63,16 @@ _ARRAYS = {
 
 
 # The columns of the rows that functions return.
-TYPES = typed(
-    {
-        "id": "bigint",
-        "payload": "{payload_type}",
-        "headers": "json",
-        **dict.fromkeys(("attempts", "priority"), "integer"),
-        **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
-        "errors": "jsonb",
-    },
-    "timestamptz",
-)
+TYPES = {
+    "id": "bigint",
+    "payload": "{payload_type}",
+    "headers": "json",
+    **dict.fromkeys(("attempts", "priority"), "integer"),
+    **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+    **dict.fromkeys(TIMES, "timestamptz"),
+    "errors": "jsonb",
+}
+COMMON = reads("cast(null as timestamptz)")
 
 
 class Ids(list[int]):
@@ -115,10 +114,16 @@ class PostgreSQL(Packs, StreamingEngine):
     staged_types: ClassVar = payload_types
     stages_columns = True
     expressions: ClassVar = {
-        **reads("cast(null as timestamptz)"),
+        **COMMON,
+        "queue_values": COMMON["queue_values"]
+        | {
+            column: f"cast({COMMON['queue_values'][column]} as {kind})"
+            for column, kind in TYPES.items()
+            if column in QUEUE_ROW and kind not in ("bigint", "integer")
+        },
         "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
-        "claimed_types": TYPES,
-        "message_types": TYPES,
+        "claimed_types": typed(TYPES),
+        "message_types": typed(TYPES),
     }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
