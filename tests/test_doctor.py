@@ -96,7 +96,7 @@ def test_a_check_without_rights_says_so(place: Place, kind: Kind) -> None:
 
     database = place.open_with(Refused)
     database.create_queue("work")
-    checks = kind.engine_class.checks
+    checks = kind.engine_class.checks.all
     assert len(database.doctor()) == len(checks)
     assert f"{checks[0].operation} could not look: The database user may not" in words(database.doctor(), None)
 
@@ -179,7 +179,7 @@ def test_settings_of_postgresql(place: Place, option: str, harm: str) -> None:
 
 @only("sqlite")
 def test_a_wal_that_grows(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablequeue.engines.sqlite.engine.LARGEST_WAL", 1 << 20)
+    monkeypatch.setattr("tablequeue.engines.sqlite.checks.LARGEST_WAL", 1 << 20)
     with place.sa_engine().connect() as reader:
         reader.exec_driver_sql("begin")
         reader.exec_driver_sql("select * from tq_work").all()

@@ -170,7 +170,7 @@ def test_a_fork_in_the_middle_of_a_call_that_does_not_end(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "FORK_PATIENCE", 0.01)
-    held = queue._context.runner._hold()
+    held = queue._context.runner._connect()
     child = Child(lambda _: push_some(queue))
     child.go_on()
     assert child.result() == "ForkUnsafe"

@@ -45,7 +45,7 @@ def server() -> Server:
 
 def test_a_connection_of_ours_is_made_so(server: Server) -> None:
     sa_engine: Any = server
-    assert Runner(sa_engine, SQLServer(server.dialect))._hold()
+    assert Runner(sa_engine, SQLServer(server.dialect))._connect()
     assert server.autocommit
     assert "set transaction isolation level read committed" in server.sent[0][0]
     assert not any(params for _, params in server.sent)
@@ -56,7 +56,7 @@ def test_a_database_that_is_too_old_is_refused(server: Server, level: list[Any])
     server.answers["compatibility_level"] = lambda params: level
     sa_engine: Any = server
     runner = Runner(sa_engine, SQLServer(server.dialect))
-    refuses(errors.DatabaseError, runner._hold)
+    refuses(errors.DatabaseError, runner._connect)
 
 
 def test_a_claim_is_one_batch_in_one_round_trip(server: Server) -> None:

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 from tablequeue.message import STATES
 from tablequeue.names import table_of
 from tests import mssql_rules as rules

@@ -33,7 +33,7 @@ class Bare(Contender):
         queue = self._database.create_queue(f"bare_{batch}", payload="text")
         proxy = self._database.engine.raw_connection()
         proxy.detach()
-        self._held = queue._context.engine.hold(proxy.dbapi_connection)
+        self._held = queue._context.engine.adopt(proxy.dbapi_connection)
         self._table = queue._context.table
         self._cursor = self._held.dbapi.cursor()  # as the driver gives it: the engine's own cuts corners
         self._batch = batch

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
@@ -78,10 +78,10 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     context = queue._context
     engine = context.engine
     if source == "queue":
-        low, high = context.runner.run(engine.live_bounds, context.table, {})
+        low, high = context.runner.run(engine.reads.live_bounds, context.table, {})
     else:
         need_history(context)
-        operation = engine.finished_bounds if _timed(within) else engine.history_bounds
+        operation = engine.reads.finished_bounds if _timed(within) else engine.reads.history_bounds
         low, high = context.runner.run(operation, context.table, _times(context, within))
     if low is None or max(low, within.low) > min(high, within.high):
         return None
@@ -111,7 +111,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
             with refusals(engine):
-                yield from arrow.read(context.runner.run(engine.literal, context.table, values), schema)
+                yield from arrow.read(context.runner.run(engine.reads.literal, context.table, values), schema)
     finally:
         arrow.close()
 
@@ -125,11 +125,11 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
         for start in range(0, len(ids), ROWS):
             params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
             if arrow is None:
-                yield _batch(context, context.runner.run(engine.stream_rows, context.table, params), schema)
+                yield _batch(context, context.runner.run(engine.streams.stream_rows, context.table, params), schema)
             else:
                 params["operation"] = "stream_rows"
                 with refusals(engine):
-                    yield from arrow.read(context.runner.run(engine.literal, context.table, params), schema)
+                    yield from arrow.read(context.runner.run(engine.reads.literal, context.table, params), schema)
     finally:
         if arrow is not None:
             arrow.close()
@@ -138,11 +138,11 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
 def connection_of(context: Context) -> Any:
     """A connection of the engine that makes Arrow by itself, or None."""
     with refusals(context.engine):
-        return context.engine.arrow(context.runner.sa_engine.url)
+        return context.engine.reads.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
-def refusals(engine: StreamingEngine) -> Iterator[None]:
+def refusals(engine: Engine) -> Iterator[None]:
     """What such a connection raises, as errors of ours."""
     try:
         yield

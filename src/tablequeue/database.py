@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tablequeue.definition import Definition, QueueOptions
 from tablequeue.engines import ENGINES, driver_missing, engine_class
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain

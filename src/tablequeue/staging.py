@@ -55,7 +55,7 @@ def prepare(queue: Queue) -> None:
     """Make the tables that writes go through. Once before the stages of a write, from one place."""
     context = queue._context
     engine = context.engine
-    context.runner.run(engine.create_staged, context.table, {"now": None})
+    context.runner.run(engine.catalogue.create_staged, context.table, {"now": None})
 
 
 def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
@@ -73,8 +73,8 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     batches = chain([first], checked)
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
-    for messages, values in _columns(batches) if engine.stages_columns else _rows(queue, batches):
-        context.runner.run(engine.stage, context.table, shared | values)
+    for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
+        context.runner.run(engine.staging.stage, context.table, shared | values)
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -104,7 +104,7 @@ def publish(
     keyed = any(one.keyed for one in staged)
     params: Params = {
         "write": write,
-        "attempts": engine.dump_words([one.attempt for one in staged if one.messages] or [""]),
+        "attempts": engine.staging.dump_words([one.attempt for one in staged if one.messages] or [""]),
         "keyed": keyed,
         "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
@@ -114,24 +114,24 @@ def publish(
     }
 
     def move(cursor: Any, table: Any, params: Params) -> int | None:
-        if writer is not None and not engine.writer_advance(cursor, table, params):
-            engine.unstage(cursor, table, params)
+        if writer is not None and not engine.staging.writer_advance(cursor, table, params):
+            engine.staging.unstage(cursor, table, params)
             return None
         if keyed:
-            _check_staged(engine.staged_count(cursor, table, params), expected)
-            if on_conflict == "raise" and (taken := engine.staged_taken(cursor, table, params)):
+            _check_staged(engine.staging.staged_count(cursor, table, params), expected)
+            if on_conflict == "raise" and (taken := engine.staging.staged_taken(cursor, table, params)):
                 raise DuplicateKey(
                     f"Live messages, or others of the same write, have keys of it: {', '.join(taken[:5])}; "
                     "nothing was pushed.",
                     "Write other keys, or have such conflicts skipped (onConflict=skip).",
                     taken,
                 )
-        pushed = engine.publish(cursor, table, params)
+        pushed = engine.staging.publish(cursor, table, params)
         if not keyed:
             _check_staged(pushed, expected)
         elif on_conflict == "raise" and pushed != expected:
             raise Conflict("Somebody pushed one of the keys at the same moment; nothing was pushed.", "Write it again.")
-        engine.unstage(cursor, table, params)
+        engine.staging.unstage(cursor, table, params)
         return pushed
 
     pushed = context.runner.run(move, context.table, params)
@@ -143,7 +143,7 @@ def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
     context = queue._context
     engine = context.engine
-    context.runner.run(engine.unstage, context.table, {"write": write, "now": None})
+    context.runner.run(engine.staging.unstage, context.table, {"write": write, "now": None})
 
 
 def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:

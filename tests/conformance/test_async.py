@@ -22,7 +22,7 @@ import tablequeue
 from tablequeue import Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
 from tablequeue.aiowait import AsyncWaiter
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadUrl, QueueNotFound, Unreachable
 from tablequeue.threads import Threads
 from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses

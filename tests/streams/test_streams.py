@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tablequeue import Database, NewMessage, Queue, arrow, stream
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.streams import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
 from tablequeue.stream import Stream
 from tests.servers import Kind, Place, only
-from tests.support import DESIGNS, at, design_group, refuses
+from tests.support import DESIGNS, at, design_group, refuses, with_parts
 
 MANY = [design for design in DESIGNS if design not in ("strict", "groups")]
 
@@ -245,7 +245,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
 
 
 def forgets_the_epoch(engine: Any) -> Any:
-    class Forgets(engine):
+    class Forgets(type(engine.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
 
@@ -255,32 +255,32 @@ def forgets_the_epoch(engine: Any) -> Any:
 
             return row and StreamRow(AnyEpoch(row.epoch), *row[1:])
 
-    return Forgets
+    return with_parts(engine, {"streams": Forgets})
 
 
 def gives_a_lease(engine: Any) -> Any:
-    class Leases(engine):
+    class Leases(type(engine.streams)):  # type: ignore[misc]
         def stream_claim(self, cursor: Any, table: Any, params: Any) -> int:
-            return len(super().claim(cursor, table, {**params, "lease": 60}))
+            return len(engine.messages.claim(cursor, table, {**params, "lease": 60}))
 
-    return Leases
+    return with_parts(engine, {"streams": Leases})
 
 
 def forgets_failures(engine: Any) -> Any:
-    class Forgets(engine):
+    class Forgets(type(engine.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
             super().stream_set(cursor, table, {**params, "failures": json.dumps({})})
 
-    return Forgets
+    return with_parts(engine, {"streams": Forgets})
 
 
 def claims_again(engine: Any) -> Any:
-    class Again(engine):
+    class Again(type(engine.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
             return row and row._replace(batch=row.completed, token=None)
 
-    return Again
+    return with_parts(engine, {"streams": Again})
 
 
 MUTANTS = [

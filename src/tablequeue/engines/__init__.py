@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import DriverMissing
 
 

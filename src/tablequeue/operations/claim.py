@@ -41,7 +41,11 @@ def claimed(
 
 def removal(context: Context) -> Remove:
     """The operation of the engine that gives messages to a consumer."""
-    return context.engine.take if context.table.definition.delivery == "at_most_once" else context.engine.claim
+    return (
+        context.engine.messages.take
+        if context.table.definition.delivery == "at_most_once"
+        else context.engine.messages.claim
+    )
 
 
 def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
@@ -62,7 +66,9 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(context, context.engine.take, _params(context, n, None, now), now, connection, refusable=True)
+    return _swept(
+        context, context.engine.messages.take, _params(context, n, None, now), now, connection, refusable=True
+    )
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
@@ -77,9 +83,11 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "now": context.time(now),
     }
     run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
-    moved = run(context.engine.sweep, context.table, params, connection)
+    moved = run(context.engine.messages.sweep, context.table, params, connection)
     if context.table.definition.grouped and context.engine.arranges:
-        moved += context.runner.run_beside(context.engine.arrange, context.table, _arranging(context, now), connection)
+        moved += context.runner.run_beside(
+            context.engine.messages.arrange, context.table, _arranging(context, now), connection
+        )
     return moved
 
 
@@ -91,7 +99,7 @@ def arrange(context: Context, now: datetime | None, connection: Any = None) -> i
     """
     if not context.engine.arranges or connection is not None:
         return 0
-    return context.runner.run(context.engine.arrange, context.table, _arranging(context, now))
+    return context.runner.run(context.engine.messages.arrange, context.table, _arranging(context, now))
 
 
 def arrange_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
@@ -141,7 +149,9 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.runner.run_beside(context.engine.look, context.table, params, connection)}
+        params = params | {
+            "seen": context.runner.run_beside(context.engine.messages.look, context.table, params, connection)
+        }
     return context.runner.run(remove, context.table, params, connection)
 
 
@@ -189,5 +199,5 @@ def topped_up(
 
 def _purge_history(context: Context, now: datetime | None) -> None:
     params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.runner.run(context.engine.purge_history, context.table, params)
+    deleted = context.runner.run(context.engine.messages.purge_history, context.table, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -9,8 +9,8 @@ from typing import Any
 
 from tablequeue.definition import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.engines.base import Params, Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
-from tablequeue.engines.streams import StreamingEngine
 from tablequeue.errors import BadInput
 from tablequeue.message import checked_id
 from tablequeue.payload import CODECS, Codec
@@ -28,14 +28,13 @@ class Context:
     who: str
     """The name under which this process pushes and pops."""
     codec: Codec
-    engine: StreamingEngine
+    engine: Engine
     plain: Params = field(default_factory=dict)
     """What a push without options says, once there was one; see push.py."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
-        assert isinstance(table.engine, StreamingEngine), "all engines have streams"
-        return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
+        return cls(runner, table, who, CODECS[table.definition.payload], runner.engine)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """An aware time as the driver wants it; None stays None, for the database's clock."""

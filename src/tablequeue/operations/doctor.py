@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tablequeue.engines.looking import Check
+from tablequeue.engines.checks import Check
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
@@ -46,14 +46,14 @@ Words = tuple[str, str]
 
 
 def _checked(context: Context, queue: str | None) -> Iterator[Finding]:
-    for check in context.engine.checks:
+    for check in context.engine.checks.all:
         if check.of_queue == (queue is not None):
             yield from (Finding(queue, *words) for words in _check(context, check))
 
 
 def _check(context: Context, check: Check) -> Iterator[Words]:
     try:
-        rows = context.runner.run(context.engine.check, context.table, {"check": check.operation})
+        rows = context.runner.run(context.engine.checks.check, context.table, {"check": check.operation})
     except TablequeueError as error:
         yield f"{check.operation} could not look: {error.cause}", error.remedy
         return
@@ -63,7 +63,9 @@ def _check(context: Context, check: Check) -> Iterator[Words]:
 
 def _clocks(context: Context) -> Iterator[Words]:
     before = datetime.now(UTC)
-    theirs = context.engine.load_time(context.runner.run(context.engine.read_clock, context.table, {"now": None}))
+    theirs = context.engine.load_time(
+        context.runner.run(context.engine.checks.read_clock, context.table, {"now": None})
+    )
     after = datetime.now(UTC)
     # The answer is of some moment between the two.
     ahead = (theirs - after).total_seconds()
@@ -78,7 +80,7 @@ def _clocks(context: Context) -> Iterator[Words]:
 
 def _indexes(context: Context) -> Iterator[Words]:
     schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
-    for name in context.runner.run(context.engine.missing_indexes, context.table, {}):
+    for name in context.runner.run(context.engine.checks.missing_indexes, context.table, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
             f"Make it again as `tablequeue sql create {context.table.name} "

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from tablequeue.definition import Duration
-from tablequeue.engines.base import Cursor, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, FailedState, checked_id, checked_token
 from tablequeue.operations.claim import arrange_after
@@ -19,7 +20,7 @@ from tablequeue.operations.context import Context, Params, seconds
 def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     claims = tuple(claims)
     try:
-        _finish(context, context.engine.complete, claims, {"now": context.time(now)}, "completed", connection)
+        _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
         arrange_after(context, now, connection, len(claims))  # the others of the batch were completed
         raise
@@ -29,7 +30,7 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
     params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    _finish(context, context.engine.release, claims, params, "released", connection)
+    _finish(context, context.engine.messages.release, claims, params, "released", connection)
 
 
 def fail(
@@ -50,7 +51,7 @@ def fail(
         "max_attempts": definition.max_attempts if retry else 0,
         "now": context.time(now),
     }
-    state = context.runner.run(context.engine.fail, context.table, params, connection)
+    state = context.runner.run(context.engine.messages.fail, context.table, params, connection)
     if state is None:
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
@@ -62,7 +63,7 @@ def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime
     _need_lease(context, "extended")
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
     params = {**_held(claim), "lease": lease, "now": context.time(now)}
-    until = context.runner.run(context.engine.extend, context.table, params, connection)
+    until = context.runner.run(context.engine.messages.extend, context.table, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")
     return context.engine.load_time(until)

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from tablequeue.definition import Definition, Duration
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Engine, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
@@ -40,10 +41,10 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
     }
 
     def create(cursor: object, table: Table, params: Params) -> Row | None:
-        engine.install(cursor, table, params)
-        row = engine.lookup(cursor, table, params)
+        engine.catalogue.install(cursor, table, params)
+        row = engine.catalogue.lookup(cursor, table, params)
         if row is None:
-            engine.create(cursor, table, params)
+            engine.catalogue.create(cursor, table, params)
         return row
 
     row = _lookup(runner, engine, name) or runner.run(create, table, params, creating=True)
@@ -80,18 +81,18 @@ def names(runner: Runner, engine: Engine) -> list[str]:
     """The names of all queues, sorted."""
     if not _installed(runner, engine):
         return []
-    return runner.run(engine.names, engine.table("none", Definition()), {})
+    return runner.run(engine.catalogue.names, engine.table("none", Definition()), {})
 
 
 def has_schema(runner: Runner, engine: Engine) -> bool:
     """Whether the schema of the queues is there, or none was named."""
-    return engine.schema is None or runner.run(engine.has_schema, engine.table("none", Definition()), {})
+    return engine.schema is None or runner.run(engine.catalogue.has_schema, engine.table("none", Definition()), {})
 
 
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
         procedures.drop(context.engine, cursor, table)
-        context.engine.drop(cursor, table, params)
+        context.engine.catalogue.drop(cursor, table, params)
 
     context.runner.run(drop, context.table, {"name": context.table.name})
 
@@ -118,10 +119,10 @@ def upgrade(runner: Runner, engine: Engine, name: str) -> int:
 
     def upgrade(cursor: object, table: Table, params: Params) -> int:
         # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
-        engine.lock(cursor, table, params)
-        there, before = known(engine.lookup(cursor, table, params))
+        engine.catalogue.lock(cursor, table, params)
+        there, before = known(engine.catalogue.lookup(cursor, table, params))
         for version in range(before + 1, engine.schema_version + 1):
-            engine.upgrade(cursor, there, {**params, "schema_version": version})
+            engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
 
     _, before = known(_lookup(runner, engine, name))
@@ -137,7 +138,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
     for state in states:
         deleted = BATCH
         while deleted:
-            deleted = context.runner.run(context.engine.purge, context.table, {"state": state, "n": BATCH})
+            deleted = context.runner.run(context.engine.messages.purge, context.table, {"state": state, "n": BATCH})
             total += deleted
     return total
 
@@ -149,7 +150,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
     def delete(ids: Sequence[int]) -> int:
         params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
-        return context.runner.run(context.engine.purge_ids, context.table, params)
+        return context.runner.run(context.engine.messages.purge_ids, context.table, params)
 
     return _each_dead(context, which, delete)
 
@@ -160,7 +161,7 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
     while deleted:
-        deleted = context.runner.run(context.engine.purge_history, context.table, params)
+        deleted = context.runner.run(context.engine.messages.purge_history, context.table, params)
         total += deleted
     return total
 
@@ -170,7 +171,11 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     context.time(now)  # refused before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
-        return len(context.runner.run(context.engine.redrive_ids, context.table, {"ids": context.engine.dump_ids(ids)}))
+        return len(
+            context.runner.run(
+                context.engine.messages.redrive_ids, context.table, {"ids": context.engine.dump_ids(ids)}
+            )
+        )
 
     total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
     arrange_after(context, now, messages=total)
@@ -179,7 +184,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := context.runner.run(context.engine.redrive, context.table, {"after": after, "n": BATCH}):
+    while batch := context.runner.run(context.engine.messages.redrive, context.table, {"after": after, "n": BATCH}):
         # Onwards only: a letter that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
@@ -202,14 +207,14 @@ def _each_dead(
 def _installed(runner: Runner, engine: Engine) -> bool:
     if runner.missing():
         return False
-    return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
+    return runner.run(engine.catalogue.has_catalogue, engine.table("none", Definition()), {})
 
 
 def _lookup(runner: Runner, engine: Engine, name: str) -> Row | None:
     """What the catalogue says of the queue: its definition, and the version of its tables."""
     if not _installed(runner, engine):
         return None
-    return runner.run(engine.lookup, engine.table(name, Definition()), {"name": name})
+    return runner.run(engine.catalogue.lookup, engine.table(name, Definition()), {"name": name})
 
 
 def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:

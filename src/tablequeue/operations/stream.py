@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tablequeue.engines.base import Cursor, Table
-from tablequeue.engines.streams import StreamingEngine, StreamRow
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.streams import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.operations.claim import arrange_after, sweep
 from tablequeue.operations.context import Context, Params, count
@@ -52,11 +54,11 @@ def begin(context: Context, stream: str) -> tuple[int, StreamState]:
     params = {"stream": stream, "now": None}
 
     def open_stream(cursor: Cursor, table: Table, params: Params) -> StreamRow | None:
-        engine.stream_open(cursor, table, params)
-        return engine.stream_lock(cursor, table, params)
+        engine.streams.stream_open(cursor, table, params)
+        return engine.streams.stream_lock(cursor, table, params)
 
     # Not in one transaction: where a DDL commits by itself, it would end it.
-    context.runner.run(engine.create_streams, context.table, params)
+    context.runner.run(engine.catalogue.create_streams, context.table, params)
     row = context.runner.run(open_stream, context.table, params)
     assert row is not None, "it was just made"
     return row.epoch, _find(context, stream)
@@ -75,10 +77,10 @@ def advance(
 
     def claim(cursor: Cursor, table: Table, params: Params) -> int:
         row = _locked(engine, cursor, table, params, epoch)
-        if row.batch > upto or not engine.stream_claim(cursor, table, params):
+        if row.batch > upto or not engine.streams.stream_claim(cursor, table, params):
             return row.batch
         values = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
-        engine.stream_set(cursor, table, params | values)
+        engine.streams.stream_set(cursor, table, params | values)
         return upto + 1
 
     return context.runner.run(claim, context.table, params)
@@ -111,14 +113,14 @@ def complete(context: Context, stream: str, epoch: int | None, upto: int, now: d
         if row.token is None or upto < row.batch:
             return row.token is not None, 0
         under = params | {"token": row.token}
-        ids = engine.stream_ids(cursor, table, under)
+        ids = engine.streams.stream_ids(cursor, table, under)
         failures: Mapping[str, str] = json.loads(row.failures)
         for id in map(int, failures):
             error = {"id": id, "error": failures[str(id)], "delay": 0, "max_attempts": 0}
-            engine.fail(cursor, table, under | error)
+            engine.messages.fail(cursor, table, under | error)
         done = [id for id in ids if str(id) not in failures]
         if done:
-            engine.complete(cursor, table, under | {"ids": engine.dump_ids(done)})
+            engine.messages.complete(cursor, table, under | {"ids": engine.dump_ids(done)})
         _set(engine, cursor, table, params, upto)
         return False, len(ids)
 
@@ -142,7 +144,7 @@ def ids_of(context: Context, stream: str, batch: int) -> tuple[str, list[int]]:
                 f"Batch {batch} of the stream {stream!r} is to be read again, and was completed or released already.",
                 "Go on from the latest checkpoint, or use a new one.",
             )
-        return row.token, engine.stream_ids(cursor, table, params | {"token": row.token})
+        return row.token, engine.streams.stream_ids(cursor, table, params | {"token": row.token})
 
     return context.runner.run(look, context.table, _params(context, stream, None))
 
@@ -153,7 +155,7 @@ def fail(context: Context, stream: str, errors: Mapping[int, str]) -> None:
 
     def note(cursor: Cursor, table: Table, params: Params) -> None:
         row = _locked(engine, cursor, table, params, None)
-        there = [] if row.token is None else engine.stream_ids(cursor, table, params | {"token": row.token})
+        there = [] if row.token is None else engine.streams.stream_ids(cursor, table, params | {"token": row.token})
         unknown = errors.keys() - {*there}
         if unknown:
             raise BadInput(
@@ -162,7 +164,7 @@ def fail(context: Context, stream: str, errors: Mapping[int, str]) -> None:
             )
         failures = json.loads(row.failures) | {str(id): error for id, error in errors.items()}
         values = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": json.dumps(failures)}
-        engine.stream_set(cursor, table, params | values)
+        engine.streams.stream_set(cursor, table, params | values)
 
     _find(context, stream)
     context.runner.run(note, context.table, _params(context, stream, None))
@@ -173,14 +175,14 @@ def release(context: Context, stream: str) -> int:
     engine = context.engine
 
     def give_back(cursor: Cursor, table: Table, params: Params) -> int:
-        engine.stream_open(cursor, table, params)
+        engine.streams.stream_open(cursor, table, params)
         row = _locked(engine, cursor, table, params, None)
         if row.token is None:
             return 0
         under = params | {"token": row.token, "delay": 0}
-        ids = engine.stream_ids(cursor, table, under)
+        ids = engine.streams.stream_ids(cursor, table, under)
         if ids:
-            engine.release(cursor, table, under | {"ids": engine.dump_ids(ids)})
+            engine.messages.release(cursor, table, under | {"ids": engine.dump_ids(ids)})
         # The number is not used again: a checkpoint that knows it must be refused, not get other messages.
         _set(engine, cursor, table, params, row.batch)
         return len(ids)
@@ -192,7 +194,7 @@ def release(context: Context, stream: str) -> int:
 def states(context: Context) -> list[StreamState]:
     engine = context.engine
     try:
-        rows = context.runner.run(engine.streams, context.table, {})
+        rows = context.runner.run(engine.streams.streams, context.table, {})
     except QueueNotFound:
         return []  # the table is made by the first stream
     load = engine.load_time
@@ -213,8 +215,8 @@ def _find(context: Context, stream: str) -> StreamState:
     )
 
 
-def _locked(engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, epoch: int | None) -> StreamRow:
-    row = engine.stream_lock(cursor, table, params)
+def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch: int | None) -> StreamRow:
+    row = engine.streams.stream_lock(cursor, table, params)
     if row is None:
         raise StreamNotFound(
             f"The queue {table.name!r} has no stream {params['stream']!r} any more.", "Start the stream again."
@@ -227,10 +229,10 @@ def _locked(engine: StreamingEngine, cursor: Cursor, table: Table, params: Param
     return row
 
 
-def _set(engine: StreamingEngine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:
+def _set(engine: Engine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:
     """All batches up to `completed` are, and none is open."""
     values = {"batch": completed, "completed": completed, "claim": None, "failures": "{}"}
-    engine.stream_set(cursor, table, params | values)
+    engine.streams.stream_set(cursor, table, params | values)
 
 
 def _params(context: Context, stream: str, now: datetime | None) -> Params:

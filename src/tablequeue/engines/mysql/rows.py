@@ -9,7 +9,8 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Cursor, Params
+from tablequeue.engines.base import Params
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
 
 # Bytes sent in one statement; larger ones are no faster.
