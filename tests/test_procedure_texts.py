@@ -24,7 +24,7 @@ from tests.tsql import parse_errors
 
 # PostgreSQL would cut off what is longer than 63 characters; MariaDB and MySQL take 64.
 LONGEST_NAME = {"mssql": 128}
-WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
+WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).procedure_syntax]
 
 
 @pytest.mark.parametrize("name", WITH_PROCEDURES)

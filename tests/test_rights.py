@@ -220,13 +220,13 @@ def test_a_temporary_table_does_not_stand_in_for_the_queue(postgresql_url: str) 
         plain.close()
 
 
-WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
+WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).procedure_syntax]
 
 
 @pytest.mark.parametrize("role", ["", 'a"; drop table x; --', "a`b", "a]b", "a'b", "-a", "a" * 200])
 @pytest.mark.parametrize("name", WITH_PROCEDURES)
 def test_a_role_that_can_be_none(name: str, role: str) -> None:
-    stored = engine_class(name).stored
+    stored = engine_class(name).procedure_syntax
     assert stored is not None
     with pytest.raises(BadInput):
         stored.role(role)

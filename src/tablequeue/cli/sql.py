@@ -87,7 +87,7 @@ def operations(engine: str) -> list[str]:
     files = {*operations_of(engine)} - {"lock", "set_version"}
     parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
     names = {name for name, several in PRINTED.items() if files & several.keys()} | files - parts | {"upgrade"}
-    return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
+    return sorted(names | {"procedures", "grant"} if engine_class(engine).procedure_syntax else names)
 
 
 def script(
@@ -115,7 +115,7 @@ def script(
         files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
     chosen = files_for(engine.name, files, conditions(definition) | ({"schema"} if engine.schema else set()))
     texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
-    if operation == "drop" and engine.stored:
+    if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text = put(engine, "\n\n".join(texts), known(engine, operation, table))
     left = parameters(text)

@@ -91,7 +91,7 @@ class Table:
         return statement
 
 
-class Stored(NamedTuple):
+class ProcedureSyntax(NamedTuple):
     """How an engine writes its stored procedures; see procedures.py."""
 
     parameter: str
@@ -161,7 +161,7 @@ class EngineBase(ABC):
     """
     listener: ClassVar[type[Any] | None] = None
     """The class that learns of pushes, see notifier.py; None: consumers that wait look again and again."""
-    stored: ClassVar[Stored | None] = None
+    procedure_syntax: ClassVar[ProcedureSyntax | None] = None
     """How it writes stored procedures; None: it has none."""
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:

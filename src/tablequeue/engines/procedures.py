@@ -18,7 +18,7 @@ from functools import cache
 from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
-from tablequeue.engines.base import EngineBase, Stored, Table
+from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import PROCEDURES, conditions
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
@@ -39,20 +39,20 @@ _LARGEST_EXPONENT = 700
 
 def procedures(engine: EngineBase, table: Table) -> str:
     """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
-    stored = _stored(engine)
-    engine = _placed(engine, stored.schema)
+    syntax = _syntax(engine)
+    engine = _placed(engine, syntax.schema)
     made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
-    dropped = dropping(engine, table) if engine.dialect.name in stored.dropped_first else ""
-    return "\n\n".join(filter(None, [dropped, stored.head, *made, stored.foot]))
+    dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
+    return "\n\n".join(filter(None, [dropped, syntax.head, *made, syntax.foot]))
 
 
 def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
     """Return the text that lets roles of the database call procedures. `roles` are the names for each kind."""
-    engine = _placed(engine, _stored(engine).schema)
+    engine = _placed(engine, _syntax(engine).schema)
     parts = [f"-- The rights on the procedures of the queue {table.name}; nobody needs its tables."]
     for kind, names in roles.items():
         called = [verb for verb in ROLES[kind] if verb in _files(engine, table.definition)]
-        for role in map(_stored(engine).role, names):
+        for role in map(_syntax(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
             there = templates(engine.name)
@@ -62,7 +62,7 @@ def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]])
 
 def dropping(engine: EngineBase, table: Table) -> str:
     """The text that drops the procedures of a queue, if they are there; empty where there are none."""
-    if engine.stored is None:
+    if engine.procedure_syntax is None:
         return ""
     files = reversed(_files(engine, table.definition))
     lines = (_rendered(engine, "drop", table, {"verb": file}) for file in files)
@@ -71,9 +71,9 @@ def dropping(engine: EngineBase, table: Table) -> str:
 
 def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
     """Make or replace the procedures of a queue; the names of those to call."""
-    stored = _stored(engine)
-    if stored.schema is not None and engine.schema is None:
-        cursor.execute(stored.current_schema)
+    syntax = _syntax(engine)
+    if syntax.schema is not None and engine.schema is None:
+        cursor.execute(syntax.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
     for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # no parameters: a colon or a percent sign in it is its own
@@ -81,11 +81,11 @@ def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
 
 
 def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
-    if engine.stored is None:
+    if engine.procedure_syntax is None:
         return
-    if engine.stored.there:
+    if engine.procedure_syntax.there:
         words = engine.words(table)
-        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.stored.there))
+        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.procedure_syntax.there))
         if not cursor.fetchall():
             return
     for statement in engine.split(dropping(engine, table)):
@@ -116,10 +116,10 @@ def template(engine: str, file: str) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _stored(engine: EngineBase) -> Stored:
-    if engine.stored is None:
+def _syntax(engine: EngineBase) -> ProcedureSyntax:
+    if engine.procedure_syntax is None:
         raise BadInput(f"{engine.name} has no stored procedures.", "Use the SQL of the operations: `tablequeue sql`.")
-    return engine.stored
+    return engine.procedure_syntax
 
 
 def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
@@ -136,7 +136,7 @@ _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
-    definition, stored = table.definition, _stored(engine)
+    definition, syntax = table.definition, _syntax(engine)
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
     for line in _chosen(template(engine.name, file), conditions(definition)):
@@ -144,10 +144,10 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
             values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
-            text = engine.render(match[1], table, values.get("state", "ready"), _stored(engine).words)
+            text = engine.render(match[1], table, values.get("state", "ready"), _syntax(engine).words)
             text = engine.split(text)[int(match[2] or 1) - 1]
             if "into" in values:
-                text = stored.kept(text, values["into"])
+                text = syntax.kept(text, values["into"])
             return _bound(engine, text, values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
@@ -157,7 +157,7 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
 
 def _bound(engine: EngineBase, text: str, values: Mapping[str, str]) -> str:
     """The text with values, or the procedure's own parameters, for its `:name` parameters."""
-    form = _stored(engine).parameter
+    form = _syntax(engine).parameter
     return re.sub(r"(?<![:\w]):([a-z]\w*)", lambda match: values.get(match[1], form.format(match[1])), text)
 
 

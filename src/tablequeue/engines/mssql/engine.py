@@ -13,7 +13,7 @@ from textwrap import fill
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Stored, Table
+from tablequeue.engines.base import ProcedureSyntax, Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
@@ -106,7 +106,7 @@ class SQLServer(Engine):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    stored = Stored("@p_{}", partial(quoted_role, "[]"), kept=kept)
+    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
     # Operations of several batches make a transaction of their own, see atomic().
     autocommit = in_autocommit()
 

@@ -18,7 +18,7 @@ from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.mysql import stored as procedures
+from tablequeue.engines.mysql import procedure_syntax as procedures
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import adopt, check_charset, join
@@ -73,7 +73,7 @@ class MySQL(Engine):
     autocommit = in_autocommit("push_each")
 
     listener = Poll
-    stored = procedures.STORED
+    procedure_syntax = procedures.SYNTAX
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True
     low_water = True

@@ -17,7 +17,7 @@ from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
-from tablequeue.engines.mysql.rows import chunked, insert, stored
+from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.
@@ -51,7 +51,7 @@ class MySQLMessages(Messages):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
-        rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", stored(params, now, states)[1:])
+        rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params, now, states)[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
         # One statement is whole by itself: two round trips with the one before.
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
@@ -68,7 +68,7 @@ class MySQLMessages(Messages):
         taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
-            cursor.mogrify("(%s,%s,%s,%s,%s,%s,%s,%s,%s)", stored(params | rows[place], now, states))
+            cursor.mogrify("(%s,%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params | rows[place], now, states))
             for place in places
         )
         ids: list[int | None] = [None] * len(rows)

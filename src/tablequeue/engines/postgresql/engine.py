@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Stored, Table
+from tablequeue.engines.base import ProcedureSyntax, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -75,7 +75,7 @@ class PostgreSQL(Engine):
     listener = PostgreSQLListener
     low_water = True
     _pooled = False
-    stored = Stored(
+    procedure_syntax = ProcedureSyntax(
         "p_{}",
         partial(quoted_role, '""'),
         "public",
