@@ -234,7 +234,7 @@ def test_a_role_that_can_be_none(name: str, role: str) -> None:
 
 @pytest.mark.parametrize("role", ["web@", "web@a'b", "web@a b", "we`b@%", "@%"])
 def test_a_user_of_mariadb_that_can_be_none(role: str) -> None:
-    stored = engine_class("mariadb").stored
+    stored = engine_class("mariadb").procedure_syntax
     assert stored is not None
     assert stored.role("web@10.0.0.%") == "`web`@'10.0.0.%'"
     with pytest.raises(BadInput):
