@@ -263,7 +263,7 @@ class Expected:
         return self.claim is None and self.due <= time
 
 
-def fronts(live: Iterable[Expected], time: float) -> list[Expected]:
+def heads(live: Iterable[Expected], time: float) -> list[Expected]:
     """Of each group its first message, if that is ready: whatever keeps it from being so holds up the others."""
     first: dict[str | None, Expected] = {}
     for message in sorted(live, key=by_id):
@@ -287,8 +287,8 @@ RULES: dict[str, Rule] = {
     "lifo": (ready, lambda message: -message.id),
     "due": (ready, lambda message: (message.due, message.id)),
     "priority": (ready, lambda message: (-message.priority, message.id)),
-    "strict": (fronts, by_id),
-    "groups": (fronts, by_id),
+    "strict": (heads, by_id),
+    "groups": (heads, by_id),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tablequeue import Database, errors
-from tablequeue.operations.claim import arrange
+from tablequeue.operations.claim import promote
 from tests.servers import KINDS, Kind, Place
 from tests.support import claimed, refuses
 
@@ -22,7 +22,7 @@ pytest.importorskip("pymysql")
 
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.gate import _gate, at_once
-from tablequeue.engines.mysql.messages import ARRANGEMENTS, CLAIMS, MySQLMessages
+from tablequeue.engines.mysql.messages import CLAIMS, PROMOTIONS, MySQLMessages
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
 def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
     place.execute(f"drop table {place.table('work__turns')}")
-    for _ in range(ARRANGEMENTS + 1):
-        refuses(errors.QueueNotFound, arrange, queue._context, None)
+    for _ in range(PROMOTIONS + 1):
+        refuses(errors.QueueNotFound, promote, queue._context, None)
 
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:

@@ -103,26 +103,26 @@ def indexed_by_id(order: str) -> Callable[[type[Engine]], type[Engine]]:
 
 
 def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
-    """A message that waits for its retry is no front of its group: the next one overtakes it."""
+    """A message that waits for its retry is no head of its group: the next one overtakes it."""
 
     class RetriesWithoutAPlace(engine):  # type: ignore[misc, valid-type]
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
             words: dict[str, str] = super().words(table, state)
-            front = words["front"].replace("'scheduled', ", "")
-            assert front != words["front"], "the mutant is no mutant"
-            return words | {"front": front}
+            head = words["head"].replace("'scheduled', ", "")
+            assert head != words["head"], "the mutant is no mutant"
+            return words | {"head": head}
 
     return RetriesWithoutAPlace
 
 
-def without_fronts(engine: type[Engine]) -> type[Engine]:
+def without_heads(engine: type[Engine]) -> type[Engine]:
     """All messages of a group are ready at once, and no index forbids it."""
 
-    class WithoutFronts(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
+    class WithoutHeads(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
             return {**super().words(table, state), "pushed_ready": "ready"}
 
-    return WithoutFronts
+    return WithoutHeads
 
 
 def take_and_put_back(engine: type[Engine]) -> type[Engine]:
@@ -252,8 +252,8 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "what is due without its index": (indexed_by_id("due"), plan("due")),
     "priorities without their index": (indexed_by_id("priority"), plan("priority")),
     "a retry that is overtaken": (retries_without_a_place, STRICT),
-    "two in progress in a group": (without_fronts, GROUPS),
-    "two in progress in a strict queue": (without_fronts, order("strict")),
+    "two in progress in a group": (without_heads, GROUPS),
+    "two in progress in a strict queue": (without_heads, order("strict")),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tablequeue.arrow import ROWS, TIME
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Params
 from tablequeue.operations.push import LONGEST_KEY, check_text
 from tablequeue.queue import Queue
@@ -135,7 +135,7 @@ def publish(
         return pushed
 
     pushed = context.runner.run(move, context.table, params)
-    arrange_after(context, None, messages=pushed or 0)
+    promote_after(context, None, messages=pushed or 0)
     return pushed
 
 

@@ -97,7 +97,7 @@ def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
 @pytest.fixture
 def locked(place: Place, kind: Kind, options: dict[str, Any], request: pytest.FixtureRequest) -> Any:
     """A queue whose sweeps are refused, or what the parameter of the test names, from when its engine is told so."""
-    engine = refusing(*getattr(request, "param", ("sweep", "arrange")))(kind.engine_class)
+    engine = refusing(*getattr(request, "param", ("sweep", "promote")))(kind.engine_class)
     queue = place.open_with(engine).create_queue("work", **options)
     queue.refusals = engine  # type: ignore[attr-defined]
     return queue
@@ -122,7 +122,7 @@ def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
 
 
 @pytest.mark.needs("plain_push")
-@pytest.mark.parametrize("locked", [("sweep", "arrange"), ("sweep", "arrange", "claim")], indirect=True)
+@pytest.mark.parametrize("locked", [("sweep", "promote"), ("sweep", "promote", "claim")], indirect=True)
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
     """A refusal would have the caller try again, and be told that the lease is lost."""

@@ -146,8 +146,8 @@ class EngineBase(ABC):
     schema_version: ClassVar[int] = 4
     """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
-    arranges: ClassVar[bool] = True
-    """Whether a grouped queue needs `arrange`; else the database's own triggers do its work at once."""
+    promotes: ClassVar[bool] = True
+    """Whether a grouped queue needs `promote`; else the database's own triggers do its work at once."""
     sweeps_within: ClassVar[bool] = False
     """Whether a claim in a caller's transaction sweeps within it, for nobody else could write beside it."""
     low_water: ClassVar[bool] = False
@@ -206,11 +206,11 @@ class EngineBase(ABC):
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
-            "front": "state in ('ready', 'scheduled', 'in_progress')",
+            "head": "state in ('ready', 'scheduled', 'in_progress')",
             "state": state,
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
-            if definition.grouped and self.arranges
+            if definition.grouped and self.promotes
             else "",
             "now": self.clock,
             "streams": f"{queue}{PART}streams",

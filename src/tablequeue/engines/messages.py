@@ -74,9 +74,9 @@ class Messages(Part):
         table.ready_after(0)
         return moved
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """In up to `n` groups whose turn came free, make the first blocked message ready; return in how many."""
-        return len(self._rows(cursor, table, "arrange", params))
+        return len(self._rows(cursor, table, "promote", params))
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 

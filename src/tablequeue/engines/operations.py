@@ -114,7 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(Effect.WRITE),
-    "arrange": Operation(Effect.WRITE),
+    "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
@@ -192,7 +192,6 @@ class Procedure(NamedTuple):
 # In the order they are made: what others call first. On SQL Server, where procedures and tables share their names,
 # history is read_history, and what others call is named as no queue's table is: `tq_orders__sweep`.
 PROCEDURES: Mapping[str, Procedure] = {
-    "_arrange": Procedure(needs="grouped"),
     "_due": Procedure(),
     "_expired": Procedure(),
     "_insert_each": Procedure(),
@@ -203,8 +202,8 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_peek_in_progress": Procedure(),
     "_peek_ready": Procedure(),
     "_peek_scheduled": Procedure(),
+    "_promote": Procedure(needs="grouped"),
     "_sweep": Procedure(),
-    "arrange": Procedure(needs="grouped"),
     "begin": Procedure(),
     "check": Procedure(),
     "claim": Procedure(),
@@ -214,6 +213,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "move_on": Procedure(needs="grouped"),
     "notify": Procedure(),
     "options": Procedure(),
+    "promote": Procedure(needs="grouped"),
     "push_one": Procedure(),
     "remove": Procedure(),
     "sweep": Procedure(),

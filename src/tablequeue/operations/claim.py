@@ -84,35 +84,35 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
     }
     run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
     moved = run(context.engine.messages.sweep, context.table, params, connection)
-    if context.table.definition.grouped and context.engine.arranges:
+    if context.table.definition.grouped and context.engine.promotes:
         moved += context.runner.run_beside(
-            context.engine.messages.arrange, context.table, _arranging(context, now), connection
+            context.engine.messages.promote, context.table, _promoting(context, now), connection
         )
     return moved
 
 
-def arrange(context: Context, now: datetime | None, connection: Any = None) -> int:
+def promote(context: Context, now: datetime | None, connection: Any = None) -> int:
     """In groups whose turn came free, the next message becomes ready; in how many.
 
     Never inside a caller's transaction, where it would keep the others waiting: what is pushed or finished there is
-    arranged by the next claim that finds too little.
+    promoted by the next claim that finds too little.
     """
-    if not context.engine.arranges or connection is not None:
+    if not context.engine.promotes or connection is not None:
         return 0
-    return context.runner.run(context.engine.messages.arrange, context.table, _arranging(context, now))
+    return context.runner.run(context.engine.messages.promote, context.table, _promoting(context, now))
 
 
-def arrange_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
+def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
     """Arrange what a call about so many messages has left that took effect.
 
     All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
     a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
-    finds too little arranges it.
+    finds too little promotes it.
     """
     if context.table.definition.grouped:
         try:
             for _ in range(0, messages, SWEEP_SIZE):
-                arrange(context, now, connection)
+                promote(context, now, connection)
         except TablequeueError:
             return
 
@@ -126,7 +126,7 @@ def _params(context: Context, n: int, token: str | None, now: datetime | None) -
     }
 
 
-def _arranging(context: Context, now: datetime | None) -> Params:
+def _promoting(context: Context, now: datetime | None) -> Params:
     return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 

@@ -13,7 +13,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, FailedState, checked_id, checked_token
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 
 
@@ -22,9 +22,9 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
     try:
         _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
-        arrange_after(context, now, connection, len(claims))  # the others of the batch were completed
+        promote_after(context, now, connection, len(claims))  # the others of the batch were completed
         raise
-    arrange_after(context, now, connection, len(claims))
+    promote_after(context, now, connection, len(claims))
 
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
@@ -55,7 +55,7 @@ def fail(
     if state is None:
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
-        arrange_after(context, now, connection)
+        promote_after(context, now, connection)
     return cast(FailedState, state)
 
 

@@ -16,7 +16,7 @@ from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_name
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
@@ -178,7 +178,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
         )
 
     total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
-    arrange_after(context, now, messages=total)
+    promote_after(context, now, messages=total)
     return total
 
 

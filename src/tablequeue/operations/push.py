@@ -13,7 +13,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.payload import dump_headers
 
@@ -64,7 +64,7 @@ def push(
     while True:
         id = context.runner.run(context.engine.messages.push, context.table, params, connection)
         if id is not None:
-            arrange_after(context, now, connection)
+            promote_after(context, now, connection)
             return id
         assert key is not None, "only a key can be taken"
         if on_conflict == "skip":
@@ -120,7 +120,7 @@ def push_many(
         ]
     else:
         return []
-    arrange_after(context, now, connection, len(ids))
+    promote_after(context, now, connection, len(ids))
     return ids
 
 

@@ -19,7 +19,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.streams import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
-from tablequeue.operations.claim import arrange_after, sweep
+from tablequeue.operations.claim import promote_after, sweep
 from tablequeue.operations.context import Context, Params, count
 from tablequeue.operations.push import check_text
 
@@ -125,7 +125,7 @@ def complete(context: Context, stream: str, epoch: int | None, upto: int, now: d
         return False, len(ids)
 
     is_open, finished = context.runner.run(finish, context.table, params)
-    arrange_after(context, now, messages=finished)
+    promote_after(context, now, messages=finished)
     return is_open
 
 

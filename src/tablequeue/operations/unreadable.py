@@ -12,7 +12,7 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
 
 
@@ -38,7 +38,7 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
         if connection is not None:
             raise
         return  # it comes back when its lease ends, and is buried then
-    arrange_after(context, now, connection)
+    promote_after(context, now, connection)
 
 
 def _buried(context: Context, row: Row, reason: str) -> Params:

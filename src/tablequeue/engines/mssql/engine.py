@@ -123,7 +123,7 @@ class SQLServer(Engine):
             if state == "ready" and definition.order == "due"
             else f"state = '{state}'",
             "clustered": "nonclustered" if definition.order in SCATTERED else "clustered",
-            # A strict queue's consumers wait for its front; all others pass over what is locked.
+            # A strict queue's consumers wait for its head; all others pass over what is locked.
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
@@ -143,7 +143,7 @@ class SQLServer(Engine):
             "claimed_types": _types(CLAIMED, definition, self.payload_types),
             "history_types": _types(FINISHED, definition, self.payload_types),
             "history_columns": f"\n{_filled(FINISHED)}\n        ",
-            # A grouped queue's notes for arrange; see create_groups.sql.
+            # A grouped queue's notes for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             "note_batch": (
@@ -189,8 +189,8 @@ class SQLServer(Engine):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two that arranged the same group, pushed the same key, or made the row of the same stream, writer or schedule,
-        # at once. Another duplicate would stay one.
+        # Two calls at once that promoted in the same group, pushed the same key, or made the row of the same stream,
+        # writer or schedule. Another duplicate would stay one.
         if number in DUPLICATES:
             return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)

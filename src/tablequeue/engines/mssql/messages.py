@@ -79,12 +79,12 @@ class SQLServerMessages(Messages):
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
             with atomic(cursor):
-                return super().arrange(cursor, table, params)
+                return super().promote(cursor, table, params)
         except Exception as error:
-            # Somebody has a front locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
+            # Somebody has a head locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
             if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return 0
             raise
@@ -102,7 +102,7 @@ class SQLServerMessages(Messages):
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
-            # A strict queue's front is being taken in a transaction that is still open: nothing is ready for us.
+            # A strict queue's head is being taken in a transaction that is still open: nothing is ready for us.
             if table.definition.strict and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise

@@ -25,9 +25,9 @@ KEYS = 500
 # Messages that a claim in a caller's transaction looks at, besides twice as many as it wants.
 LOOK = 32
 # Claims of one process that run at once on a queue: with 8 instead of 4, each met three times as many locked rows. And
-# arrangements, which find the same notes: with 4 at once, 1,000 messages in 12 groups took 400 connections more than
+# promotions, which find the same notes: with 4 at once, 1,000 messages in 12 groups took 400 connections more than
 # 150 s, one by one 10 s.
-CLAIMS, ARRANGEMENTS = 4, 1
+CLAIMS, PROMOTIONS = 4, 1
 # The order of what it sees there; else it is by id, which is the first column.
 FOUND: Mapping[str, Callable[[Row], Any]] = {
     "lifo": lambda row: -row[0],
@@ -145,9 +145,9 @@ class MySQLMessages(Messages):
                 return rows
             look *= 8  # what was locked is found and locked again, and counts
 
-    @at_once(ARRANGEMENTS)
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
-        find, lock, choose, advance, forget = table.statements("arrange")
+    @at_once(PROMOTIONS)
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
+        find, lock, choose, advance, forget = table.statements("promote")
 
         def ids(statement: str, given: Sequence[int] = ()) -> list[int]:
             cursor.execute(statement, params | {"ids": table.engine.dump_ids(given)})
@@ -158,13 +158,13 @@ class MySQLMessages(Messages):
             return 0
         with atomic(cursor):
             notes = ids(lock, noted)
-            fronts = ids(choose, notes) if notes else []
-            arranged: int = 0
-            if fronts:
-                arranged = cursor.execute(advance, params | {"ids": table.engine.dump_ids(fronts)})
+            heads = ids(choose, notes) if notes else []
+            promoted: int = 0
+            if heads:
+                promoted = cursor.execute(advance, params | {"ids": table.engine.dump_ids(heads)})
             if notes:
                 ids(forget, notes)
-        return arranged
+        return promoted
 
     # -- finishing -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tablequeue.definition import Definition
+from tablequeue.engines.base import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
 

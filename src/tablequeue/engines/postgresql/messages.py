@@ -28,7 +28,7 @@ COPY_FROM_SIZE = 50_000
 LATE_NOTES = 1000
 
 # The operations by which a message can be had, or at some time: the last column of their rows is {waited_for}.
-NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids arrange".split())
+NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids promote".split())
 
 # The arrays of push_each, and the parameter of a row that each is made of.
 _ARRAYS = {
@@ -107,12 +107,12 @@ class PostgreSQLMessages(Notifying, Messages):
         mark.id = rows[-1][0]
         return None, rows
 
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.
         mark = table.mark
-        ((arranged, last, _),) = self._rows(cursor, table, "arrange", params | {"noted": mark.id})
+        ((promoted, last, _),) = self._rows(cursor, table, "promote", params | {"noted": mark.id})
         mark.id = max(0, (last or 0) - LATE_NOTES)
-        return arranged
+        return promoted
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 

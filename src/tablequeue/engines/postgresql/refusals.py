@@ -74,6 +74,6 @@ def is_transient(error: Exception) -> bool:
     """Whether the server rolled back our transaction and asks to try it again."""
     if not isinstance(error, psycopg.Error):
         return False
-    if error.sqlstate == "23505":  # two that arranged the same group at once
+    if error.sqlstate == "23505":  # two that promoted in the same group at once
         return (error.diag.constraint_name or "").endswith("__front")
     return error.sqlstate in ("40001", "40P01")

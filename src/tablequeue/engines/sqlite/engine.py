@@ -60,7 +60,7 @@ class SQLite(Engine):
     )
     autocommit = in_autocommit(writes=False)
     has_schemas = False
-    arranges = False
+    promotes = False
     sweeps_within = True
     closes_before_fork = True
     listener = SQLiteListener
