@@ -138,7 +138,7 @@ class Database:
         findings = [*doctor.of_database(Context.at(runner, engine.table("none", Definition()), ""))]
         for each in self.queues() if name is None else [self.queue(name).name]:
             try:
-                for finding in doctor.of_queue(self.queue(each)._context):
+                for finding in doctor.of_queue(self.queue(each).context):
                     findings.append(finding)
             except TablequeueError as error:
                 findings.append(Finding(each, error.cause, error.remedy))

@@ -232,7 +232,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
     run = Stream(queue, "s")
     run.advance(0, 5000)
     token, ids = run.batch(1)
-    table = queue._context.table
+    table = queue.context.table
     with db.engine.begin() as connection:
         connection.exec_driver_sql(f"{kind.analyze} {table.engine.words(table)['queue']}")
         for operation in ("stream_ids", "stream_rows"):

@@ -53,7 +53,7 @@ def _checked(context: Context, queue: str | None) -> Iterator[Finding]:
 
 def _check(context: Context, check: Check) -> Iterator[Words]:
     try:
-        rows = context.runner.run(context.engine.check, context.table, {"check": check.operation})
+        rows = context.run(context.engine.check, {"check": check.operation})
     except TablequeueError as error:
         yield f"{check.operation} could not look: {error.cause}", error.remedy
         return
@@ -63,7 +63,7 @@ def _check(context: Context, check: Check) -> Iterator[Words]:
 
 def _clocks(context: Context) -> Iterator[Words]:
     before = datetime.now(UTC)
-    theirs = context.engine.load_time(context.runner.run(context.engine.read_clock, context.table, {"now": None}))
+    theirs = context.engine.load_time(context.run(context.engine.read_clock, {"now": None}))
     after = datetime.now(UTC)
     # The answer is of some moment between the two.
     ahead = (theirs - after).total_seconds()
@@ -78,7 +78,7 @@ def _clocks(context: Context) -> Iterator[Words]:
 
 def _indexes(context: Context) -> Iterator[Words]:
     schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
-    for name in context.runner.run(context.engine.missing_indexes, context.table, {}):
+    for name in context.run(context.engine.missing_indexes, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
             f"Make it again as `tablequeue sql create {context.table.name} "

@@ -93,7 +93,7 @@ def drop(context: Context) -> None:
         procedures.drop(context.engine, cursor, table)
         context.engine.drop(cursor, table, params)
 
-    context.runner.run(drop, context.table, {"name": context.table.name})
+    context.run(drop, {"name": context.table.name})
 
 
 def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
@@ -137,7 +137,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
     for state in states:
         deleted = BATCH
         while deleted:
-            deleted = context.runner.run(context.engine.purge, context.table, {"state": state, "n": BATCH})
+            deleted = context.run(context.engine.purge, {"state": state, "n": BATCH})
             total += deleted
     return total
 
@@ -149,7 +149,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
     def delete(ids: Sequence[int]) -> int:
         params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
-        return context.runner.run(context.engine.purge_ids, context.table, params)
+        return context.run(context.engine.purge_ids, params)
 
     return _each_dead(context, which, delete)
 
@@ -160,7 +160,7 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
     while deleted:
-        deleted = context.runner.run(context.engine.purge_history, context.table, params)
+        deleted = context.run(context.engine.purge_history, params)
         total += deleted
     return total
 
@@ -170,7 +170,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     context.time(now)  # refused before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
-        return len(context.runner.run(context.engine.redrive_ids, context.table, {"ids": context.engine.dump_ids(ids)}))
+        return len(context.run(context.engine.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
     total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
     arrange_after(context, now, messages=total)
@@ -179,7 +179,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := context.runner.run(context.engine.redrive, context.table, {"after": after, "n": BATCH}):
+    while batch := context.run(context.engine.redrive, {"after": after, "n": BATCH}):
         # Onwards only: a letter that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
