@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tablequeue.definition import Definition, QueueOptions
 from tablequeue.engines import ENGINES, driver_missing, engine_class
-from tablequeue.engines.base import Engine
+from tablequeue.engines.base import Engine, Table
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain
@@ -101,19 +101,19 @@ class Database:
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
-        return self._queue(maintain.create(self._runner, self._runner.engine, name, wanted))
+        return self._queue(maintain.create(self._runner, name, wanted))
 
     def queue(self, name: str) -> Queue:
         """An existing queue; `QueueNotFound` suggests the nearest name."""
-        return self._queue(maintain.find(self._runner, self._runner.engine, name))
+        return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
-        return maintain.names(self._runner, self._runner.engine)
+        return maintain.names(self._runner)
 
     def has_schema(self) -> bool:
         """Whether the schema that `connect` was given is there; the first `create_queue` makes it. True without one."""
-        return maintain.has_schema(self._runner, self._runner.engine)
+        return maintain.has_schema(self._runner)
 
     @property
     def schema_version(self) -> int:
@@ -126,16 +126,14 @@ class Database:
         Returns the version that each queue had. Safe to do twice, and at the same moment from many processes; each
         queue is upgraded in one transaction that waits for the others of that queue, and a crash leaves it as it was.
         """
-        engine = self._runner.engine
-        return {name: maintain.upgrade(self._runner, engine, name) for name in self.queues()}
+        return {name: maintain.upgrade(self._runner, name) for name in self.queues()}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """What endangers the queues on this database, or the one of that name, each with its remedy; only looks.
 
         What the database user may not look at is a finding too, and so is a queue that cannot be opened.
         """
-        runner, engine = self._runner, self._runner.engine
-        findings = [*doctor.of_database(Context.at(runner, engine.table("none", Definition()), ""))]
+        findings = [*doctor.of_database(self._runner)]
         for each in self.queues() if name is None else [self.queue(name).name]:
             try:
                 for finding in doctor.of_queue(self.queue(each).context):
@@ -149,13 +147,13 @@ class Database:
 
         Returns their names. Only their owner may call them before rights are granted; `drop` of the queue drops them.
         """
-        return maintain.install_procedures(self._runner, self._runner.engine, name)
+        return maintain.install_procedures(self._runner, name)
 
     def close(self) -> None:
         """Close the connections that are not in use. The database can still be used: it opens new ones."""
         self._runner.close()
 
-    def _queue(self, table: Any) -> Queue:
+    def _queue(self, table: Table) -> Queue:
         name = self._name or f"{socket.gethostname()}:{os.getpid()}"
         return Queue(Context.at(self._runner, table, name))
 

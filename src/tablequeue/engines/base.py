@@ -39,27 +39,12 @@ Params = dict[str, Any]
 T = TypeVar("T")
 
 
-class Table:
-    """One queue's table as an engine sees it: its names, its compiled statements, and what is remembered of it."""
+class Catalogue:
+    """What the operations that are about no queue run on: the compiled statements of an engine."""
 
-    def __init__(self, engine: Engine, name: str, definition: Definition, table_name: str | None = None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.name = name
-        self.table_name = table_name or table_of(name)
-        self.definition = definition
-        self.rank = engine.rank(definition.order)
-        # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
-        # clock; see operations/claim.py.
-        self.next_sweep = 0.0
-        self.next_purge = 0.0
-        self.notifies_apart = False
-        """Whether consumers are to be notified, from a connection of our own, of a push in a caller's transaction."""
         self._compiled: dict[tuple[str, str], list[str]] = {}
-
-    @property
-    def entry(self) -> str:
-        """The queue as the catalogue has it: JSON, of its definition and the name of its table."""
-        return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
 
     def statements(self, operation: str, state: str = "ready") -> list[str]:
         """The statements of an operation for the driver; compiled once.
@@ -78,6 +63,28 @@ class Table:
         """The statement of an operation that is a single one on this engine."""
         (statement,) = self.statements(operation, state)
         return statement
+
+
+class Table(Catalogue):
+    """One queue's table as an engine sees it: its names, its compiled statements, and what is remembered of it."""
+
+    def __init__(self, engine: Engine, name: str, definition: Definition, table_name: str | None = None) -> None:
+        super().__init__(engine)
+        self.name = name
+        self.table_name = table_name or table_of(name)
+        self.definition = definition
+        self.rank = engine.rank(definition.order)
+        # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
+        # clock; see operations/claim.py.
+        self.next_sweep = 0.0
+        self.next_purge = 0.0
+        self.notifies_apart = False
+        """Whether consumers are to be notified, from a connection of our own, of a push in a caller's transaction."""
+
+    @property
+    def entry(self) -> str:
+        """The queue as the catalogue has it: JSON, of its definition and the name of its table."""
+        return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
 
 
 class Held:
@@ -183,30 +190,39 @@ class Engine(Scheduling, ABC):
         self.dialect = dialect
         self.schema = check_name(schema, "schema") if schema is not None else None
         self.prefix = f"{schema}." if schema else ""
+        self.catalogue = Catalogue(self)
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
     def render(
-        self, operation: str, table: Table, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
+        self, operation: str, table: Catalogue, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
     ) -> str:
-        """The SQL text of an operation on a queue, with its header and `:name` parameters.
+        """The SQL text of an operation, with its header and `:name` parameters.
 
         instead   what some of its words are to stand for.
         """
-        words = {**self.words(table, state), **instead}
+        words = self.words(table, state) if isinstance(table, Table) else self.common_words()
+        words = {**words, **instead}
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
 
-    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        """What the `{words}` of the texts stand for. None of them comes from a user unchecked."""
-        if state not in STATES:
-            raise ValueError(state)
-        definition = table.definition
-        queue = f"{self.prefix}{table.table_name}"
+    def common_words(self) -> dict[str, str]:
+        """The `{words}` of the texts that are about no queue."""
         return {
             "schema": self.schema or "",
             "prefix": self.prefix,
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
+            "now": self.clock,
+        }
+
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        """The `{words}` of the texts about a queue. None of them comes from a user unchecked."""
+        if state not in STATES:
+            raise ValueError(state)
+        definition = table.definition
+        queue = f"{self.prefix}{table.table_name}"
+        return {
+            **self.common_words(),
             "queue": queue,
             "history": f"{queue}{HISTORY}",
             "table": table.table_name,  # without the schema: the stem of index names
@@ -227,7 +243,6 @@ class Engine(Scheduling, ABC):
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.arranges
             else "",
-            "now": self.clock,
         }
 
     def claimable(self, definition: Definition) -> str:
@@ -305,11 +320,11 @@ class Engine(Scheduling, ABC):
 
     # -- the catalogue -----------------------------------------------------------------------------------------------
 
-    def lookup(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
+    def lookup(self, cursor: Cursor, table: Catalogue, params: Params) -> Row | None:
         """`(definition, schema_version)` of a queue."""
         return self._fetch(cursor, table, "lookup", params, cursor.fetchone)
 
-    def names(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
+    def names(self, cursor: Cursor, table: Catalogue, params: Params) -> list[str]:
         return [row[0] for row in self._rows(cursor, table, "names", params)]
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:

@@ -11,7 +11,7 @@ from tablequeue.engines.texts import Row
 from tablequeue.names import CATALOGUE
 
 if TYPE_CHECKING:
-    from tablequeue.engines.base import Cursor, Params, Table
+    from tablequeue.engines.base import Catalogue, Cursor, Params, Table
 
 
 class Check(NamedTuple):
@@ -44,15 +44,15 @@ class Looking:
     """What comes before the name of a table: its schema and a dot, or nothing."""
     checks: ClassVar[tuple[Check, ...]] = ()
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_catalogue(self, cursor: Cursor, table: Catalogue, params: Params) -> bool:
         """Whether the catalogue's table is there."""
         return self.has_table(cursor, table, {"table": f"{self.prefix}{CATALOGUE}"})
 
-    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_table(self, cursor: Cursor, table: Catalogue, params: Params) -> bool:
         """Whether `params["table"]`, a name with its schema, is a table, as far as the user may know."""
         return bool(self._fetch(cursor, table, "has_table", params, cursor.fetchone)[0])
 
-    def has_schema(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_schema(self, cursor: Cursor, table: Catalogue, params: Params) -> bool:
         """Whether the schema of the queues is there."""
         return bool(self._rows(cursor, table, "has_schema", params)[0][0])
 
@@ -107,7 +107,7 @@ class Looking:
 
     # -- what endangers a queue --------------------------------------------------------------------------------------
 
-    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def check(self, cursor: Cursor, table: Catalogue, params: Params) -> list[Row]:
         """A row for each case of `params["check"]`, the operation of one of `checks`."""
         return self._rows(cursor, table, params["check"], {})
 
@@ -118,21 +118,21 @@ class Looking:
         wanted = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
         return [name for name in wanted if name not in there]
 
-    def read_clock(self, cursor: Cursor, table: Table, params: Params) -> Any:
+    def read_clock(self, cursor: Cursor, table: Catalogue, params: Params) -> Any:
         """The database's clock."""
         return self._fetch(cursor, table, "read_clock", params, cursor.fetchone)[0]
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _run(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
+    def _run(self, cursor: Cursor, table: Catalogue, operation: str, params: Params) -> None:
         """Run a file's statements in turn; the cursor is left at the last one."""
         for statement in table.statements(operation):
             cursor.execute(statement, params)
 
-    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Catalogue, operation: str, params: Params) -> list[Row]:
         self._run(cursor, table, operation, params)
         return cursor.fetchall()
 
-    def _fetch(self, cursor: Cursor, table: Table, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
+    def _fetch(self, cursor: Cursor, table: Catalogue, operation: str, params: Params, fetch: Callable[[], Any]) -> Any:
         self._run(cursor, table, operation, params)
         return fetch()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tablequeue.engines.looking import Looking
 
 if TYPE_CHECKING:
-    from tablequeue.engines.base import Cursor, Params, Table
+    from tablequeue.engines.base import Catalogue, Cursor, Params, Table
 
 
 class Making(Looking):
@@ -19,11 +19,11 @@ class Making(Looking):
 
     schema: str | None
 
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Catalogue, params: Params) -> None:
         """Let one creator at a time go on from here, until its transaction ends."""
         self._run(cursor, table, "lock", params)
 
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def install(self, cursor: Cursor, table: Catalogue, params: Params) -> None:
         """Make the schema and the catalogue, if they are not there; under the creators' lock."""
         self.lock(cursor, table, params)
         if self.schema and not self.has_schema(cursor, table, params):

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tablequeue.engines.base import Catalogue
 from tablequeue.engines.looking import Check
+from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
@@ -26,16 +28,20 @@ class Finding:
     remedy: str
 
 
-def of_database(context: Context) -> Iterator[Finding]:
-    """What endangers every queue; the context is that of none."""
-    yield from (Finding(None, *words) for words in _clocks(context))
-    yield from _checked(context, None)
+def of_database(runner: Runner) -> Iterator[Finding]:
+    """What endangers every queue."""
+    yield from (Finding(None, *words) for words in _clocks(runner))
+    for check in runner.engine.checks:
+        if not check.of_queue:
+            yield from (Finding(None, *words) for words in _check(runner, runner.engine.catalogue, check))
 
 
 def of_queue(context: Context) -> Iterator[Finding]:
     name = context.table.name
     yield from (Finding(name, *words) for words in _indexes(context))
-    yield from _checked(context, name)
+    for check in context.engine.checks:
+        if check.of_queue:
+            yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
 
 
@@ -45,15 +51,9 @@ Words = tuple[str, str]
 """Cause and remedy."""
 
 
-def _checked(context: Context, queue: str | None) -> Iterator[Finding]:
-    for check in context.engine.checks:
-        if check.of_queue == (queue is not None):
-            yield from (Finding(queue, *words) for words in _check(context, check))
-
-
-def _check(context: Context, check: Check) -> Iterator[Words]:
+def _check(runner: Runner, table: Catalogue, check: Check) -> Iterator[Words]:
     try:
-        rows = context.run(context.engine.check, {"check": check.operation})
+        rows = runner.run(runner.engine.check, table, {"check": check.operation})
     except TablequeueError as error:
         yield f"{check.operation} could not look: {error.cause}", error.remedy
         return
@@ -61,9 +61,10 @@ def _check(context: Context, check: Check) -> Iterator[Words]:
         yield check.cause.format(*row), check.remedy.format(*row)
 
 
-def _clocks(context: Context) -> Iterator[Words]:
+def _clocks(runner: Runner) -> Iterator[Words]:
+    engine = runner.engine
     before = datetime.now(UTC)
-    theirs = context.engine.load_time(context.run(context.engine.read_clock, {"now": None}))
+    theirs = engine.load_time(runner.run(engine.read_clock, engine.catalogue, {"now": None}))
     after = datetime.now(UTC)
     # The answer is of some moment between the two.
     ahead = (theirs - after).total_seconds()

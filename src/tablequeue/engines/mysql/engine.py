@@ -18,7 +18,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
-from tablequeue.engines.base import Cursor, Held, Params, Table, by_history
+from tablequeue.engines.base import Catalogue, Cursor, Held, Params, Table, by_history
 from tablequeue.engines.low_water import LowWater
 from tablequeue.engines.mysql import stored as procedures
 from tablequeue.engines.mysql.checks import CHECKS
@@ -91,13 +91,15 @@ class Operations(MySQLStreams):
     # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
     looks_apart = True
 
+    def common_words(self) -> dict[str, str]:
+        return super().common_words() | {"database": f"'{self.schema}'" if self.schema else "database()"}
+
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
         return {
             **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
-            "database": f"'{self.schema}'" if self.schema else "database()",
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
             # The second column of the index of the states: null, then the ids are in order.
             "unswept": "" if swept else " and sweep_at is null",
@@ -182,7 +184,7 @@ class Operations(MySQLStreams):
             self._run(cursor, table, "drop_history", params)
         self._run(cursor, table, "drop_streams", params)
 
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Catalogue, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
             raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True

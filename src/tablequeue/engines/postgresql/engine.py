@@ -17,7 +17,7 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.string import TextLoader
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Held, Params, Stored, Table, by_history
+from tablequeue.engines.base import Catalogue, Cursor, Held, Params, Stored, Table, by_history
 from tablequeue.engines.low_water import keeps_low_water, marked
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
@@ -351,11 +351,12 @@ class PostgreSQL(Packs, StreamingEngine):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Catalogue, operation: str, params: Params) -> list[Row]:
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
         rows = super()._rows(cursor, table, operation, params | {"within": not self.commits(cursor)})
         if rows and rows[0][-1]:
+            assert isinstance(table, Table), "of a push"
             table.notifies_apart = True
         return rows
 

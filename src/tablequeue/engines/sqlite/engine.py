@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.base import Catalogue, Cursor, Params, Table
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteHeld, hold, plain_cursor, whole
@@ -149,7 +149,7 @@ class SQLite(StreamingEngine):
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Catalogue, params: Params) -> None:
         """Nothing is to be done: of the transactions of ours one writes at a time."""
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -187,7 +187,7 @@ class SQLite(StreamingEngine):
     def dump_words(self, words: Sequence[str]) -> str:
         return json.dumps(words)
 
-    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def check(self, cursor: Cursor, table: Catalogue, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
         if params["check"] == "check_synchronous" and self._full:
             return []  # it is NORMAL because the flush comes after the commit, from us
