@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 import sqlalchemy as sa
 
 from tablequeue.definition import Definition, QueueOptions
-from tablequeue.engines import ENGINES, driver_missing, engine_class
+from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Engine, Table
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
@@ -19,8 +19,6 @@ from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
 
-# Seconds that SQLite waits for a program that is not tablequeue. Ours wait in turn, without a limit.
-SQLITE_TIMEOUT = 10
 LONGEST_NAME = 200
 
 
@@ -38,7 +36,7 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
     sa_engine = url if isinstance(url, sa.Engine) else _engine_of(url)
     kind = sa_engine.dialect.name
-    _check_kind(kind)
+    check_kind(kind)
     engine_type = _load(kind, sa_engine.dialect.driver)
     if schema is not None and not engine_type.has_schemas:
         raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
@@ -171,15 +169,16 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
         # What follows that @ would be taken for the host, and repeated.
         raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
-    _check_kind(kind)
+    check_kind(kind)
     try:
         driver = parsed.get_dialect().driver
     except sa.exc.NoSuchModuleError:
         cause = f"SQLAlchemy {sa.__version__} has no database driver {parsed.drivername!r}."
         raise BadUrl(cause, "Correct the URL before the ://.") from None
     # Before SQLAlchemy imports the driver: of one that is of no use here nobody is told to install it.
-    preferred = _load(kind, driver, chosen="+" in parsed.drivername).drivers[0]
-    arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
+    engine_type = _load(kind, driver, chosen="+" in parsed.drivername)
+    preferred = engine_type.drivers[0]
+    arguments = {name: value for name, value in engine_type.connect_args.items() if name not in parsed.query}
     try:
         sa_engine = sa.create_engine(parsed, connect_args=arguments)
         with warnings.catch_warnings():
@@ -197,12 +196,6 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
     except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
         words = str(error).rstrip(".")
         raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in ENGINES:
-        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
-        raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
 def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
-
-if TYPE_CHECKING:
-    from tablequeue.queue import Queue
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
@@ -92,6 +89,32 @@ class Message:
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
 
 
+class Finisher(Protocol):
+    """What a claim needs of its queue."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def load_time(self) -> Callable[[Any], datetime]: ...
+    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None: ...
+    def fail(
+        self,
+        message: Claim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> FailedState: ...
+    def release(
+        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
+    def extend(
+        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime: ...
+
+
 class Claim:
     """A popped message: yours alone until the lease ends. Finish it with `complete`, `fail` or `release`.
 
@@ -103,7 +126,7 @@ class Claim:
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
     __slots__ = ("_queue", "id", "payload", "row", "token")
 
-    def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
+    def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
         self.row = row  # CLAIMED of engines/base.py
         self.id: int = row[0]
@@ -111,7 +134,7 @@ class Claim:
         self.token = token
 
     @classmethod
-    def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
         """A claim known by its id and token alone, as on a command line: good for finishing it.
 
         `attempts` is for the backoff of `fail`. `BadInput` if they cannot be those of a claim; whether it is held is
@@ -242,4 +265,4 @@ def checked_token(token: str) -> str:
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 
 
-__all__ = ["AttemptError", "Claim", "FailedState", "LiveState", "Message", "NewMessage", "State"]
+__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "LiveState", "Message", "NewMessage", "State"]

@@ -167,6 +167,8 @@ class Engine(Scheduling, ABC):
 
     Each with those options of its URLs that `drivers[0]` calls otherwise; "" for what it does not have.
     """
+    connect_args: ClassVar[Mapping[str, Any]] = {}
+    """Options of the driver's `connect`, for those that the URL does not give."""
     schema_version: ClassVar[int] = 4
     """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
