@@ -70,7 +70,7 @@ def found(queue: Queue, id: int) -> Message:
 
 def at_once(queue: Queue) -> Queue:
     """The queue as it is between two sweeps: what can be one transaction is one."""
-    queue._context.table.next_sweep = math.inf
+    queue.context.table.next_sweep = math.inf
     return queue
 
 

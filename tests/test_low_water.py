@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
     """A queue in a process that has just swept, and does not come to it again."""
     queue = place.open_with(engine).create_queue("work", payload="text", **definition)
-    queue._context.table.next_sweep = inf
+    queue.context.table.next_sweep = inf
     return queue
 
 
@@ -50,7 +50,7 @@ def check_found_when_nothing_else_is(place: Place, engine: type[Engine]) -> None
 def check_found_after_a_sweep(place: Place, engine: type[Engine]) -> None:
     queue = opened(place, engine)
     first, *_ = given_back_by_another(place, queue)
-    queue._context.table.next_sweep = 0
+    queue.context.table.next_sweep = 0
     assert claimed(queue).id == first
 
 
@@ -67,7 +67,7 @@ def check_found_after_a_sweep_beside_a_claim(place: Place, engine: type[Engine])
 
     queue = opened(place, Slow)
     first, _, third, _ = given_back_by_another(place, queue)
-    meanwhile.append(lambda: sweep(queue._context, None))
+    meanwhile.append(lambda: sweep(queue.context, None))
     assert claimed(queue).id == third
     assert claimed(queue).id == first
 
@@ -84,7 +84,7 @@ def check_found_after_a_rollback(place: Place, engine: type[Engine]) -> None:
     with place.sa_engine().connect() as connection:
         assert ids_of(queue.pop_many(2, connection=connection)) == [first, second]
         connection.rollback()
-    queue._context.table.next_sweep = inf
+    queue.context.table.next_sweep = inf
     assert claimed(queue).id == first
 
 
@@ -136,7 +136,7 @@ def test_only_ids_that_come_in_order_have_a_mark(place: Place, design: str) -> N
     queue = place.open().create_queue("work", payload="text", **DESIGNS[design])
     queue.push("a", **design_group(queue, "g"))
     claimed(queue)
-    assert (queue._context.table.mark.id > 0) == (design in ("fifo", "heap"))
+    assert (queue.context.table.mark.id > 0) == (design in ("fifo", "heap"))
 
 
 # -- mutants ------------------------------------------------------------------------------------------------------

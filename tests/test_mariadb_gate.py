@@ -49,7 +49,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
         messages: ClassVar[Staying] = Staying()
 
     queue = place.open_with(Gated).create_queue("work")
-    context = queue._context
+    context = queue.context
     engine = context.engine
     assert isinstance(engine, Gated)
     with ThreadPoolExecutor(8) as threads:
@@ -61,7 +61,7 @@ def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
     place.execute(f"drop table {place.table('work__turns')}")
     for _ in range(PROMOTIONS + 1):
-        refuses(errors.QueueNotFound, promote, queue._context, None)
+        refuses(errors.QueueNotFound, promote, queue.context, None)
 
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:

@@ -171,7 +171,7 @@ def test_every_verb_binds_its_parameters(server: Server) -> None:
         queue.find(1)
         queue.stats()
         queue.pop()
-        queue._context.table.next_sweep = 0
+        queue.context.table.next_sweep = 0
         queue.pop()
         queue.take(server)
         if queue.definition.keeps_history:
@@ -204,7 +204,7 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
     """Who is told that a row was changed pushes; nobody else does."""
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
-    assert schedule.advance(queue._context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
+    assert schedule.advance(queue.context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
 
 
 @pytest.mark.parametrize("neighbour", [False, True])

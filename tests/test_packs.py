@@ -108,7 +108,7 @@ def test_nor_are_more_than_a_server_could_hold(place: Place, kind: Kind) -> None
 def test_what_a_sweep_adds_is_claimed_beside_the_pack(place: Place, queue: Queue) -> None:
     queue.push_many(["x"] * MANY, delay=0.001)
     queue.push_many(["x"] * MANY)
-    queue._context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
+    queue.context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
     claims = queue.pop_many(2 * MANY)
     assert (packed(place, queue), rows(place, queue)) == ([MANY], MANY)
     assert len({claim.token for claim in claims}) == 1
@@ -187,7 +187,7 @@ def test_with_one_attempt_they_are_dead_letters_at_once(queue: Queue, db: Databa
 def test_who_waits_waits_for_the_end_of_its_lease(queue: Queue) -> None:
     queue.push_many(["x"] * MANY)
     queue.pop_many(MANY, lease=1000)
-    engine, runner, table = queue._context.engine, queue._context.runner, queue._context.table
+    engine, runner, table = queue.context.engine, queue.context.runner, queue.context.table
     assert 900 < runner.run(engine.reads.until_next, table, {"now": None}).seconds <= 1000
 
 

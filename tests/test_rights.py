@@ -129,7 +129,7 @@ def grant(place: Place, database: Database, names: dict[str, str]) -> None:
     """What `tablequeue sql grant` prints, run."""
     engine = engine_of(database)
     given = {one: [names[one]] for one in procedures.ROLES}
-    text = procedures.grants(engine, database.queue("work")._context.table, given)
+    text = procedures.grants(engine, database.queue("work").context.table, given)
     for statement in engine.split(text):
         place.execute(statement)
 

@@ -53,9 +53,9 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
 
 def prepare(queue: Queue) -> None:
     """Make the tables that writes go through. Once before the stages of a write, from one place."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
-    context.runner.run(engine.catalogue.create_staged, context.table, {"now": None})
+    context.run(engine.catalogue.create_staged, {"now": None})
 
 
 def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
@@ -64,7 +64,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
     what was staged for a day, and so do `BadInput` and `BadPayload`, for what the queue cannot hold.
     """
-    context = queue._context
+    context = queue.context
     engine = context.engine
     checked = _checked(queue, given)
     first = next(checked, None)
@@ -74,7 +74,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
     for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
-        context.runner.run(engine.staging.stage, context.table, shared | values)
+        context.run(engine.staging.stage, shared | values)
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -95,7 +95,7 @@ def publish(
     Raises `BadInput` if the name of the writer or of the producer is longer than 255 characters: cut off, as SQL Server
     would do silently, two writers could be one, and the writes of the second add nothing.
     """
-    context = queue._context
+    context = queue.context
     engine = context.engine
     check_text(producer or context.who, "producer")
     if writer is not None:
@@ -134,16 +134,16 @@ def publish(
         engine.staging.unstage(cursor, table, params)
         return pushed
 
-    pushed = context.runner.run(move, context.table, params)
+    pushed = context.run(move, params)
     promote_after(context, None, messages=pushed or 0)
     return pushed
 
 
 def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
-    context.runner.run(engine.staging.unstage, context.table, {"write": write, "now": None})
+    context.run(engine.staging.unstage, {"write": write, "now": None})
 
 
 def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
@@ -171,7 +171,7 @@ def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
-            yield {**absent, **row, "place": place, "due": None if due is None else queue._context.time(due, "due")}
+            yield {**absent, **row, "place": place, "due": None if due is None else queue.context.time(due, "due")}
 
     absent = dict.fromkeys(WRITTEN)
     all_rows = rows()

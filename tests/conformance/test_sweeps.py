@@ -63,7 +63,7 @@ def test_the_check_notices_sweeps_in_the_callers_transaction(
 ) -> None:
     if not kind.side_by_side:
         pytest.skip("they are part of it there")
-    monkeypatch.setattr(queue._context.engine, "sweeps_within", True)
+    monkeypatch.setattr(queue.context.engine, "sweeps_within", True)
     with pytest.raises(AssertionError):
         test_an_open_transaction_withholds_its_own_message_only(queue, place, kind, caller, "take")
 
@@ -111,10 +111,10 @@ def refuse(queue: Any, now: bool = True) -> None:
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
     ids = locked.push_many("abc")
-    locked._context.table.next_sweep = 0 if due else float("inf")
+    locked.context.table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     assert sorted(ids_of(locked.pop_many(10))) == ids
-    locked._context.table.next_sweep = float("inf")
+    locked.context.table.next_sweep = float("inf")
     assert refuses(Locked, locked.pop).cause == "It is locked.", "nothing is ready that is known of"
     refuse(locked, False)
     assert locked.pop() is None
@@ -129,7 +129,7 @@ def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
     first = locked.push("a")
     locked.push("b")
     message = claimed(locked)
-    locked._context.table.next_sweep = 0 if due else float("inf")
+    locked.context.table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     try:
         more = locked.pop_many(5, completing=[message])
@@ -151,7 +151,7 @@ def test_claims_of_several_pops_are_finished_together_or_not_at_all(
 ) -> None:
     queue.push_many("abcd")
     claims = [*queue.pop_many(2), *queue.pop_many(2)]
-    messages, finish = queue._context.engine.messages, verb.removesuffix("_many")
+    messages, finish = queue.context.engine.messages, verb.removesuffix("_many")
     calls = iter([False, True])
     original = getattr(messages, finish)
 
@@ -186,7 +186,7 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
     """By a clock on which every claim and every sweep takes ten seconds."""
     clock, sweeps = [1000.0], [0]
     monkeypatch.setattr(claim, "monotonic", lambda: clock[0])
-    engine, original = queue._context.engine, queue._context.engine.messages.sweep
+    engine, original = queue.context.engine, queue.context.engine.messages.sweep
 
     def slow(cursor: Cursor, table: Table, params: Params) -> int:
         clock[0] += 10

@@ -206,7 +206,7 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    table = queue._context.engine.words(queue._context.table)["staged"]
+    table = queue.context.engine.words(queue.context.table)["staged"]
     assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
     assert rows_of(place, table) == 0

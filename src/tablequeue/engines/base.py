@@ -40,37 +40,12 @@ def keeps_low_water(definition: Definition) -> bool:
     return definition.order in ("heap", "fifo") and not definition.grouped
 
 
-class Table:
-    """One queue's table as an engine sees it: its names, its compiled statements, and what is remembered of it."""
+class Statements:
+    """The compiled statements of an engine, for the operations that are about no queue."""
 
-    def __init__(self, engine: EngineBase, name: str, definition: Definition, table_name: str | None = None) -> None:
+    def __init__(self, engine: EngineBase) -> None:
         self.engine = engine
-        self.name = name
-        self.table_name = table_name or table_of(name)
-        self.definition = definition
-        self.rank = engine.rank(definition.order)
-        # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
-        # clock; see operations/claim.py.
-        self.next_sweep = 0.0
-        self.next_purge = 0.0
-        self.notifies_apart = False
-        """Whether consumers are to be notified, from a connection of our own, of a push in a caller's transaction."""
-        self.claims_above_mark = engine.low_water and keeps_low_water(definition)
-        self.mark = Mark()
         self._compiled: dict[tuple[str, str], list[str]] = {}
-
-    def ready_after(self, id: int) -> None:
-        """Have claims look for messages after `id` again: some of them may have become ready.
-
-        By a new mark: claims under way raise the one that they began at, else those of a busy process's other threads
-        would undo this before anybody came to claim.
-        """
-        self.mark = Mark(min(self.mark.id, id))
-
-    @property
-    def entry(self) -> str:
-        """The queue as the catalogue has it: JSON, of its definition and the name of its table."""
-        return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
 
     def statements(self, operation: str, state: str = "ready") -> list[str]:
         """The statements of an operation for the driver; compiled once.
@@ -89,6 +64,38 @@ class Table:
         """The statement of an operation that is a single one on this engine."""
         (statement,) = self.statements(operation, state)
         return statement
+
+
+class Table(Statements):
+    """One queue's table as an engine sees it: its names, its compiled statements, and what is remembered of it."""
+
+    def __init__(self, engine: EngineBase, name: str, definition: Definition, table_name: str | None = None) -> None:
+        super().__init__(engine)
+        self.name = name
+        self.table_name = table_name or table_of(name)
+        self.definition = definition
+        self.rank = engine.rank(definition.order)
+        # When the next sweep, and the next look at a history with a retention, are due on this process's monotonic
+        # clock; see operations/claim.py.
+        self.next_sweep = 0.0
+        self.next_purge = 0.0
+        self.notifies_apart = False
+        """Whether consumers are to be notified, from a connection of our own, of a push in a caller's transaction."""
+        self.claims_above_mark = engine.low_water and keeps_low_water(definition)
+        self.mark = Mark()
+
+    def ready_after(self, id: int) -> None:
+        """Have claims look for messages after `id` again: some of them may have become ready.
+
+        By a new mark: claims under way raise the one that they began at, else those of a busy process's other threads
+        would undo this before anybody came to claim.
+        """
+        self.mark = Mark(min(self.mark.id, id))
+
+    @property
+    def entry(self) -> str:
+        """The queue as the catalogue has it: JSON, of its definition and the name of its table."""
+        return json.dumps({**self.definition.to_dict(), "table": self.table_name}, sort_keys=True)
 
 
 class ProcedureSyntax(NamedTuple):
@@ -143,6 +150,8 @@ class EngineBase(ABC):
 
     Each with those options of its URLs that `drivers[0]` calls otherwise; "" for what it does not have.
     """
+    connect_args: ClassVar[Mapping[str, Any]] = {}
+    """Options of the driver's `connect`, for those that the URL does not give."""
     schema_version: ClassVar[int] = 4
     """Of the tables that it makes and works with."""
     has_schemas: ClassVar[bool] = True
@@ -168,30 +177,40 @@ class EngineBase(ABC):
         self.dialect = dialect
         self.schema = check_name(schema, "schema") if schema is not None else None
         self.prefix = f"{schema}." if schema else ""
+        self.shared = Statements(self)
+        """What the operations that are about no queue run on."""
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
     def render(
-        self, operation: str, table: Table, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
+        self, operation: str, table: Statements, state: str = "ready", instead: Mapping[str, str] = MappingProxyType({})
     ) -> str:
-        """The SQL text of an operation on a queue, with its header and `:name` parameters.
+        """Return the SQL text of an operation, with its header and `:name` parameters.
 
         instead   what some of its words are to stand for.
         """
-        words = {**self.words(table, state), **instead}
+        words = self.words(table, state) if isinstance(table, Table) else self.common_words()
+        words = {**words, **instead}
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
 
-    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        """What the `{words}` of the texts stand for. None of them comes from a user unchecked."""
-        if state not in STATES:
-            raise ValueError(state)
-        definition = table.definition
-        queue = f"{self.prefix}{table.table_name}"
+    def common_words(self) -> dict[str, str]:
+        """Return the `{words}` of the texts that are about no queue."""
         return {
             "schema": self.schema or "",
             "prefix": self.prefix,
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
+            "now": self.clock,
+        }
+
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        """Return the `{words}` of the texts about a queue. None of them comes from a user unchecked."""
+        if state not in STATES:
+            raise ValueError(state)
+        definition = table.definition
+        queue = f"{self.prefix}{table.table_name}"
+        return {
+            **self.common_words(),
             "queue": queue,
             "history": f"{queue}{HISTORY}",
             "table": table.table_name,  # without the schema: the stem of index names
@@ -212,7 +231,6 @@ class EngineBase(ABC):
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes
             else "",
-            "now": self.clock,
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",

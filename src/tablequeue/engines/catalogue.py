@@ -6,7 +6,7 @@ create although everything is there, and on PostgreSQL it fails when two run at 
 
 from __future__ import annotations
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
@@ -17,33 +17,33 @@ from tablequeue.names import CATALOGUE
 class Catalogue(Part):
     # -- what is there -----------------------------------------------------------------------------------------------
 
-    def has_table(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_table(self, cursor: Cursor, table: Statements, params: Params) -> bool:
         """Whether `params["table"]`, a name with its schema, is a table, as far as the user may know."""
         return bool(self._row(cursor, table, "has_table", params)[0])
 
-    def has_schema(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_schema(self, cursor: Cursor, table: Statements, params: Params) -> bool:
         """Whether the schema of the queues is there."""
         return bool(self._rows(cursor, table, "has_schema", params)[0][0])
 
-    def has_catalogue(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def has_catalogue(self, cursor: Cursor, table: Statements, params: Params) -> bool:
         """Whether the catalogue's table is there."""
         return self.has_table(cursor, table, {"table": f"{table.engine.prefix}{CATALOGUE}"})
 
-    def names(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
+    def names(self, cursor: Cursor, table: Statements, params: Params) -> list[str]:
         """Return the names of all queues."""
         return [row[0] for row in self._rows(cursor, table, "names", params)]
 
-    def lookup(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
+    def lookup(self, cursor: Cursor, table: Statements, params: Params) -> Row | None:
         """Return `(definition, schema_version)` of a queue."""
         return self._row(cursor, table, "lookup", params)
 
     # -- making ------------------------------------------------------------------------------------------------------
 
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Let one creator at a time go on from here, until its transaction ends."""
         self._run(cursor, table, "lock", params)
 
-    def install(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def install(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Make the schema and the catalogue, if they are not there; under the creators' lock."""
         self.lock(cursor, table, params)
         if table.engine.schema and not self.has_schema(cursor, table, params):

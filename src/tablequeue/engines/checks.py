@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import created_by
 from tablequeue.engines.parts import Part
@@ -31,7 +31,7 @@ class Checks(Part):
     def __init__(self, *checks: Check) -> None:
         self.all = checks
 
-    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def check(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
         """Return a row for each case of `params["check"]`, the operation of one of `all`."""
         return self._rows(cursor, table, params["check"], {})
 
@@ -42,6 +42,6 @@ class Checks(Part):
         made = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
         return [name for name in made if name not in there]
 
-    def read_clock(self, cursor: Cursor, table: Table, params: Params) -> Any:
+    def read_clock(self, cursor: Cursor, table: Statements, params: Params) -> Any:
         """Return the time of the database."""
         return self._row(cursor, table, "read_clock", params)[0]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
@@ -38,6 +38,7 @@ from tablequeue.errors import (
 from tablequeue.redaction import is_secret
 
 T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Statements)
 
 # How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
 RETRIES = 10
@@ -72,8 +73,8 @@ class Runner:
 
     def run(
         self,
-        operation: Callable[[Cursor, Table, Params], T],
-        table: Table,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
         params: Params,
         connection: Any = None,
         *,
@@ -111,7 +112,7 @@ class Runner:
         raise AssertionError("unreachable: the last retry returns or raises")
 
     def run_beside(
-        self, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params, connection: Any
+        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
     ) -> T:
         """One operation in a transaction of its own, for a call that acts in that of the caller's `connection`.
 
@@ -261,11 +262,11 @@ class Runner:
         self._all.remove(raw)  # last: a fork waits for it
 
     def _run_within(
-        self, connection: Any, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params
+        self, connection: Any, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> T:
         try:
             result = operation(self._join(connection), table, params)
-            if table.notifies_apart:
+            if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result
         except sa.exc.MissingGreenlet:

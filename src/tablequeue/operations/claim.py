@@ -71,6 +71,14 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
     )
 
 
+def check_prefetch(context: Context, prefetch: int) -> None:
+    """Refuse to claim messages before their turn where delivery is at most once."""
+    if prefetch != 1 and context.table.definition.delivery == "at_most_once":
+        raise BadInput(
+            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+        )
+
+
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
     """Due and abandoned messages become ready, or dead if their attempts are spent; how many.
 
@@ -82,12 +90,10 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "max_attempts": context.table.definition.max_attempts,
         "now": context.time(now),
     }
-    run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
-    moved = run(context.engine.messages.sweep, context.table, params, connection)
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    moved = run(context.engine.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
-        moved += context.runner.run_beside(
-            context.engine.messages.promote, context.table, _promoting(context, now), connection
-        )
+        moved += context.run_beside(context.engine.messages.promote, _promoting(context, now), connection)
     return moved
 
 
@@ -99,11 +105,11 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
     """
     if not context.engine.promotes or connection is not None:
         return 0
-    return context.runner.run(context.engine.messages.promote, context.table, _promoting(context, now))
+    return context.run(context.engine.messages.promote, _promoting(context, now))
 
 
 def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
-    """Arrange what a call about so many messages has left that took effect.
+    """Promote the next messages of the groups after a call about so many messages that took effect.
 
     All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
     a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
@@ -149,10 +155,8 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {
-            "seen": context.runner.run_beside(context.engine.messages.look, context.table, params, connection)
-        }
-    return context.runner.run(remove, context.table, params, connection)
+        params = params | {"seen": context.run_beside(context.engine.messages.look, params, connection)}
+    return context.run(remove, params, connection)
 
 
 def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
@@ -199,5 +203,5 @@ def topped_up(
 
 def _purge_history(context: Context, now: datetime | None) -> None:
     params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.runner.run(context.engine.messages.purge_history, context.table, params)
+    deleted = context.run(context.engine.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

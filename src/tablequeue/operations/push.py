@@ -62,7 +62,7 @@ def push(
     else:
         params = _call(context, now) | _row(context, payload, options, key)
     while True:
-        id = context.runner.run(context.engine.messages.push, context.table, params, connection)
+        id = context.run(context.engine.messages.push, params, connection)
         if id is not None:
             promote_after(context, now, connection)
             return id
@@ -71,7 +71,7 @@ def push(
             return None
         if on_conflict == "raise":
             raise _duplicate([key])
-        there = context.runner.run(context.engine.messages.find_keys, context.table, {"keys": [key]}, connection)
+        there = context.run(context.engine.messages.find_keys, {"keys": [key]}, connection)
         if key in there:
             return there[key]
         # It was finished between the two statements: push again.
@@ -113,11 +113,7 @@ def push_many(
         ids = _push_each(context, params, rows, on_conflict, connection)
     elif payloads:
         check_group(context.table, options.group)
-        ids = [
-            *context.runner.run(
-                context.engine.messages.push_many, context.table, params | {"payloads": payloads}, connection
-            )
-        ]
+        ids = [*context.run(context.engine.messages.push_many, params | {"payloads": payloads}, connection)]
     else:
         return []
     promote_after(context, now, connection, len(ids))
@@ -151,7 +147,7 @@ def _push_each(
             cursor.execute("release savepoint tablequeue_push")
         return ids
 
-    return context.runner.run(push_keyed, context.table, params, connection)
+    return context.run(push_keyed, params, connection)
 
 
 def _plain(context: Context) -> Params:

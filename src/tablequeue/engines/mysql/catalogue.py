@@ -6,7 +6,7 @@ import pymysql
 from pymysql.constants import ER
 
 from tablequeue import errors
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
@@ -36,7 +36,7 @@ class MySQLCatalogue(Catalogue):
             if file != "unregister":
                 self._run(cursor, table, file, params)
 
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
             raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True

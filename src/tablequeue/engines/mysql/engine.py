@@ -78,13 +78,15 @@ class MySQL(Engine):
     looks_apart = True
     low_water = True
 
+    def common_words(self) -> dict[str, str]:
+        return super().common_words() | {"database": f"'{self.schema}'" if self.schema else "database()"}
+
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
         return {
             **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
-            "database": f"'{self.schema}'" if self.schema else "database()",
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
             # The second column of the index of the states: null, then the ids are in order.
             "unswept": "" if swept else " and sweep_at is null",

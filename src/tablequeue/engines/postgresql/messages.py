@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.messages import Messages, by_history
@@ -48,11 +48,12 @@ class Notifying(Part):
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._rows(cursor, table, "notify", params)
 
-    def _rows(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
         rows = super()._rows(cursor, table, operation, params | {"within": not table.engine.is_ours(cursor)})
         if rows and rows[0][-1]:
+            assert isinstance(table, Table), "of a push"
             table.notifies_apart = True
         return rows
 

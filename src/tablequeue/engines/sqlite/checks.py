@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements
 from tablequeue.engines.checks import Check, Checks
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.texts import Row
@@ -14,7 +14,7 @@ LARGEST_WAL = 64 << 20
 
 
 class SQLiteChecks(Checks):
-    def check(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def check(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
         if params["check"] == "check_synchronous" and cursor.flushed:
             return []  # it is NORMAL because the flush comes after the commit, from us

@@ -59,6 +59,8 @@ class SQLite(Engine):
         {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
     )
     autocommit = in_autocommit(writes=False)
+    # Seconds that it waits for a program that is not tablequeue. Ours wait in turn, without a limit.
+    connect_args: ClassVar = {"timeout": 10}
     has_schemas = False
     promotes = False
     sweeps_within = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
@@ -61,5 +61,5 @@ class SQLiteStaging(Staging):
 
 
 class SQLiteCatalogue(Catalogue):
-    def lock(self, cursor: Cursor, table: Table, params: Params) -> None:
+    def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Do nothing: of our transactions one writes at a time."""
