@@ -27,7 +27,7 @@ from tablequeue.errors import BadInput, BadUrl, QueueNotFound, Unreachable
 from tablequeue.threads import Threads
 from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses
 from tests.servers import Kind, Place
-from tests.support import at, counts, found, ids_of
+from tests.support import at, counts, found, ids_of, with_parts
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
@@ -53,14 +53,16 @@ class Gate:
 
 def gated(engine: type[Engine], name: str, gate: Gate) -> type[Engine]:
     """The engine, with a gate before one operation."""
-    operation = getattr(engine, name)
+    part = "reads" if hasattr(engine.reads, name) else "messages"
+    part_class = type(getattr(engine, part))
+    operation = getattr(part_class, name)
 
     @wraps(operation)
     def wait(*args: Any) -> Any:
         gate.stop()
         return operation(*args)
 
-    return type("Gated", (engine,), {name: wait})
+    return with_parts(engine, {part: type("Gated", (part_class,), {name: wait})})
 
 
 @pytest.fixture
