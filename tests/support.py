@@ -160,6 +160,7 @@ def with_parts(engine: type[Engine], parts: Mapping[str, type[Any]], **attribute
     """The engine with its parts of these names of other classes, and with other attributes."""
     for name, part_class in parts.items():
         part = copy(getattr(engine, name))
+        assert issubclass(part_class, type(part)), "it would have none of the engine's own"
         part.__class__ = part_class
         attributes[name] = part
     return type(engine.__name__, (engine,), attributes)

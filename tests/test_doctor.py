@@ -14,7 +14,7 @@ from tablequeue import Database, Finding, Queue
 from tablequeue.cli import main
 from tablequeue.errors import NoRights, QueueNotFound
 from tests.servers import Kind, Place, only
-from tests.support import DESIGNS, at, claimed, refuses, rewritten
+from tests.support import DESIGNS, at, claimed, refuses, rewritten, with_parts
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def test_clocks_that_differ(place: Place, kind: Kind, queue: Queue) -> None:
 
 
 def test_a_check_without_rights_says_so(place: Place, kind: Kind) -> None:
-    class Refused(kind.engine_class):  # type: ignore[name-defined]
+    class Refused(type(kind.engine_class.checks)):  # type: ignore[misc]
         def check(self, cursor: Any, table: Any, params: Any) -> Any:
             raise NoRights("The database user may not do this: no.", "Grant the rights, or use another user.")
 
-    database = place.open_with(Refused)
+    database = place.open_with(with_parts(kind.engine_class, {"checks": Refused}))
     database.create_queue("work")
     checks = kind.engine_class.checks.all
     assert len(database.doctor()) == len(checks)

@@ -99,7 +99,7 @@ def locked(place: Place, kind: Kind, options: dict[str, Any], request: pytest.Fi
     """A queue whose sweeps are refused, or what the parameter of the test names, from when its engine is told so."""
     engine = refusing(*getattr(request, "param", ("sweep", "promote")))(kind.engine_class)
     queue = place.open_with(engine).create_queue("work", **options)
-    queue.refusals = engine  # type: ignore[attr-defined]
+    queue.refusals = engine.refusals  # type: ignore[attr-defined]
     return queue
 
 

@@ -97,11 +97,11 @@ def test_promises(db: Database, design: str, check: Callable[[Queue], None]) -> 
 def test_a_crash_before_the_stream_knows_of_its_batch_claims_none(place: Place, kind: Kind) -> None:
     """Messages in progress that no stream knows of would stay so for ever: they have no lease."""
 
-    class Crashes(kind.engine_class):  # type: ignore[name-defined]
+    class Crashes(type(kind.engine_class.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
             raise KeyboardInterrupt
 
-    run = Stream(filled(place.open_with(Crashes)), "lake")
+    run = Stream(filled(place.open_with(with_parts(kind.engine_class, {"streams": Crashes}))), "lake")
     with pytest.raises(KeyboardInterrupt):
         run.advance(0, 4, now=at(1))
     stats = place.open().queue("work").stats(now=at(1))
