@@ -17,8 +17,8 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
 from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
-from tablequeue.message import STATES
 from tablequeue.names import check_name
+from tablequeue.states import STATES
 
 # The operations of several files, by the names of the verbs; every other one is the file of its name.
 PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if row.files}
