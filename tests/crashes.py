@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.engines import engine_class
-from tablequeue.engines.base import Engine, Held
+from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.operations.claim import leased
 from tests.servers import Place
@@ -93,8 +94,8 @@ def stepping(engine: type[Engine], steps: Steps) -> type[Engine]:
     """The engine, whose cursors have steps."""
 
     class Stepping(engine):  # type: ignore[misc, valid-type]
-        def hold(self, dbapi: Any) -> Held:
-            held: Held = super().hold(dbapi)
+        def adopt(self, dbapi: Any) -> RawConnection:
+            held: RawConnection = super().adopt(dbapi)
             if not isinstance(held.cursor, SteppingCursor):  # it may have come from our join
                 held.cursor = SteppingCursor(held.cursor, steps)
             return held
@@ -194,10 +195,10 @@ def complete(moment: Moment) -> None:
 
 def complete_and_claim(moment: Moment) -> None:
     """As `pop_many(2, completing=held)`, which with a time of its own would be two transactions."""
-    context = moment.queue._context
+    context = moment.queue.context
     ids = context.engine.dump_ids([message.id for message in moment.held])
     params = leased(context, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
-    assert context.runner.run(context.engine.complete_and_claim, context.table, params)[0] is None
+    assert context.runner.run(context.engine.messages.complete_and_claim, context.table, params)[0] is None
 
 
 GROUPS: dict[str, Any] = {"groups": True}

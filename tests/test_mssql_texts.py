@@ -355,7 +355,7 @@ def test_no_text_needs_a_server_newer_than_2016() -> None:
 @parses
 def test_what_doctor_tells_to_set_says_what_it_does_besides() -> None:
     """READ_COMMITTED_SNAPSHOT waits for every other connection, or ends them."""
-    (check,) = [check for check in SQLServer.checks if check.operation == "check_settings"]
+    (check,) = [check for check in SQLServer.checks.all if check.operation == "check_settings"]
     (batch,) = batches("check_settings", "fifo")
     cases = [re.findall(r"'([^']*)'", re.sub(r"'\s+\+ '", "", case)) for case in batch.split("case when ")[1:]]
     remedies = {words[-5]: check.remedy.format(*words[-5:]) for words in (case[:6] for case in cases)}

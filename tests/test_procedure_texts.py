@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 from tablequeue.names import table_of
 from tablequeue.states import STATES
 from tests import mssql_rules as rules
@@ -23,7 +24,7 @@ from tests.tsql import parse_errors
 
 # PostgreSQL would cut off what is longer than 63 characters; MariaDB and MySQL take 64.
 LONGEST_NAME = {"mssql": 128}
-WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
+WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).procedure_syntax]
 
 
 @pytest.mark.parametrize("name", WITH_PROCEDURES)

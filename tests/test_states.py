@@ -17,8 +17,9 @@ import sqlalchemy as sa
 
 from tablequeue import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine, Table
-from tablequeue.engines.operations import OPERATIONS, holds, wanted
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.operations import OPERATIONS, conditions, files_for
 from tablequeue.engines.texts import operations_of, statements_in
 from tablequeue.states import STATES, TRANSITIONS, VERBS, Transition
 from tests.servers import Kind, Place
@@ -60,7 +61,7 @@ def states_written(engine: Engine, file: str, table: Table) -> set[str]:
 
 def files_of(engine: Engine, operation: str, true: set[str]) -> set[str]:
     row = OPERATIONS[operation]
-    files = {*wanted(engine.name, row.files or {operation: ""}, true), *row.parts.split()}
+    files = {*files_for(engine.name, row.files or {operation: ""}, true), *row.parts.split()}
     if operation == "promote" and not engine.promotes:
         files.add("create_group_triggers")
     return files & {*operations_of(engine.name)} - STILL
@@ -71,7 +72,7 @@ def files_of(engine: Engine, operation: str, true: set[str]) -> set[str]:
 def test_the_texts_write_what_the_table_has(name: str, design: str) -> None:
     engine = engine_class(name)(sa.URL.create(name).get_dialect()())
     table = engine.table("work", Definition(**DESIGNS[design]))
-    true = holds(table.definition)
+    true = conditions(table.definition)
     moves = moves_of(table.definition)
     for verb, operations in VERBS.items():
         targets = {target for _, by, target in moves if by == verb} & {*STATES}
@@ -95,7 +96,7 @@ def test_no_other_text_writes_a_state(name: str) -> None:
     }
     others = {*operations_of(name)} - known - STILL - {"create_group_triggers"}
     assert not [file for file in others if states_written(engine, file, table)]
-    for template in procedures.templates(name) if engine.stored else ():
+    for template in procedures.templates(name) if engine.procedure_syntax else ():
         assert not re.search(r"\bset\s+state\s*=", procedures.template(name, template)), template
 
 

@@ -14,6 +14,7 @@ from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
@@ -41,9 +42,10 @@ def test_every_engine_is_tested() -> None:
 
 
 def operations_in(name: str) -> set[str]:
-    """The methods of an engine that are operations."""
-    methods = inspect.getmembers(engine_class(name), inspect.isfunction)
-    called = ["self", "cursor", "table", "params"]
+    """The methods of an engine's parts that are operations."""
+    parts = [part for _, part in inspect.getmembers(engine_class(name), lambda one: isinstance(one, Part))]
+    methods = [method for part in parts for method in inspect.getmembers(part, inspect.ismethod)]
+    called = ["cursor", "table", "params"]
     return {name for name, it in methods if name[0] != "_" and [*inspect.signature(it).parameters] == called}
 
 
@@ -56,7 +58,7 @@ def test_the_table_has_every_file(name: str) -> None:
     rows = OPERATIONS.items()
     used = {file for operation, row in rows for file in (*(row.files or [operation]), *row.parts.split())}
     used |= {file for files in UPGRADES.values() for file in files}
-    used |= {check.operation for check in engine_class(name).checks}
+    used |= {check.operation for check in engine_class(name).checks.all}
     assert {*operations_of(name)} <= used
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,9 +17,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Definition, NewMessage, Queue, staging
-from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
-from tablequeue.engines.operations import holds
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.operations import conditions
+from tablequeue.engines.reads import Reads
 from tablequeue.states import TRANSITIONS, VERBS
 from tablequeue.stream import Stream
 from tests.support import at, design_group
@@ -38,7 +42,7 @@ UNREADABLE = "[1e400]"
 
 def moves_of(definition: Definition) -> set[Move]:
     """The transitions that the table has for such a queue."""
-    true = holds(definition)
+    true = conditions(definition)
 
     def fits(queues: str) -> bool:
         return all(word[4:] not in true if word[:4] == "not_" else word in true for word in queues.split())
@@ -49,21 +53,22 @@ def moves_of(definition: Definition) -> set[Move]:
 class Recorder:
     """The moves that the operations of an engine have made, each with the operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: Reads) -> None:
         self.made: set[Move] = set()
+        self._reads = reads
         self._states: dict[str, dict[int, str]] = {}
         self._running: list[str] = []
 
     def around(self, operation: str) -> Callable[..., Any]:
-        """The method of that operation, for a subclass of the engine: as before, and recorded."""
+        """The method of that operation, for a subclass of its part: as before, and recorded."""
 
-        def method(engine: Any, cursor: Cursor, table: Table, params: Params) -> Any:
-            self._look(engine, cursor, table)  # what an operation around this one did before it
+        def method(part: Any, cursor: Cursor, table: Table, params: Params) -> Any:
+            self._look(cursor, table)  # what an operation around this one did before it
             at_most_once = operation == "take" and params.get("token")
             self._running.append("claim" if at_most_once else operation)
             try:
-                result = getattr(super(type(engine), engine), operation)(cursor, table, params)
-                self._look(engine, cursor, table)
+                result = getattr(super(type(part), part), operation)(cursor, table, params)
+                self._look(cursor, table)
             finally:
                 self._running.pop()
             return result
@@ -71,10 +76,10 @@ class Recorder:
         method.__name__ = operation
         return method
 
-    def _look(self, engine: Any, cursor: Cursor, table: Table) -> None:
-        rows = list(engine.live(cursor, table, ALL))
+    def _look(self, cursor: Cursor, table: Table) -> None:
+        rows = list(self._reads.live(cursor, table, ALL))
         if table.definition.keeps_history:
-            rows += engine.history(cursor, table, ALL)
+            rows += self._reads.history(cursor, table, ALL)
         after = {row[ID]: row[STATE] for row in rows}
         before = self._states.get(table.table_name, {})
         if self._running:
@@ -87,9 +92,12 @@ class Recorder:
 
 def recording(engine: Engine) -> Recorder:
     """Record what the operations of this engine do from here on."""
-    recorder = Recorder()
-    methods = {operation: recorder.around(operation) for operation in OPERATIONS}
-    engine.__class__ = type(f"Recorded{type(engine).__name__}", (type(engine),), methods)
+    recorder = Recorder(engine.reads)
+    for name in ("messages", "streams", "staging"):
+        part = copy(getattr(engine, name))
+        methods = {operation: recorder.around(operation) for operation in OPERATIONS if hasattr(part, operation)}
+        part.__class__ = type(f"Recorded{type(part).__name__}", (type(part),), methods)
+        setattr(engine, name, part)  # of this engine alone
     return recorder
 
 
@@ -154,7 +162,7 @@ def live_through(database: Database, queue: Queue) -> None:
         # Scheduled and due, and no sweep comes before the claim.
         for claim in (queue.pop, take):
             push(1, delay=1, now=datetime(2020, 1, 1, tzinfo=UTC))
-            queue._context.table.next_sweep = math.inf
+            queue.context.table.next_sweep = math.inf
             claimed = claim()
             assert claimed is not None
             if claimed.token:
@@ -172,7 +180,7 @@ def live_through(database: Database, queue: Queue) -> None:
     if definition.payload == "json":
         for redriven in (True, False):
             id = push(1, now=at(0))
-            name = queue._context.table.engine.words(queue._context.table)["queue"]
+            name = queue.context.table.engine.words(queue.context.table)["queue"]
             with database.engine.begin() as connection:
                 connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {id}"))  # noqa: S608
             assert take(now=at(0)) is None

@@ -31,7 +31,7 @@ class Transition(NamedTuple):
     verb: str
     target: State | End
     queues: str = ""
-    """In which queues: words of `engines.operations.holds`, each of which must hold, or must not after `not`."""
+    """In which queues: words of `engines.operations.conditions`, each of which must hold, or must not after `not`."""
     when: str = ""
     """For which messages, if not for all that are in the state."""
 

@@ -67,8 +67,8 @@ _LIST = re.compile(
 )
 
 
-def reads(time: str) -> dict[str, dict[str, str]]:
-    """What every engine has in place of columns that are not there. `time` is a null of the type of times."""
+def common_expressions(time: str) -> dict[str, dict[str, str]]:
+    """What stands for columns on every engine. `time` is a null of the type of times."""
     state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
     return {
         "claimed_nulls": dict.fromkeys(CLAIMED, "null"),

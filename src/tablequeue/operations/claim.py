@@ -41,7 +41,11 @@ def claimed(
 
 def removal(context: Context) -> Remove:
     """The operation of the engine that gives messages to a consumer."""
-    return context.engine.take if context.table.definition.delivery == "at_most_once" else context.engine.claim
+    return (
+        context.engine.messages.take
+        if context.table.definition.delivery == "at_most_once"
+        else context.engine.messages.claim
+    )
 
 
 def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
@@ -62,7 +66,17 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(context, context.engine.take, _params(context, n, None, now), now, connection, refusable=True)
+    return _swept(
+        context, context.engine.messages.take, _params(context, n, None, now), now, connection, refusable=True
+    )
+
+
+def check_prefetch(context: Context, prefetch: int) -> None:
+    """Refuse to claim messages before their turn where delivery is at most once."""
+    if prefetch != 1 and context.table.definition.delivery == "at_most_once":
+        raise BadInput(
+            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+        )
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
@@ -76,10 +90,10 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "max_attempts": context.table.definition.max_attempts,
         "now": context.time(now),
     }
-    run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
-    moved = run(context.engine.sweep, context.table, params, connection)
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    moved = run(context.engine.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
-        moved += context.runner.run_beside(context.engine.promote, context.table, _promoting(context, now), connection)
+        moved += context.run_beside(context.engine.messages.promote, _promoting(context, now), connection)
     return moved
 
 
@@ -91,7 +105,7 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
     """
     if not context.engine.promotes or connection is not None:
         return 0
-    return context.runner.run(context.engine.promote, context.table, _promoting(context, now))
+    return context.run(context.engine.messages.promote, _promoting(context, now))
 
 
 def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
@@ -141,8 +155,8 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.runner.run_beside(context.engine.look, context.table, params, connection)}
-    return context.runner.run(remove, context.table, params, connection)
+        params = params | {"seen": context.run_beside(context.engine.messages.look, params, connection)}
+    return context.run(remove, params, connection)
 
 
 def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
@@ -189,5 +203,5 @@ def topped_up(
 
 def _purge_history(context: Context, now: datetime | None) -> None:
     params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.runner.run(context.engine.purge_history, context.table, params)
+    deleted = context.run(context.engine.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

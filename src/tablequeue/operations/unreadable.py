@@ -29,11 +29,11 @@ def readable(
 
 def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
     if not token:  # taken, in the caller's transaction
-        context.runner.run(context.engine.put_back, context.table, _buried(context, row, reason), connection)
+        context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
         return
     params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": context.time(now)}
     try:
-        context.runner.run(context.engine.fail, context.table, params, connection)
+        context.run(context.engine.messages.fail, params, connection)
     except TablequeueError:
         if connection is not None:
             raise
