@@ -112,7 +112,7 @@ class Waiter:
         self._busy_since = None
         # In this order: what is pushed after the look is reported.
         listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
-        coming = self._context.runner.run(self._context.engine.until_next, self._context.table, {"now": None})
+        coming = self._context.run(self._context.engine.reads.until_next, {"now": None})
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop. But if it is locked, the next pop will not find it either: then pause.

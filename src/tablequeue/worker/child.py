@@ -35,7 +35,7 @@ LOOK = 1.0
 
 
 class Address(NamedTuple):
-    """How a reader's process finds the database: by the arguments of `connect`."""
+    """How a consumer's process finds the database: by the arguments of `connect`."""
 
     url: str
     schema: str | None
@@ -43,12 +43,12 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, queue: Queue) -> Address:
-        context = queue._context
+        context = queue.context
         return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
 
 class ProcessEnded(Exception):
-    """The process of a reader ended in the middle of a handler."""
+    """The process of a consumer ended in the middle of a handler."""
 
 
 class DiedAtStart(HandlerFailed):
@@ -65,7 +65,9 @@ class Child:
         """Whether a call has not been answered: it is not to be used any more."""
         self._queue = queue
         self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(target=serve, args=(handler, queue, address, theirs), name=f"reader {queue}")
+        self._process = _processes.Process(
+            target=serve, args=(handler, queue, address, theirs), name=f"consumer {queue}"
+        )
         with _looking:
             self._process.start()
         theirs.close()
@@ -99,7 +101,7 @@ class Child:
         self.broken = True
         try:
             # As they are stored: what a payload is made of, the pickler might not bear.
-            self._pipe.send([(claim._row, claim.token) for claim in claims])
+            self._pipe.send([(claim.row, claim.token) for claim in claims])
             outcomes: Sequence[Outcome] = self._answer(timeout)
         except TimeoutError:
             self.kill()
@@ -192,7 +194,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
-        load = queue._context.codec.load
+        load = queue.context.codec.load
         claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
         with processing(handler.queue, claims):
             if handler.batch is None:
