@@ -1,10 +1,10 @@
-"""Readers and writers, 10 to 200 of each at the same time, each with connections of its own: how much they get done.
+"""Producers and consumers, 10 to 200 of each at the same time, each with its own connections: how much they get done.
 
     python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--full]
 
-On PostgreSQL if no engine is named. Each writer pushes its share of the messages one by one while the readers wait for
-them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock starts; it
-stops when the last message is completed. Nobody may get an error, and each message is delivered once.
+On PostgreSQL if no engine is named. Each producer pushes its share of the messages one by one, while the consumers
+wait for them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock
+starts; it stops when the last message is completed. Nobody may get an error, and each message is delivered once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter
 
 from tests import crowd
-from tests.crowd import Crowd, Reader, Writer, answer, read_and_write, started
+from tests.crowd import Consumer, Crowd, Producer, answer, produce_and_consume, started
 from tests.servers import Place
 
 import tablequeue
@@ -36,7 +36,7 @@ CONDITIONS = (
 
 
 class Warm(Place):
-    """Whoever opens it has pushed, popped and completed a message, and a reader has waited: first times are slow."""
+    """Whoever opens it has pushed, popped and completed a message, and a consumer has waited: first times are slow."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Warm, (self.url, self.schema))
@@ -48,7 +48,7 @@ class Warm(Place):
         while (message := queue.pop()) is None:
             pass  # somebody else has just claimed it, and left another one
         message.complete()
-        if name is not None and name.startswith("reader"):
+        if name is not None and name.startswith("consumer"):
             with queue.waiter() as waiter:
                 waiter.wait(0)
         return database
@@ -62,7 +62,7 @@ def rate(url: str, size: int, messages: int) -> float:
         barrier = crowd.processes.Barrier(PROCESSES + 1, timeout=crowd.PATIENCE)
         done = crowd.processes.Semaphore(0)
         place = Warm(url, None)
-        with started(PROCESSES, read_and_write, lambda number: (place, members, number, barrier, done)) as pipes:
+        with started(PROCESSES, produce_and_consume, lambda number: (place, members, number, barrier, done)) as pipes:
             barrier.wait()
             began = perf_counter()
             for _ in range(members.total):
@@ -74,11 +74,11 @@ def rate(url: str, size: int, messages: int) -> float:
     return members.total / took
 
 
-def check(members: list[Reader | Writer | Exception], crowd: Crowd) -> None:
+def check(members: list[Consumer | Producer | Exception], crowd: Crowd) -> None:
     errors = [each for each in members if isinstance(each, Exception)]
     assert not errors, f"{len(errors)} members got an error: {errors[0]!r}"
-    pushed = {id for each in members if isinstance(each, Writer) for id in each.pushed}
-    popped = Counter(id for each in members if isinstance(each, Reader) for id, *_ in each.messages)
+    pushed = {id for each in members if isinstance(each, Producer) for id in each.pushed}
+    popped = Counter(id for each in members if isinstance(each, Consumer) for id, *_ in each.messages)
     assert len(pushed) == crowd.total, "no id is given twice"
     assert popped == Counter(pushed), "each message once"
 

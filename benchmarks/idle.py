@@ -4,7 +4,7 @@
 
 The statements are counted by the database itself (on SQLite by its trace), after the pauses have grown to their
 longest. The latency is from before the push in another process to the first line of the handler, a message every 20 to
-100 ms, so that the worker waits for each. For the pushes, four processes push one by one to PostgreSQL while readers
+100 ms, so that the worker waits for each. For the pushes, four processes push one by one to PostgreSQL while consumers
 wait that get nothing, so that every push finds somebody: the worst case, beside texts that never and always notify.
 Figures are kept of a full run of all parts on all engines.
 """
@@ -45,7 +45,7 @@ SECONDS, FULL_SECONDS = 0.5, 2
 # What an idle worker may ask in a minute, and the milliseconds to the handler of half of the messages, and of 99 %.
 # MariaDB tells nobody of a push: there is no aim.
 AIMS = {"sqlite": (12, 5, 25), "postgresql": (12, 5, 25), "mariadb": (None, None, None)}
-CONDITIONS = f"A worker with one reader that waits; {FULL} messages a round; every commit flushed."
+CONDITIONS = f"A worker with one consumer that waits; {FULL} messages a round; every commit flushed."
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests import mariadb
 from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
-# What 200 readers that wait, and 200 writers, need in crowd.py, and some.
+# What 200 consumers that wait, and 200 producers, need in crowd.py, and some.
 CONNECTIONS = 650
 
 

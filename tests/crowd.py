@@ -88,20 +88,20 @@ def push_pop_complete(place: Place, number: int, barrier: Any, pipe: Connection)
     pipe.send(account)
 
 
-# What tells a reader that there is nothing more to come.
+# What tells a consumer that there is nothing more to come.
 STOP = "stop"
 
 
 @dataclass
-class Reader:
-    """What one reader got: of each message its id, its payload, and when it was had and given up."""
+class Consumer:
+    """What one consumer got: of each message its id, its payload, and when it was had and given up."""
 
     name: str
     messages: list[tuple[int, str, int, int]] = field(default_factory=list)
 
 
 @dataclass
-class Writer:
+class Producer:
     """What one writer pushed."""
 
     name: str
@@ -110,12 +110,12 @@ class Writer:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Readers and writers, as many of each, in so many processes and threads; each has connections of its own."""
+    """Producers and consumers, as many of each, in so many processes and threads; each has connections of its own."""
 
     processes: int
     threads: int
     messages: int
-    """How many a writer pushes."""
+    """How many a producer pushes."""
     groups: int = 0
     """How many groups they go to, in turn; 0: none."""
 
@@ -131,34 +131,34 @@ class Crowd:
         return {"group": f"g{number % self.groups}"} if self.groups else {}
 
 
-def read_and_write(place: Place, crowd: Crowd, number: int, barrier: Any, done: Any, pipe: Connection) -> None:
-    """The threads of one process, each a reader or a writer. `done` counts the messages that were completed."""
+def produce_and_consume(place: Place, crowd: Crowd, number: int, barrier: Any, done: Any, pipe: Connection) -> None:
+    """The threads of one process, each a consumer or a producer. `done` counts the messages that were completed."""
     members = range(number * crowd.threads, (number + 1) * crowd.threads)
-    names = {member: f"{'writer' if member % 2 else 'reader'} {member}" for member in members}
+    names = {member: f"{'producer' if member % 2 else 'consumer'} {member}" for member in members}
     queues = {member: place.open(name).queue("crowd") for member, name in names.items()}
 
-    def read(member: int) -> Reader:
-        reader = Reader(names[member])
+    def consume(member: int) -> Consumer:
+        consumer = Consumer(names[member])
         for claim in queues[member].consume():
             had = monotonic_ns()
             if claim.payload != STOP:
-                reader.messages.append((claim.id, claim.payload, had, monotonic_ns()))
+                consumer.messages.append((claim.id, claim.payload, had, monotonic_ns()))
             claim.complete()
             if claim.payload == STOP:
                 break
             done.release()
-        return reader
+        return consumer
 
-    def write(member: int) -> Writer:
-        writer = Writer(names[member])
+    def produce(member: int) -> Producer:
+        producer = Producer(names[member])
         for n in range(crowd.messages):
             payload = f"{member}/{n}"
-            writer.pushed[queues[member].push(payload, **crowd.group(member // 2))] = payload
-        return writer
+            producer.pushed[queues[member].push(payload, **crowd.group(member // 2))] = payload
+        return producer
 
-    def work(member: int) -> Reader | Writer | Exception:
+    def work(member: int) -> Consumer | Producer | Exception:
         try:
-            return write(member) if member % 2 else read(member)
+            return produce(member) if member % 2 else consume(member)
         except Exception as error:
             # Nobody shall wait for the messages that do not come now.
             for _ in range(crowd.total):

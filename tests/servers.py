@@ -62,10 +62,10 @@ class Kind:
     """The attribute of a connection that takes it."""
     server: Callable[[], AbstractContextManager[Server] | None] | None = None
     """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
-    readers_and_writers: tuple[int, int] = (8, 50)
-    """The processes of a large crowd, and the threads in each: half of all are readers."""
+    producers_and_consumers: tuple[int, int] = (8, 50)
+    """The processes of a large crowd, and the threads in each: half of all are consumers."""
     messages: int = 20
-    """How many each writer of a large crowd pushes."""
+    """How many each producer of a large crowd pushes."""
     waiting: str | None = None
     """Counts the sessions of a server that wait for what another one has locked."""
     number: Callable[[Any], int] = id
@@ -81,7 +81,7 @@ class Kind:
     looks: int | None = None
     """How many statements of an operation look for messages, the first ones; the others act on what was found."""
     lock: str = "lock table {} in exclusive mode"
-    """Lets every writer of a table wait for the end of the transaction."""
+    """Lets every producer of a table wait for the end of the transaction."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -107,7 +107,7 @@ KINDS = (
         "analyze ",
         _dict_of,
         lock="begin immediate",
-        readers_and_writers=(64, 1),
+        producers_and_consumers=(64, 1),
         messages=100,
         patient={"timeout": 300},
     ),

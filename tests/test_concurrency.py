@@ -12,7 +12,7 @@ import pytest
 from tablequeue import Database, Order, Queue
 from tests import crowd
 from tests.checks import check_one_claim_one_consumer
-from tests.crowd import Crowd, Reader, Writer, answer, started
+from tests.crowd import Consumer, Crowd, Producer, answer, started
 from tests.servers import Kind, Place
 from tests.support import at, claimed, counts, design_group, ids_of
 
@@ -67,27 +67,27 @@ def test_a_crowd_of_processes(place: Place, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "heap"])
-def test_hundreds_of_readers_and_writers(place: Place, kind: Kind, order: Order) -> None:
+def test_hundreds_of_producers_and_consumers(place: Place, kind: Kind, order: Order) -> None:
     queue = place.open().create_queue("crowd", payload="text", lease=3600, order=order)
-    processes, threads = kind.readers_and_writers
-    readers = check_crowd(queue, place, Crowd(processes, threads, messages=kind.messages))
-    print(fairness(readers))
+    processes, threads = kind.producers_and_consumers
+    consumers = check_crowd(queue, place, Crowd(processes, threads, messages=kind.messages))
+    print(fairness(consumers))
 
 
 def test_a_crowd_on_groups(place: Place) -> None:
     queue = place.open().create_queue("crowd", payload="text", lease=3600, groups=True)
     group = Crowd(8, 8, messages=20, groups=12)
-    readers = check_crowd(queue, place, group)
+    consumers = check_crowd(queue, place, group)
     for number in range(group.groups):
-        writers = {2 * member + 1 for member in range(group.size) if member % group.groups == number}
-        check_one_by_one([row for row in rows_of(readers) if int(row[1].split("/")[0]) in writers])
-    print(fairness(readers))
+        producers = {2 * member + 1 for member in range(group.size) if member % group.groups == number}
+        check_one_by_one([row for row in rows_of(consumers) if int(row[1].split("/")[0]) in producers])
+    print(fairness(consumers))
 
 
 def test_a_crowd_in_strict_order(place: Place) -> None:
     queue = place.open().create_queue("crowd", payload="text", lease=3600, strict=True)
-    readers = check_crowd(queue, place, Crowd(4, 8, messages=10))
-    check_one_by_one(rows_of(readers))
+    consumers = check_crowd(queue, place, Crowd(4, 8, messages=10))
+    check_one_by_one(rows_of(consumers))
 
 
 def test_a_crowd_creates_one_queue(place: Place) -> None:
@@ -178,11 +178,11 @@ def test_closing_is_not_the_end(db: Database) -> None:
 # -- private -----------------------------------------------------------------------------------------------------------
 
 
-def check_crowd(queue: Queue, place: Place, group: Crowd) -> list[Reader]:
-    """A crowd at work: each message reaches one reader, once, and nobody gets an error."""
+def check_crowd(queue: Queue, place: Place, group: Crowd) -> list[Consumer]:
+    """A crowd at work: each message reaches one consumer, once, and nobody gets an error."""
     barrier = crowd.processes.Barrier(group.processes, timeout=crowd.PATIENCE)
     done = crowd.processes.Semaphore(0)
-    with started(group.processes, crowd.read_and_write, lambda n: (place, group, n, barrier, done)) as pipes:
+    with started(group.processes, crowd.produce_and_consume, lambda n: (place, group, n, barrier, done)) as pipes:
         for _ in range(group.total):
             assert done.acquire(timeout=crowd.PATIENCE), f"messages are not completed: {counts(queue)}"
         for number in range(group.size):
@@ -190,38 +190,41 @@ def check_crowd(queue: Queue, place: Place, group: Crowd) -> list[Reader]:
         members = [member for pipe in pipes for member in answer(pipe)]
     errors = [member for member in members if isinstance(member, Exception)]
     assert not errors, f"{len(errors)} members got an error: {errors[0]!r}"
-    readers = [member for member in members if isinstance(member, Reader)]
-    pushed = {id: payload for member in members if isinstance(member, Writer) for id, payload in member.pushed.items()}
-    popped = Counter((id, payload) for id, payload, _, _ in rows_of(readers))
+    consumers = [member for member in members if isinstance(member, Consumer)]
+    pushed = {
+        id: payload for member in members if isinstance(member, Producer) for id, payload in member.pushed.items()
+    }
+    popped = Counter((id, payload) for id, payload, _, _ in rows_of(consumers))
     assert len(pushed) == group.total, "no id is given twice"
     assert popped == Counter(pushed.items()), "each message is delivered once, none is lost"
     assert counts(queue) == {"finished": group.total + group.size}
     assert {message.attempts for message in queue.history(group.total + group.size)} == {1}
-    return readers
+    return consumers
 
 
-def rows_of(readers: list[Reader]) -> list[tuple[int, str, int, int]]:
-    return [row for reader in readers for row in reader.messages]
+def rows_of(consumers: list[Consumer]) -> list[tuple[int, str, int, int]]:
+    return [row for consumer in consumers for row in consumer.messages]
 
 
 def check_one_by_one(rows: list[tuple[int, str, int, int]]) -> None:
-    """One at a time, and what each writer pushed in the order in which it pushed it."""
+    """One at a time, and what each producer pushed in the order in which it pushed it."""
     rows = sorted(rows, key=lambda row: row[2])
     for (_, first, _, ended), (_, second, began, _) in pairwise(rows):
         assert ended <= began, f"{second} was had while {first} was"
     numbers: dict[str, list[int]] = defaultdict(list)
     for _, payload, _, _ in rows:
-        writer, number = payload.split("/")
-        numbers[writer].append(int(number))
-    for writer, sequence in numbers.items():
-        assert sequence == list(range(len(sequence))), f"the messages of writer {writer} are out of order"
+        producer, number = payload.split("/")
+        numbers[producer].append(int(number))
+    for producer, sequence in numbers.items():
+        assert sequence == list(range(len(sequence))), f"the messages of producer {producer} are out of order"
 
 
-def fairness(readers: list[Reader]) -> str:
+def fairness(consumers: list[Consumer]) -> str:
     """How the messages were shared out."""
-    shares = sorted(len(reader.messages) for reader in readers)
+    shares = sorted(len(consumer.messages) for consumer in consumers)
     mean, median = statistics.mean(shares), statistics.median(shares)
     return (
-        f"{sum(shares)} messages, {len(shares)} readers: slowest {shares[0]}, median {median:g}, fastest {shares[-1]}; "
+        f"{sum(shares)} messages, {len(shares)} consumers: "
+        f"slowest {shares[0]}, median {median:g}, fastest {shares[-1]}; "
         f"slowest / mean {shares[0] / mean:.2f}, slowest / median {shares[0] / median:.2f}"
     )

@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_burst(tmp_path: Path) -> None:
     plot = tmp_path / "burst.svg"
-    command = [sys.executable, "-m", "examples.burst", "--messages", "500", "--readers", "4", "--plot", str(plot)]
+    command = [sys.executable, "-m", "examples.burst", "--messages", "500", "--consumers", "4", "--plot", str(plot)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    readers = [int(number) for number in re.findall(r"│ +[\d.]+ +│ +[\d,]+ +│ (\d+)", run.stdout)]
-    assert readers[-1] == 0, "all have retired"
-    assert 1 < max(readers) <= 4
+    consumers = [int(number) for number in re.findall(r"│ +[\d.]+ +│ +[\d,]+ +│ (\d+)", run.stdout)]
+    assert consumers[-1] == 0, "all have retired"
+    assert 1 < max(consumers) <= 4
     assert plot.read_text().lstrip().startswith("<?xml")
 
 

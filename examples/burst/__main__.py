@@ -1,9 +1,9 @@
-"""A burst: 20,000 messages come at once to a worker that has nothing to do, and its readers are seen to rise and fall.
+"""A burst: 20,000 messages reach an idle worker at once, and the number of its consumers rises and falls.
 
-    python -m examples.burst [--url sqlite:///burst.db] [--messages 20000] [--readers 16] [--plot burst.svg]
+    python -m examples.burst [--url sqlite:///burst.db] [--messages 20000] [--consumers 16] [--plot burst.svg]
 
-First a message now and then, for which one reader is enough, or none; then the burst; then nothing. A handler takes 5
-milliseconds, as one that asks another service does. How many messages are ready and how many readers there are is
+First a message now and then, for which one consumer is enough, or none; then the burst; then nothing. A handler takes 5
+milliseconds, as one that asks another service does. How many messages are ready and how many consumers there are is
 looked at ten times a second. In the end every message is in the history, once.
 """
 
@@ -33,7 +33,7 @@ LOOK = 0.1
 class Look(NamedTuple):
     at: float
     ready: int
-    readers: int
+    consumers: int
 
 
 def handle(message: Claim) -> None:
@@ -42,12 +42,12 @@ def handle(message: Claim) -> None:
 
 def watch(queue: Queue, worker: Worker, started: float, end: Event, looks: list[Look]) -> None:
     while not end.wait(LOOK):
-        looks.append(Look(perf_counter() - started, queue.stats().ready, worker.readers[queue.name]))
+        looks.append(Look(perf_counter() - started, queue.stats().ready, worker.consumers[queue.name]))
 
 
-def run(url: str, messages: int, readers: int) -> list[Look]:
+def run(url: str, messages: int, consumers: int) -> list[Look]:
     """Have the worker meet the burst; what was seen of it."""
-    worker = Worker(maximum=readers)
+    worker = Worker(maximum=consumers)
     worker.handler("burst")(handle)
     looks: list[Look] = []
     with tablequeue.connect(url) as database:
@@ -63,7 +63,7 @@ def run(url: str, messages: int, readers: int) -> list[Look]:
             sleep(EVERY)
             queue.push(number)
         queue.push_many(range(messages))
-        while queue.stats().finished != BEFORE + messages or worker.readers["burst"]:
+        while queue.stats().finished != BEFORE + messages or worker.consumers["burst"]:
             sleep(LOOK)
         sleep(10 * LOOK)
         end.set()
@@ -84,8 +84,8 @@ def plot(looks: Sequence[Look], path: Path) -> None:
     times = [look.at for look in looks]
     upper.fill_between(times, [look.ready for look in looks], step="post", color="#3b82c4", alpha=0.4)
     upper.set_ylabel("ready messages")
-    lower.step(times, [look.readers for look in looks], where="post", color="#e08a1e")
-    lower.set_ylabel("readers")
+    lower.step(times, [look.consumers for look in looks], where="post", color="#e08a1e")
+    lower.set_ylabel("consumers")
     lower.set_xlabel("seconds")
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
@@ -97,19 +97,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url")
     parser.add_argument("--messages", type=int, default=20_000)
-    parser.add_argument("--readers", type=int, default=16)
+    parser.add_argument("--consumers", type=int, default=16)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tablequeue-burst-"))
         url = arguments.url or f"sqlite:///{Path(folder, 'burst.db')}"
-        looks = run(url, arguments.messages, arguments.readers)
-    table = Table("seconds", "ready", "readers", title=f"{arguments.messages:,} messages at once")
+        looks = run(url, arguments.messages, arguments.consumers)
+    table = Table("seconds", "ready", "consumers", title=f"{arguments.messages:,} messages at once")
     before = None
     for look in looks:
-        if look.readers != before:
-            table.add_row(f"{look.at:.1f}", f"{look.ready:,}", f"{look.readers} {'█' * look.readers}")
-            before = look.readers
+        if look.consumers != before:
+            table.add_row(f"{look.at:.1f}", f"{look.ready:,}", f"{look.consumers} {'█' * look.consumers}")
+            before = look.consumers
     Console().print(table)
     if arguments.plot:
         plot(looks, arguments.plot)

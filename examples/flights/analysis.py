@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from examples.flights.crew import QUEUE
 from examples.flights.data import airlines
+from examples.flights.processes import QUEUE
 from tablequeue.spark.reports import page, plots
 from tablequeue.spark.reports.messages import finished
 from tablequeue.spark.reports.throughput import throughput
@@ -90,8 +90,8 @@ def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -
             tables=[page.Table("", "", found["times"])],
         ),
         page.Section(
-            "Writers and readers",
-            "The work of each process. reader-1 was killed; what it held was finished by the others (retried).",
+            "Producers and consumers",
+            "The work of each process. consumer-1 was killed; what it held was finished by the others (retried).",
             plots=[
                 page.Plot(
                     "",
@@ -99,7 +99,7 @@ def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -
                     plots.bars(
                         [row["name"] for row in found["workers"]],
                         [row["messages"] for row in found["workers"]],
-                        "messages pushed by each writer, finished by each reader",
+                        "messages pushed by each producer, finished by each consumer",
                         plots.GREEN,
                     ),
                 )

@@ -23,14 +23,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import tablequeue
-from examples.flights import crew
 from examples.flights.data import TOTAL, carriers_of, flights
+from examples.flights.processes import QUEUE, Participant, consume, produce
 from tablequeue.spark.reports.page import cell
 
-WRITERS, READERS = 3, 4
-# Seconds; short, because the killed reader's messages come back only when it has passed.
+PRODUCERS, CONSUMERS = 3, 4
+# Seconds; short, because the killed consumer's messages come back only when it has passed.
 LEASE = 5
-# The share of all messages that is delivered, about, when the reader is killed.
+# The share of all messages that is delivered, about, when the consumer is killed.
 KILL_AT = 1 / 3
 
 # The tables of the terminal, and those of their columns that fit into 80 characters.
@@ -52,17 +52,17 @@ class Run:
     total: int = TOTAL
     stage: str = "starting"
     processes: list[BaseProcess] = field(default_factory=list)
-    posts: dict[str, crew.Post] = field(default_factory=dict)
+    participants: dict[str, Participant] = field(default_factory=dict)
     jvm: subprocess.Popen[bytes] | None = None
     held: int = 0
-    """How many messages the killed reader held."""
+    """How many messages the killed consumer held."""
 
     @property
     def url(self) -> str:
         return f"sqlite:///{self.folder / 'flights.db'}"
 
     def done(self, role: str) -> int:
-        return sum(post.done.value for name, post in self.posts.items() if name.startswith(role))
+        return sum(participant.done.value for name, participant in self.participants.items() if name.startswith(role))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,8 +81,8 @@ def listen(run: Run) -> None:
         if run.jvm:
             run.jvm.kill()  # in an orderly end it would tell of every task that could not be
         console.print(
-            f"\nInterrupted while {run.stage}: {run.done('writer'):,} flights were pushed and "
-            f"{run.done('reader'):,} delivered. Nothing is running any more; run it again for a fresh start.",
+            f"\nInterrupted while {run.stage}: {run.done('producer'):,} flights were pushed and "
+            f"{run.done('consumer'):,} delivered. Nothing is running any more; run it again for a fresh start.",
             style="yellow",
         )
         sys.stdout.flush()
@@ -96,11 +96,13 @@ def listen(run: Run) -> None:
 def demo(run: Run) -> dict[str, Any]:
     """The whole job; returns the summary it has written."""
     started = time.monotonic()
-    console.print(f"[bold]tablequeue[/bold]: {run.total:,} flights, {WRITERS} writers, {READERS} readers, SQLite\n")
+    console.print(
+        f"[bold]tablequeue[/bold]: {run.total:,} flights, {PRODUCERS} producers, {CONSUMERS} consumers, SQLite\n"
+    )
     shutil.rmtree(run.folder, ignore_errors=True)
     run.folder.mkdir(parents=True)
     with tablequeue.connect(run.url) as database:
-        queue = database.create_queue(crew.QUEUE, order="fifo", lease=LEASE)
+        queue = database.create_queue(QUEUE, order="fifo", lease=LEASE)
         move(run, queue)
         stats = queue.stats()
 
@@ -109,7 +111,7 @@ def demo(run: Run) -> dict[str, Any]:
 
     run.stage = "reading the history with Spark"
     console.print("\nSpark reads the history ...")
-    # Imported here: half a second that neither the crew nor an early Ctrl-C should wait for.
+    # Imported here: half a second that neither the processes nor an early Ctrl-C should wait for.
     from examples.flights import analysis
     from tablequeue.spark.session import local_session
 
@@ -122,7 +124,7 @@ def demo(run: Run) -> dict[str, Any]:
     if carriers != direct:
         raise SystemExit("The carriers that Spark found differ from a direct computation over the file.")
 
-    pushed, counts = run.done("writer"), found["counts"]
+    pushed, counts = run.done("producer"), found["counts"]
     summary = {
         "pushed": pushed,
         "delivered": counts["delivered"],
@@ -130,8 +132,8 @@ def demo(run: Run) -> dict[str, Any]:
         "duplicates": counts["delivered"] - counts["distinct"],
         "lost": pushed - counts["distinct"],
         "redelivered": counts["redelivered"],
-        "writers": WRITERS,
-        "readers": READERS,
+        "producers": PRODUCERS,
+        "consumers": CONSUMERS,
         "seconds": round(time.monotonic() - started, 1),
         "carriers": carriers,
     }
@@ -148,24 +150,26 @@ def demo(run: Run) -> dict[str, Any]:
 
 
 def move(run: Run, queue: tablequeue.Queue) -> None:
-    """Start the crew, kill a reader on the way, and wait until every message is finished."""
+    """Start the processes, kill a consumer on the way, and wait until every message is finished."""
     context = mp.get_context("spawn")
     killed, drained = context.Event(), context.Event()
-    share = int(run.total * KILL_AT / READERS)
+    share = int(run.total * KILL_AT / CONSUMERS)
     ours, theirs = context.Pipe()
-    for role, count in (("writer", WRITERS), ("reader", READERS)):
+    for role, count in (("producer", PRODUCERS), ("consumer", CONSUMERS)):
         for i in range(count):
             name = f"{role}-{i + 1}"
-            run.posts[name] = post = crew.Post(run.url, name, context.Value("q", 0))
+            run.participants[name] = participant = Participant(run.url, name, context.Value("q", 0))
             process: BaseProcess
-            if role == "writer":
-                process = context.Process(target=crew.write, args=(post, i, WRITERS, run.total), name=name)
+            if role == "producer":
+                process = context.Process(target=produce, args=(participant, i, PRODUCERS, run.total), name=name)
             else:
                 process = context.Process(
-                    target=crew.read, args=(post, share, None if i else theirs, killed, drained), name=name
+                    target=consume,
+                    args=(participant, share, None if i else theirs, killed, drained),
+                    name=name,
                 )
             run.processes.append(process)
-    victim = run.processes[WRITERS]
+    victim = run.processes[PRODUCERS]
     run.stage = "moving the flights"
     bars = Progress(
         TextColumn("{task.description:<10}"), BarColumn(50), MofNCompleteColumn(), TimeElapsedColumn(), console=console
@@ -174,24 +178,24 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
         pushing = bars.add_task("pushed", total=run.total)
         delivering = bars.add_task("delivered", total=run.total)
         # Ctrl-C reaches the whole process group, but only the parent is to hear it: it says what happened and ends
-        # the crew. Processes inherit the mask.
+        # the processes. They inherit the mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for process in run.processes:
             process.start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
-            bars.update(pushing, completed=run.done("writer"))
-            bars.update(delivering, completed=run.done("reader"))
+            bars.update(pushing, completed=run.done("producer"))
+            bars.update(delivering, completed=run.done("consumer"))
             if not run.held and ours.poll():
                 run.held = ours.recv()
                 victim.kill()
                 killed.set()
                 bars.console.print(
-                    f"{victim.name} is killed (SIGKILL) with {run.held} messages in hand; "
+                    f"{victim.name} is killed (SIGKILL) with {run.held} messages under a lease; "
                     f"they come back when its lease of {LEASE} s ends."
                 )
             check(run)
-            if run.done("writer") == run.total and is_drained(queue):
+            if run.done("producer") == run.total and is_drained(queue):
                 break
             time.sleep(0.1)
         bars.update(delivering, completed=queue.stats().finished)
@@ -205,8 +209,8 @@ def is_drained(queue: tablequeue.Queue) -> bool:
 
 
 def check(run: Run) -> None:
-    """Stop if a member of the crew has failed, other than the reader that was killed."""
-    victim = run.processes[WRITERS] if run.held else None
+    """Stop if a process has failed, other than the consumer that was killed."""
+    victim = run.processes[PRODUCERS] if run.held else None
     for process in run.processes:
         if process.exitcode and process is not victim:
             for other in run.processes:
@@ -226,7 +230,7 @@ def show(run: Run, found: dict[str, Any], summary: dict[str, Any]) -> None:
     console.print(
         f"[bold]{summary['pushed']:,} pushed, {summary['delivered']:,} delivered, {summary['distinct']:,} distinct; "
         f"{summary['duplicates']} duplicates, {summary['lost']} lost.[/bold] "
-        f"{summary['redelivered']} came back from the killed reader (it held {run.held})."
+        f"{summary['redelivered']} came back from the killed consumer (it held {run.held})."
     )
     console.print("The carriers equal a direct computation over all the flights in the file.")
     console.print(f"{summary['seconds']} s. Report: {run.folder}/report.html, summary: {run.folder}/summary.json")

@@ -57,7 +57,7 @@ class Message:
     state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished. In the
                     history of a queue that delivers at most once, in_progress: popped, and not completed.
     attempts        how often it was claimed so far.
-    producer        the name of the writer that pushed it; `consumer` the last reader that popped it.
+    producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.
     lease_until     when the lease of a message in progress ends.
     key             its deduplication key.

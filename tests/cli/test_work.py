@@ -18,7 +18,7 @@ def handle(message: Claim) -> Retry | None:
 
 worker = Worker()
 worker.handler("emails")(handle)
-worker.handler("other", readers=3)(handle)
+worker.handler("other", consumers=3)(handle)
 
 
 def test_a_function(db: Database, run: Run) -> None:
@@ -39,14 +39,14 @@ def test_a_worker_and_those_of_its_queues_that_are_named(
     other.push("b")
     assert run("work", "tests.cli.test_work:worker", "--queue", "other:1", "--drain").stdout == "1 completed\n"
     assert (counts(emails), counts(other)) == ({"ready": 1}, {"finished": 1})
-    assert worker.handlers["other"].readers == 1
+    assert worker.handlers["other"].consumers == 1
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["tests.cli.test_work:handle"], 2, "No queue is given"),
-        (["tests.cli.test_work:handle", "--queue", "emails:many"], 2, "no number of readers"),
+        (["tests.cli.test_work:handle", "--queue", "emails:many"], 2, "no number of consumers"),
         (["tests.cli.test_work:handle", "--queue", "emils"], 1, "Did you mean 'emails'?"),
         (["tests.cli.test_work:handle", "--queue", "emails", "--timeout", "0"], 1, "timeout is 0"),
         (["tests.cli.test_work:handle", "--queue", "emails", "--min", "9"], 1, "more than 8"),

@@ -51,7 +51,7 @@ def test_the_demo_on_a_sample(tmp_path: Path) -> None:
 def test_an_interrupt_stops_it_at_once_and_says_so(tmp_path: Path) -> None:
     process = start_demo(tmp_path, SAMPLE)
     assert process.stdout is not None
-    read_until(process.stdout, "SIGKILL")  # for as long as the lease of what that reader held, it goes on
+    read_until(process.stdout, "SIGKILL")  # for as long as the lease of what that consumer held, it goes on
     # As a terminal does it: to every process of the group.
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate()

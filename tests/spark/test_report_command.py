@@ -21,7 +21,7 @@ from tablequeue.spark.reports.lake import open_lake
 
 HOSTILE = "<script>alert('1')</script> $\\frac{ 漢"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
-REPORTS = "overview times hours throughput backlog errors workers lost readers".split()
+REPORTS = "overview times hours throughput backlog errors workers lost consumers".split()
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -99,7 +99,7 @@ def test_a_page_of_everything_escapes_it() -> None:
             for number in range(30)
         ],
         "lost": [{"id": 1, "consumer": HOSTILE, "error": HOSTILE}],
-        "readers": [{"hour": NOW, "arrival_rate": None, "service_rate": 2.0, "readers": 1, "needed": 3}],
+        "consumers": [{"hour": NOW, "arrival_rate": None, "service_rate": 2.0, "consumers": 1, "needed": 3}],
     }
     two = {name: [{"queue": queue, **row} for queue in ("a", "b") for row in rows] for name, rows in found.items()}
     page = sections.page(two, 10, 60, NOW)
@@ -107,7 +107,7 @@ def test_a_page_of_everything_escapes_it() -> None:
     assert page.count("<svg") == 16
     assert "20 of 60" in page
     assert "18 others" in page
-    assert "3 readers would have kept that under 10 s" in page
+    assert "3 consumers would have kept that under 10 s" in page
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

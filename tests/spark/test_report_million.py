@@ -166,11 +166,11 @@ EXPECTED = {
         from m where state = 'lost' order by queue, popped_at desc, id
     """,
     # No two messages of a consumer are popped at the same microsecond: each is a claim of its own.
-    "readers": """
+    "consumers": """
         select queue, date_trunc('hour', came) as hour, count(*) as arrivals,
             count(*) / nullif((epoch_us(max(came)) - epoch_us(min(came))) / 1e6, 0) as arrival_rate,
             count(*) / (sum(epoch_us(finished_at) - epoch_us(popped_at)) / 1e6) as service_rate,
-            count(distinct consumer) as readers,
+            count(distinct consumer) as consumers,
             quantile_disc((epoch_us(first_popped_at) - epoch_us(came)) / 1e6, 0.95) as wait_p95
         from (
             select *, greatest(pushed_at, case when attempts = 1 then due_at end) as came
@@ -189,7 +189,7 @@ def test_every_report(spark: Any, lake: Path, duck: duckdb.DuckDBPyConnection) -
     for report, sql in EXPECTED.items():
         same(report, found[report], rows(duck, sql))
     assert sum(row["messages"] for row in found["overview"]) == MILLION
-    assert all(row["needed_wait_p95"] <= TARGET for row in found["readers"])
+    assert all(row["needed_wait_p95"] <= TARGET for row in found["consumers"])
     for report, by in TIMES.items():
         # RANK_ERROR holds for 99 of 100 percentiles; twice as much for all but one in ten million.
         for error, share in ((RANK_ERROR, 0.97), (2 * RANK_ERROR, 1)):

@@ -49,14 +49,14 @@ def times_of(start: datetime, span: timedelta, number: int) -> list[datetime]:
 def test_a_page_of_one_hour_shows_that_hour() -> None:
     hour = {"messages": 9, "mean": 1.0, "p50": 0.5, "p95": 2.0, "p99": 3.0, "max": 4.0}
     overview = dict.fromkeys(("messages", *sections.COUNTS, "producers", "consumers"), 9)
-    rates = {"arrival_rate": 2.0, "service_rate": 3.0, "readers": 2, "needed": 1}
+    rates = {"arrival_rate": 2.0, "service_rate": 3.0, "consumers": 2, "needed": 1}
     found: dict[str, Any] = {
         "overview": [{**overview, "first_at": NOON, "last_at": NOON + timedelta(minutes=50)}],
         "times": [{"time": time, **hour} for time in ("wait", "run")],
         "hours": [{"time": time, "hour": NOON, **hour} for time in ("wait", "run")],
         "throughput": [{"at": NOON, "pushed": 9, "popped": 9, "finished": 9, "failed": 0, "dead": 0, "lost": 0}],
         "backlog": [{"at": NOON, "backlog": 3, "waiting": 2}],
-        "readers": [{"hour": NOON, **rates}],
+        "consumers": [{"hour": NOON, **rates}],
         **{name: [] for name in ("errors", "workers", "lost")},
     }
     page = sections.page(

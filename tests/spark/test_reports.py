@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import functions as f
 
 from tablequeue.spark.reports.backlog import backlog
+from tablequeue.spark.reports.consumers import consumers
 from tablequeue.spark.reports.errors import errors, kind_of
 from tablequeue.spark.reports.lost import lost
 from tablequeue.spark.reports.messages import COLUMNS, EXPIRED, events, finished
 from tablequeue.spark.reports.overview import overview
-from tablequeue.spark.reports.readers import readers
 from tablequeue.spark.reports.throughput import throughput
 from tablequeue.spark.reports.times import sketches, times
 from tablequeue.spark.reports.workers import workers
@@ -220,16 +220,16 @@ def test_lost(messages: Any) -> None:
     """)
 
 
-def test_readers(spark: Any) -> None:
+def test_consumers(spark: Any) -> None:
     rows = [
-        # One reader, two seconds each, all pushed at once: three of four readers too few.
+        # One consumer, two seconds each, all pushed at once: three of four consumers too few.
         *(message("mail", id, "finished", "w", "r1", f"0 {2 * id} {2 * id} {2 * id + 2}") for id in range(4)),
-        # A claim of four at once: two seconds of one reader, half a second each. The last was due when it was popped.
+        # A claim of four at once: two seconds of one consumer, half a second each. The last was due when it was popped.
         *(message("bulk", id, "finished", "w", "r1", "0 10 10 12", due=10 if id == 3 else None) for id in range(4)),
         message("bulk", 9, "dead", "w", "r1", "0 1 1 -"),
     ]
-    # queue hour arrivals arrival_rate service_rate readers wait_p95 needed needed_wait_p95
-    assert table(readers(spark.createDataFrame(rows, COLUMNS), 0.5)) == golden("""
+    # queue hour arrivals arrival_rate service_rate consumers wait_p95 needed needed_wait_p95
+    assert table(consumers(spark.createDataFrame(rows, COLUMNS), 0.5)) == golden("""
         bulk 0.0 4 0.4 2.0 1 10.0 2 0.5
         mail 0.0 4 - 0.5 1 6.0 4 0.0
     """)

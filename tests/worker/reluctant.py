@@ -1,4 +1,4 @@
-"""A handler in a module that a reader's process imports with trouble, as the environment says; the tests do not."""
+"""A handler in a module that a consumer's process imports with trouble, as the environment says; the tests do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of readers, and the pauses of a worker: pure functions."""
+"""The number of consumers, and the pauses of a worker: pure functions."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from hypothesis import strategies as st
 from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, added, share, wanted
 from tablequeue.worker.fetcher import pause_after
 
-CALM = Sight(readers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
+CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 
 
 @pytest.mark.parametrize(
-    ("seen", "readers"),
+    ("seen", "consumers"),
     [
         ({}, 4),
-        ({"readers": 0, "busy": 0}, 0),
-        # The first message starts a reader at once.
-        ({"readers": 0, "busy": 0, "waiting": 1}, 1),
-        # A backlog of a moment does not add readers; one that stays does, by half.
+        ({"consumers": 0, "busy": 0}, 0),
+        # The first message starts a consumer at once.
+        ({"consumers": 0, "busy": 0, "waiting": 1}, 1),
+        # A backlog of a moment does not add consumers; one that stays does, by half.
         ({"waiting": 9}, 4),
         ({"waiting": 9, "behind": GROW_AFTER}, 6),
-        ({"readers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
+        ({"consumers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
         ({"waiting": 9, "behind": GROW_AFTER, "maximum": 5}, 5),
-        # All that was popped has its reader: nothing shows that another one would have work.
+        # All that was popped has its consumer: nothing shows that another one would have work.
         ({"waiting": 0, "behind": 99}, 4),
         # Half of those without work retire, the last one too.
         ({"busy": 0, "idle": RETIRE_AFTER}, 2),
         ({"busy": 3, "idle": RETIRE_AFTER}, 3),
-        ({"readers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
-        ({"readers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
+        ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
+        ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
         ({"busy": 0, "idle": RETIRE_AFTER / 2}, 4),
         # There are as many as there must be, whatever is to do.
-        ({"readers": 0, "busy": 0, "minimum": 3}, 3),
+        ({"consumers": 0, "busy": 0, "minimum": 3}, 3),
     ],
 )
-def test_the_rule(seen: dict[str, float], readers: int) -> None:
-    assert wanted(replace(CALM, **seen)) == readers  # type: ignore[arg-type]
+def test_the_rule(seen: dict[str, float], consumers: int) -> None:
+    assert wanted(replace(CALM, **seen)) == consumers  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("start", "seen", "end"), [(1, {"waiting": 1, "behind": 1}, 100), (100, {"idle": 1}, 0)])
 def test_a_few_steps_lead_to_the_end(start: int, seen: dict[str, int], end: int) -> None:
-    readers, steps = start, 0
-    while readers != end:
-        busy = readers if "waiting" in seen else 0
-        readers = wanted(replace(CALM, readers=readers, busy=busy, **seen))
+    consumers, steps = start, 0
+    while consumers != end:
+        busy = consumers if "waiting" in seen else 0
+        consumers = wanted(replace(CALM, consumers=consumers, busy=busy, **seen))
         steps += 1
     assert steps <= 12
 

@@ -19,7 +19,7 @@ from tests.worker.support import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = 6
-READERS = {
+CONSUMERS = {
     "threads": ["tests.worker.handlers:announce"],
     "tasks": ["tests.worker.handlers:announce_async"],
     "processes": ["tests.worker.handlers:announce", "--processes"],
@@ -68,7 +68,7 @@ def await_stopping(process: subprocess.Popen[str]) -> None:
 
 
 def await_both(folder: Path) -> None:
-    until(lambda: len(begun(folder)) == 2, "both readers have begun")
+    until(lambda: len(begun(folder)) == 2, "both consumers have begun")
 
 
 def check_all_end(queue: Queue, folder: Path) -> None:
@@ -86,7 +86,7 @@ def kill(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
 
 
 def kill_the_worker_alone(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
-    """Its readers' processes end by themselves, when they find it gone."""
+    """Its consumers' processes end by themselves, when they find it gone."""
     process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
     (folder / "go").touch()
@@ -135,15 +135,17 @@ DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], li
 }
 
 
-# What the readers are is the same to every engine.
-CREWS = [(kind, readers) for kind in KINDS for readers in READERS if kind.name == "sqlite" or readers == "threads"]
+# What the consumers are is the same to every engine.
+KINDS_AND_CONSUMERS = [
+    (kind, consumers) for kind in KINDS for consumers in CONSUMERS if kind.name == "sqlite" or consumers == "threads"
+]
 
 
 @pytest.mark.parametrize("death", DEATHS)
-@pytest.mark.parametrize(("kind", "readers"), CREWS, ids=lambda one: getattr(one, "name", one))
-def test_nothing_is_lost(place: Place, queue: Queue, readers: str, tmp_path: Path, death: str) -> None:
+@pytest.mark.parametrize(("kind", "consumers"), KINDS_AND_CONSUMERS, ids=lambda one: getattr(one, "name", one))
+def test_nothing_is_lost(place: Place, queue: Queue, consumers: str, tmp_path: Path, death: str) -> None:
     die, options = DEATHS[death]
-    with worker(place, READERS[readers], *options) as process:
+    with worker(place, CONSUMERS[consumers], *options) as process:
         await_both(tmp_path)
         die(process, queue, tmp_path)
     check_all_end(queue, tmp_path)

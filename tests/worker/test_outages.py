@@ -29,7 +29,7 @@ def of(function: Any, **options: Any) -> Worker:
 
 
 class Lapse:
-    """A worker that has messages lying ready for its one reader when somebody else gets them: its leases have ended."""
+    """A worker pops messages ahead for its one consumer; their leases end, and another consumer gets them."""
 
     def __init__(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
@@ -48,7 +48,7 @@ class Lapse:
         return {message.id for message in self.queue.peek(1000, state="in_progress")}
 
     def others_get_all(self, place: Place) -> set[int]:
-        """What another consumer completes: all that the worker has, but the message of its reader."""
+        """What another consumer completes: all that the worker has, but the message of its consumer."""
         assert self.begun.wait(PATIENCE)
         until(lambda: min(held := self.held()) == self.handled[-1] and len(held) > 1, "messages lie ready")
         held, got = self.held(), set[int]()

@@ -1,4 +1,4 @@
-"""Readers in processes of their own: how they start and end, and that no message pays for it."""
+"""Consumers in processes of their own: how they start and end, and that no message pays for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support import counts, found, refuses
 from tests.worker import reluctant
 from tests.worker.support import PATIENCE, until, working
 
-# What the readers are is the same to every engine.
+# What the consumers are is the same to every engine.
 pytestmark = only("sqlite")
 
 Trouble = Callable[[str], None]
@@ -118,7 +118,7 @@ def test_one_that_dies_with_nothing_to_do_costs_no_message(
     db: Database, queue: Queue, trouble: Trouble, tmp_path: Path
 ) -> None:
     called = tmp_path / "called"
-    with working(of(minimum=1, readers=1), db):
+    with working(of(minimum=1, consumers=1), db):
         queue.push("a")
         until(lambda: counts(queue) == {"finished": 1}, "the process has nothing to do")
         first = int(called.read_text())
@@ -136,7 +136,7 @@ def test_one_that_dies_in_the_middle_costs_its_message_alone(
 ) -> None:
     id = queue.push(word)
     queue.push_many("ab")
-    assert of(readers=1).run(db, drain=True) == {"completed": 2, "scheduled": 1}
+    assert of(consumers=1).run(db, drain=True) == {"completed": 2, "scheduled": 1}
     assert [one.error for one in found(queue, id).errors] == [f"the process of the handler ended with exit code {code}"]
     assert nobody_is_left()
 

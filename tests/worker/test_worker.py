@@ -1,4 +1,4 @@
-"""What a worker does with messages, on every engine and by readers of every kind."""
+"""What a worker does with messages, on every engine and by consumers of every kind."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 
 LEASE = timedelta(seconds=2)
-# Each kind of readers, and its handler that acts, and that never ends.
-READERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
+# Each kind of consumer: its options, a handler that does what the message says, and one that never ends.
+CONSUMERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "threads": ({}, handlers.act, handlers.never_end),
     "tasks": ({}, handlers.act_async, handlers.never_end_async),
     "processes": ({"processes": True, "maximum": 1}, handlers.act, handlers.never_end),
@@ -29,9 +29,14 @@ READERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
 
 
 # On SQLite alone those in processes: these take a second to start, and are the same to every engine.
-every_kind_of_readers = pytest.mark.parametrize(
-    ("kind", "readers"),
-    [(kind, readers) for kind in KINDS for readers in READERS if kind.name == "sqlite" or readers != "processes"],
+every_kind_of_consumers = pytest.mark.parametrize(
+    ("kind", "consumers"),
+    [
+        (kind, consumers)
+        for kind in KINDS
+        for consumers in CONSUMERS
+        if kind.name == "sqlite" or consumers != "processes"
+    ],
     ids=lambda one: getattr(one, "name", one),
 )
 
@@ -47,11 +52,11 @@ def of(function: Any, **options: Any) -> Worker:
     return worker
 
 
-@every_kind_of_readers
-def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, readers: str) -> None:
+@every_kind_of_consumers
+def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, consumers: str) -> None:
     words = ["done", "value", "retry", "bury", "snooze", "raise", "exit", "finish"]
     ids = dict(zip(words, queue.push_many(words), strict=True))
-    options, act, _ = READERS[readers]
+    options, act, _ = CONSUMERS[consumers]
     result = of(act, **options).run(db, drain=True)
     assert result == {"completed": 2, "scheduled": 3, "dead": 1, "snoozed": 1}
     assert counts(queue) == {"finished": 3, "scheduled": 4, "dead": 1}
@@ -85,10 +90,10 @@ def test_batches(db: Database, queue: Queue, processes: bool) -> None:
     assert "returned a list of 0" in found(queue, odd).errors[0].error
 
 
-@every_kind_of_readers
-def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, readers: str) -> None:
+@every_kind_of_consumers
+def test_a_call_that_takes_too_long_has_failed(db: Database, queue: Queue, consumers: str) -> None:
     ids = queue.push_many("ab")
-    options, _, never_end = READERS[readers]
+    options, _, never_end = CONSUMERS[consumers]
     of(never_end, timeout=0.05, **options).run(db, drain=True)
     for id in ids:
         message = found(queue, id)
@@ -103,11 +108,11 @@ def test_a_handler_that_takes_its_process_down(db: Database, queue: Queue) -> No
     assert "exit code 7" in found(queue, id).errors[0].error
 
 
-@every_kind_of_readers
-def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, readers: str) -> None:
+@every_kind_of_consumers
+def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, consumers: str) -> None:
     queue = db.create_queue("work", payload="text", lease=LEASE.total_seconds())
     id = queue.push("x")
-    options, _, never_end = READERS[readers]
+    options, _, never_end = CONSUMERS[consumers]
     with working(of(never_end, shutdown_timeout=0, **options), db):
         until(lambda: found(queue, id).state == "in_progress", "a handler begins")
         popped_at = found(queue, id).popped_at
@@ -132,7 +137,7 @@ class Lull:
 
     def begin(self) -> None:
         assert self.begun.wait(PATIENCE)
-        until(lambda: counts(self.queue)["in_progress"] > 1, "messages lie ready for the reader")
+        until(lambda: counts(self.queue)["in_progress"] > 1, "messages lie ready for the consumer")
 
     def check(self) -> None:
         assert counts(self.queue) == {"finished": 201, "ready": 200}
@@ -169,13 +174,13 @@ def test_nothing_is_begun_once_it_says_that_it_stops(
     lull.check()
 
 
-@every_kind_of_readers
+@every_kind_of_consumers
 def test_a_handler_that_does_not_end_is_not_waited_for(
-    db: Database, queue: Queue, readers: str, tmp_path: Path
+    db: Database, queue: Queue, consumers: str, tmp_path: Path
 ) -> None:
     id = queue.push(f"{tmp_path}/one")
-    announce = handlers.announce_async if readers == "tasks" else handlers.announce
-    with working(of(announce, shutdown_timeout=0.05, **READERS[readers][0]), db):
+    announce = handlers.announce_async if consumers == "tasks" else handlers.announce
+    with working(of(announce, shutdown_timeout=0.05, **CONSUMERS[consumers][0]), db):
         until((tmp_path / "begun").exists, "a handler begins")
     message = found(queue, id)
     (tmp_path / "go").touch()
@@ -196,19 +201,20 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
 ) -> None:
     """It cannot be given back."""
     caplog.set_level(logging.INFO, logger="tablequeue.worker")
-    monkeypatch.setattr(fetcher, "GROW_AFTER", 0)  # a message is popped ahead for the next reader from the first one on
+    # From the first message on, one is popped ahead for the next consumer.
+    monkeypatch.setattr(fetcher, "GROW_AFTER", 0)
     queue, other = db.create_queue("work", delivery="at_most_once"), db.create_queue("other")
     go = Event()
     worker = Worker(maximum=2, shutdown_timeout=PATIENCE)
     for name in ("work", "other"):
-        worker.add(Handler(name, lambda message: go.wait(PATIENCE), readers=1 if name == "other" else None))
+        worker.add(Handler(name, lambda message: go.wait(PATIENCE), consumers=1 if name == "other" else None))
     other.push_many(range(9))
     with working(worker, db):
-        until(lambda: worker.readers["other"] == 1, "one of the two readers is busy with the other queue")
+        until(lambda: worker.consumers["other"] == 1, "one of the two consumers is busy with the other queue")
         queue.push_many(range(9))
-        until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no reader")
+        until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no consumer")
         worker.stop()
-        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a reader is free
+        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a consumer is free
         assert counts(other) == {"ready": 8, "in_progress": 1}
         go.set()
     assert counts(queue) == {"finished": 2, "ready": 7}
@@ -234,19 +240,19 @@ def test_groups_keep_their_order(db: Database, design: dict[str, Any]) -> None:
     assert seen == {group: [*range(10)] for group in groups}
 
 
-def test_readers_come_with_messages_and_go_without(db: Database, queue: Queue) -> None:
+def test_consumers_come_with_messages_and_go_without(db: Database, queue: Queue) -> None:
     go = Event()
     worker = of(lambda message: go.wait(PATIENCE), maximum=4)
     with working(worker, db):
-        assert worker.readers == {"work": 0}
+        assert worker.consumers == {"work": 0}
         queue.push_many(["x"] * 20)
-        until(lambda: worker.readers["work"] == 4, "readers are added")
+        until(lambda: worker.consumers["work"] == 4, "consumers are added")
         go.set()
-        until(lambda: worker.readers["work"] == 0, "readers retire")
+        until(lambda: worker.consumers["work"] == 0, "consumers retire")
     assert counts(queue) == {"finished": 20}
 
 
-def test_two_queues_share_the_readers(db: Database, queue: Queue) -> None:
+def test_two_queues_share_the_consumers(db: Database, queue: Queue) -> None:
     other = db.create_queue("other")
     begun, go = Event(), Event()
     worker = Worker(maximum=2)
@@ -254,7 +260,7 @@ def test_two_queues_share_the_readers(db: Database, queue: Queue) -> None:
     worker.add(Handler("other", lambda message: begun.set()))
     queue.push_many(["x"] * 50)
     with working(worker, db):
-        until(lambda: counts(queue).get("in_progress", 0) >= 2, "all readers are busy")
+        until(lambda: counts(queue).get("in_progress", 0) >= 2, "all consumers are busy")
         other.push(1)
         served = begun.wait(PATIENCE)
         go.set()
@@ -314,7 +320,7 @@ def test_what_cannot_be_a_worker() -> None:
 def test_the_decorator_leaves_the_function_as_it_is(db: Database, queue: Queue) -> None:
     worker = Worker()
 
-    @worker.handler("work", readers=2, timeout=30)
+    @worker.handler("work", consumers=2, timeout=30)
     def handle(message: Claim) -> str:
         return message.payload
 

@@ -40,7 +40,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
     type=Seconds(),
     default=10.0,
     show_default=True,
-    help="Seconds: how many readers would have kept 95 % of the waits below?",
+    help="Seconds: how many consumers would have kept 95 % of the waits below?",
 )
 @click.pass_obj
 def report(
@@ -54,8 +54,8 @@ def report(
 ) -> None:
     """Report on QUEUES, or on all queues that keep a history: a page with plots, and Parquet tables.
 
-    Wait and run times, throughput, backlog, retries and dead letters by error, every writer and reader, lost
-    messages, and how many readers would have been enough.
+    Wait and run times, throughput, backlog, retries and dead letters by error, every producer and consumer, lost
+    messages, and how many consumers would have been enough.
 
     The lake keeps what was read: the next report reads only what was finished since, and still knows what a retention
     has deleted meanwhile. A report that was interrupted is simply run again. Times are as 2030-01-31T12:00:00+00:00.
@@ -94,7 +94,7 @@ def _print(settings: Settings, found: Mapping[str, Sequence[Mapping[str, Any]]],
             mine = {
                 name: [_without_queue(r) for r in rows if r["queue"] == row["queue"]] for name, rows in found.items()
             }
-            print_json({**row, **{name: mine[name] for name in ("times", "errors", "workers", "readers")}})
+            print_json({**row, **{name: mine[name] for name in ("times", "errors", "workers", "consumers")}})
         print_json({"report": str(page), "tables": str(folder / "tables")})
         return
     times = {(row["queue"], row["time"]): row["p95"] for row in found["times"]}

@@ -18,13 +18,13 @@ from tablequeue.worker.handler import load
 @click.command(cls=Command)
 @click.argument("target", metavar="MODULE:NAME")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="QUEUE[:READERS]", help="A queue to work at, and its readers."
+    "--queue", "queues", multiple=True, metavar="QUEUE[:CONSUMERS]", help="A queue to work at, and its consumers."
 )
-@click.option("--min", "minimum", type=click.IntRange(min=0), help="Readers that each queue keeps.  [default: 0]")
-@click.option("--max", "maximum", type=COUNT, help="Readers of all queues together.  [default: 8]")
+@click.option("--min", "minimum", type=click.IntRange(min=0), help="Consumers that each queue keeps.  [default: 0]")
+@click.option("--max", "maximum", type=COUNT, help="Consumers of all queues together.  [default: 8]")
 @click.option("--batch", type=COUNT, help="The handler gets lists of up to so many messages.")
 @click.option("--timeout", type=float, help="Seconds after which a call of the handler has failed.")
-@click.option("--processes", is_flag=True, help="Each reader has a process of its own, not a thread.")
+@click.option("--processes", is_flag=True, help="Each consumer has a process of its own, not a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
 @click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
 @click.option("--longest-pause", type=Seconds(), help="Seconds between two looks at a queue, if no wake-up arrives.")
@@ -48,7 +48,7 @@ def work(
     it returns and tried again later when it raises. Or it is a `tablequeue.worker.Worker`, with handlers of its own;
     then --queue chooses among them.
 
-    Readers are added while messages wait, and retire when none do. The first signal lets them end what they have and
+    Consumers are added while messages wait, and retire when none do. The first signal lets them end what they have and
     gives the rest back; the second one ends the process at once. Failures are told on stderr.
     """
     found = load(target)
@@ -61,8 +61,8 @@ def work(
         if not named:
             raise click.UsageError("No queue is given. Write --queue and its name.")
         worker = Worker()
-        for queue, readers in named.items():
-            worker.add(Handler(queue, found, readers, batch, timeout, processes))
+        for queue, consumers in named.items():
+            worker.add(Handler(queue, found, consumers, batch, timeout, processes))
     given = {
         "minimum": minimum,
         "maximum": maximum,
@@ -86,12 +86,12 @@ def work(
 
 
 def _named(text: str) -> tuple[str, int | None]:
-    name, colon, readers = text.partition(":")
+    name, colon, consumers = text.partition(":")
     if not colon:
         return name, None
-    if not readers.isascii() or not readers.isdigit() or not int(readers):
-        raise click.BadParameter(f"{text!r} has no number of readers after the colon.", param_hint="--queue")
-    return name, int(readers)
+    if not consumers.isascii() or not consumers.isdigit() or not int(consumers):
+        raise click.BadParameter(f"{text!r} has no number of consumers after the colon.", param_hint="--queue")
+    return name, int(consumers)
 
 
 def _chosen(worker: Worker, named: dict[str, int | None]) -> Worker:
@@ -102,7 +102,7 @@ def _chosen(worker: Worker, named: dict[str, int | None]) -> Worker:
             raise BadInput(f"The worker has no handler for the queue {queue!r}.", f"Name one of: {there}.")
     if named:
         worker.handlers = {
-            queue: replace(worker.handlers[queue], readers=readers or worker.handlers[queue].readers)
-            for queue, readers in named.items()
+            queue: replace(worker.handlers[queue], consumers=consumers or worker.handlers[queue].consumers)
+            for queue, consumers in named.items()
         }
     return worker

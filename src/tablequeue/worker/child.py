@@ -35,7 +35,7 @@ LOOK = 1.0
 
 
 class Address(NamedTuple):
-    """How a reader's process finds the database: by the arguments of `connect`."""
+    """How a consumer's process finds the database: by the arguments of `connect`."""
 
     url: str
     schema: str | None
@@ -48,7 +48,7 @@ class Address(NamedTuple):
 
 
 class ProcessEnded(Exception):
-    """The process of a reader ended in the middle of a handler."""
+    """The process of a consumer ended in the middle of a handler."""
 
 
 class DiedAtStart(HandlerFailed):
@@ -65,7 +65,9 @@ class Child:
         """Whether a call has not been answered: it is not to be used any more."""
         self._queue = queue
         self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(target=serve, args=(handler, queue, address, theirs), name=f"reader {queue}")
+        self._process = _processes.Process(
+            target=serve, args=(handler, queue, address, theirs), name=f"consumer {queue}"
+        )
         with _looking:
             self._process.start()
         theirs.close()

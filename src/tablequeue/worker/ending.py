@@ -48,7 +48,7 @@ def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[O
 
 
 def given_back(definition: Definition, assignment: Assignment, why: str) -> Iterator[Ending]:
-    """Of messages that no reader has begun: they are ready again, and the attempt does not count.
+    """Of messages that no consumer has begun: they are ready again, and the attempt does not count.
 
     Where delivery is at most once they cannot be: they have failed.
     """

@@ -1,4 +1,4 @@
-"""One queue of a worker: pops its messages as fast as the readers take them, and keeps what they hold."""
+"""One queue of a worker: pops its messages as fast as the consumers take them, and keeps what they hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tablequeue.worker.pool import Assignment, Pool
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Work that lies ready for each reader, in seconds of its handler: enough that it does not wait for a pop, little
+# Work that lies ready for each consumer, in seconds of its handler: enough that it does not wait for a pop, little
 # enough that nothing lies here while another process is idle. A handler slower than that has nothing lying ready.
 AHEAD = 0.1
 MOST_AHEAD = 100
@@ -30,11 +30,11 @@ BACKOFF = (0.1, 5.0)
 
 
 class Fetcher:
-    """The messages between a queue and its readers.
+    """The messages between a queue and its consumers.
 
-    changed    called when something may have to be decided about the number of readers.
+    changed    called when something may have to be decided about the number of consumers.
     ended      called for each assignment with how its claims are to end.
-    refused    called when there can be no readers.
+    refused    called when there can be no consumers.
     drain      what is to be told of pops that find nothing; None: the queue is not drained.
     """
 
@@ -57,7 +57,7 @@ class Fetcher:
         self._unready = handler.processes and not self._leased
         self.minimum = max(minimum, 1) if self._unready else minimum
         self.maximum = maximum
-        self.readers = 0
+        self.consumers = 0
         self.pool: Pool
         self._changed = changed
         self._ended = ended
@@ -67,11 +67,11 @@ class Fetcher:
         self._state = Condition()
         self._stopping = self._found_all = False
         self._closed = False
-        """Whether readers begin with nothing more."""
+        """Whether consumers begin with nothing more."""
         self._assignments: set[Assignment] = set()
         self._unbegun = 0
         self._busy = 0
-        """Readers that cannot take a message now: they have one, or are not ready yet."""
+        """Consumers that cannot take a message now: they have one, or are not ready yet."""
         self._starting = 0
         self._pace: float | None = None
         """Seconds of the handler for one message, lately."""
@@ -103,7 +103,7 @@ class Fetcher:
                         self._state.wait_for(lambda: self._stopping, pause)
 
     def stop(self) -> None:
-        """Pop no more; readers go on with what they have begun, and begin nothing. The rest is given back.
+        """Pop no more; consumers go on with what they have begun, and begin nothing. The rest is given back.
 
         Where delivery is at most once it cannot be: there they begin with what was popped.
         """
@@ -114,8 +114,8 @@ class Fetcher:
         self.wake()
         if self._closed:
             self._take_back()
-        elif self._unbegun and not self.readers:
-            self.set_readers(1)
+        elif self._unbegun and not self.consumers:
+            self.set_consumers(1)
 
     def wake(self) -> None:
         """Have another look at the queue."""
@@ -128,35 +128,35 @@ class Fetcher:
         now = monotonic()
         with self._state:
             return Sight(
-                readers=self.readers,
+                consumers=self.consumers,
                 busy=self._busy,
                 waiting=self._waiting(),
                 behind=now - self._behind_since,
-                idle=0 if self._busy >= self.readers else now - self._idle_since,
+                idle=0 if self._busy >= self.consumers else now - self._idle_since,
                 minimum=0 if self._stopping else self.minimum,
                 maximum=self.maximum,
             )
 
-    def set_readers(self, number: int) -> None:
-        """Add readers, or let some go."""
+    def set_consumers(self, number: int) -> None:
+        """Add consumers, or let some go."""
         with self._state:
-            if number == self.readers:
+            if number == self.consumers:
                 return
-            self.readers = number
+            self.consumers = number
             self._behind_since = self._idle_since = monotonic()
             self.pool.resize(number)
             self._state.notify_all()
 
     def is_quiet(self) -> bool:
-        """Whether nothing is held, and no reader is there who may retire."""
+        """Whether nothing is held, and no consumer is there who may retire."""
         with self._state:
-            return not self._assignments and self.readers == self.minimum
+            return not self._assignments and self.consumers == self.minimum
 
     def holds(self) -> bool:
         return bool(self._assignments)
 
     def held(self) -> list[Assignment]:
-        """The assignments whose messages are held: waiting for a reader, with one, or waiting to be finished."""
+        """The assignments whose messages are held: waiting for a consumer, with one, or waiting to be finished."""
         with self._state:
             return list(self._assignments)
 
@@ -176,7 +176,7 @@ class Fetcher:
         if self.queue.definition.grouped:
             self.wake()  # the next one's turn may have come
 
-    def await_readers(self, deadline: float) -> bool:
+    def await_consumers(self, deadline: float) -> bool:
         """After `stop`: wait until no handler runs, nor is to; whether that is so."""
         with self._state:
             self._state.wait_for(lambda: not (self._unbegun or self.running()), max(0, deadline - monotonic()))
@@ -185,7 +185,7 @@ class Fetcher:
         return not self.running()
 
     def abandon(self) -> list[Assignment]:
-        """End the calls that run; the assignments they have, of which no reader reports any more."""
+        """End the calls that run; the assignments they have, of which no consumer reports any more."""
         with self._state:
             running = self.running()
             for assignment in running:
@@ -193,7 +193,7 @@ class Fetcher:
         self.pool.abandon()
         return running
 
-    # -- called by the readers ---------------------------------------------------------------------------------------
+    # -- called by the consumers ---------------------------------------------------------------------------------------
 
     def begin(self, assignment: Assignment) -> bool:
         with self._state:
@@ -203,7 +203,7 @@ class Fetcher:
                 assignment.began = now
                 self._unbegun -= 1
                 self._busy += 1
-                if self._busy >= self.readers:
+                if self._busy >= self.consumers:
                     self._idle_since = now
                 self._state.notify_all()
                 return True
@@ -214,7 +214,7 @@ class Fetcher:
     def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
         now = monotonic()
         with self._state:
-            assert assignment.began is not None, "a reader ends what it has begun"
+            assert assignment.began is not None, "a consumer ends what it has begun"
             pace = (now - assignment.began) / len(assignment.claims)
             self._pace = pace if self._pace is None else 0.8 * self._pace + 0.2 * pace
             self._free(now)
@@ -252,16 +252,16 @@ class Fetcher:
     def _wanted(self) -> int:
         """How many messages to pop now; 0 until half of what lies ready is used up, so that pops are of many."""
         size = self.handler.batch or 1
-        free = max(0, max(self.readers, 0 if self._unready else 1) - self._busy)
-        # With all readers busy, one assignment more: it tells whether there is a backlog.
-        more = size if not free and self.readers < self.maximum else 0
+        free = max(0, max(self.consumers, 0 if self._unready else 1) - self._busy)
+        # With all consumers busy, one assignment more: it tells whether there is a backlog.
+        more = size if not free and self.consumers < self.maximum else 0
         if self._leased:
             # Only after a pop that found all it wanted: one that finds too little sweeps, which the first message of
             # a quiet queue need not wait for.
-            ahead = min(int(AHEAD / self._pace), MOST_AHEAD) * self.readers if self._pace and self._found_all else 0
+            ahead = min(int(AHEAD / self._pace), MOST_AHEAD) * self.consumers if self._pace and self._found_all else 0
             more = max(more, ahead)
         elif self._starting or monotonic() - self._behind_since < GROW_AFTER:
-            more = 0  # it would lie here, and be lost if this process died: not before a reader can be added for it
+            more = 0  # it would lie here, and be lost if this process died: not before a consumer can be added for it
         lying, target = self._waiting() * size, free * size + more
         return target - lying if lying <= target // 2 else 0
 
@@ -296,8 +296,8 @@ class Fetcher:
         if closed:
             for assignment in assignments:
                 self._give_back(assignment)
-        elif self._stopping and not self.readers:
-            self.set_readers(1)
+        elif self._stopping and not self.consumers:
+            self.set_consumers(1)
         else:
             self._changed()
 
@@ -307,16 +307,18 @@ class Fetcher:
 
     def _give_back(self, assignment: Assignment) -> None:
         self._ended(
-            self, assignment, given_back(self.queue.definition, assignment, "the worker stopped before a reader began")
+            self,
+            assignment,
+            given_back(self.queue.definition, assignment, "the worker stopped before a consumer began"),
         )
 
     def _waiting(self) -> int:
-        """Pieces that wait for a reader, besides one for each that will soon be ready."""
+        """Pieces that wait for a consumer, besides one for each that will soon be ready."""
         return max(0, self._unbegun - self._starting)
 
     def _free(self, now: float) -> None:
-        """A reader can take an assignment again."""
-        if self._busy >= self.readers:
+        """A consumer can take an assignment again."""
+        if self._busy >= self.consumers:
             self._idle_since = now
         self._busy -= 1
         self._state.notify_all()

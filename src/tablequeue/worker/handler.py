@@ -21,16 +21,16 @@ class Handler:
     """Who works at a queue.
 
     function    takes a `Claim`, or a list of them, and returns an outcome; may be `async def`.
-    readers     how many calls may run at once at the most; None: as many as the worker may have.
+    consumers     how many calls may run at once at the most; None: as many as the worker may have.
     batch       None: one message a call. A number: a list of up to so many.
     timeout     seconds after which a call is interrupted and has failed; None: never. In a thread the interrupt
                 arrives when Python code runs next: one that waits inside of C is only left to lose its lease.
-    processes   each reader has a process of its own, for work that is all Python's; not with `async def`.
+    processes   each consumer has a process of its own, for work that is all Python's; not with `async def`.
     """
 
     queue: str
     function: Function
-    readers: int | None = None
+    consumers: int | None = None
     batch: int | None = None
     timeout: float | None = None
     processes: bool = False
@@ -38,7 +38,7 @@ class Handler:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise BadInput(f"The handler of {self.queue!r} is {self.function!r}.", "Give a function.")
-        for name in ("readers", "batch"):
+        for name in ("consumers", "batch"):
             if getattr(self, name) is not None:
                 count(getattr(self, name), name)
         if self.timeout is not None:

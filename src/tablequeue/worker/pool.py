@@ -1,4 +1,4 @@
-"""The readers of a queue: each takes one assignment after the other, calls the handler, and reports."""
+"""The consumers of a queue: each takes one assignment after the other, calls the handler, and reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment:
     """When its leases were last asked for or extended."""
     popped: float = field(default_factory=monotonic)
     began: float | None = None
-    """When a reader began; None while it waits for one."""
+    """When a consumer began; None while it waits for one."""
     ended: bool = False
     """Whether it only waits to be finished."""
     lost: set[int] = field(default_factory=set)
@@ -47,44 +47,44 @@ class Assignment:
 
 
 class Told(Protocol):
-    """What readers say of themselves, from any thread."""
+    """What consumers say of themselves, from any thread."""
 
     def begin(self, assignment: Assignment) -> bool:
-        """A reader would begin with the assignment. False: it may not, and has it no more."""
+        """A consumer would begin with the assignment. False: it may not, and has it no more."""
 
     def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
         """It has ended."""
 
     def give_back(self, assignment: Assignment) -> None:
-        """A reader has the assignment and cannot begin with it."""
+        """A consumer has the assignment and cannot begin with it."""
 
     def starting(self) -> None:
-        """A reader makes itself ready: it takes nothing until it is."""
+        """A consumer makes itself ready: it takes nothing until it is."""
 
     def started(self) -> None:
         """It is ready."""
 
     def refuse(self, error: Exception) -> None:
-        """There can be no readers."""
+        """There can be no consumers."""
 
 
 class Pool(ABC):
-    """Readers, as many as are wanted. Those that are too many go as soon as they have ended what they have."""
+    """Consumers, as many as are wanted. Those that are too many go as soon as they have ended what they have."""
 
     def __init__(self, handler: Handler, told: Told) -> None:
         self.handler = handler
         self._told = told
         self._counting = Lock()
         self._wanted = 0
-        self.readers = 0
+        self.consumers = 0
         """How many there are, with those that are still to go."""
 
     def resize(self, number: int) -> None:
-        """Have so many readers: add some, or let some go."""
+        """Have so many consumers: add some, or let some go."""
         with self._counting:
             self._wanted = number
-            change = number - self.readers
-            self.readers = max(self.readers, number)
+            change = number - self.consumers
+            self.consumers = max(self.consumers, number)
         for _ in range(change):
             self._add()
         for _ in range(-change):
@@ -92,26 +92,26 @@ class Pool(ABC):
 
     @abstractmethod
     def _add(self) -> None:
-        """One reader more, which goes when `_goes` tells it so."""
+        """One consumer more, which goes when `_goes` tells it so."""
 
     @abstractmethod
     def _ask(self) -> None:
         """Have one that has nothing to do look whether it is to go."""
 
     def _goes(self) -> bool:
-        """Whether the reader that asks is one too many."""
+        """Whether the consumer that asks is one too many."""
         with self._counting:
-            goes = self.readers > self._wanted
-            self.readers -= goes
+            goes = self.consumers > self._wanted
+            self.consumers -= goes
         return goes
 
     @abstractmethod
     def give(self, assignment: Assignment) -> None:
-        """An assignment for the reader that is free next."""
+        """An assignment for the consumer that is free next."""
 
     @abstractmethod
     def stop(self) -> list[Assignment]:
-        """Make no more readers ready; the assignments that none has taken. Returns at once."""
+        """Make no more consumers ready; the assignments that none has taken. Returns at once."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -119,7 +119,7 @@ class Pool(ABC):
 
     @abstractmethod
     def close(self, timeout: float) -> None:
-        """After all readers were asked to go: wait for what would outlast the worker."""
+        """After all consumers were asked to go: wait for what would outlast the worker."""
 
     def argument(self, assignment: Assignment) -> Any:
         """What the handler is called with."""
@@ -137,14 +137,14 @@ class Pool(ABC):
 
 
 class ThreadPool(Pool):
-    """Readers that are threads."""
+    """Consumers that are threads."""
 
     def __init__(self, handler: Handler, told: Told) -> None:
         super().__init__(handler, told)
         self._assignments: SimpleQueue[Assignment | None] = SimpleQueue()
 
     def _add(self) -> None:
-        Thread(target=self._read, name=f"reader of {self.handler.queue}", daemon=True).start()
+        Thread(target=self._consume, name=f"consumer of {self.handler.queue}", daemon=True).start()
 
     def _ask(self) -> None:
         self._assignments.put(None)
@@ -167,7 +167,7 @@ class ThreadPool(Pool):
     def close(self, timeout: float) -> None:
         """A thread ends with the process."""
 
-    def _read(self) -> None:
+    def _consume(self) -> None:
         while not self._goes():
             if (assignment := self._assignments.get()) is not None and self._told.begin(assignment):
                 self._told.end(assignment, self._outcomes(assignment))
@@ -175,7 +175,7 @@ class ThreadPool(Pool):
     def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
             return self._call(assignment)
-        except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the reader
+        except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the consumer
             return self.failed(assignment, error)
 
     def _call(self, assignment: Assignment) -> Sequence[Outcome]:

@@ -1,7 +1,7 @@
-"""Readers with a process each, for handlers whose work is all Python's, or that may take their process down.
+"""Consumers with a process each, for handlers whose work is all Python's, or that may take their process down.
 
-A reader takes a message only when its process is ready to call the handler: until then the message waits, under a lease
-that is kept, and the time-out of the handler does not run.
+A consumer takes a message only when its process is ready to call the handler. Until then the message waits, its lease
+is extended, and the time-out of the handler does not run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("tablequeue.worker")
 
 # Seconds that a process may take to be ready: for its interpreter, the imports of the handler, and the connection.
 START_TIMEOUT = 120.0
-# Processes of a reader that may die at the start, one after the other, before the worker gives up.
+# Processes of a consumer that may die at the start, one after the other, before the worker gives up.
 STARTS = 3
 
 
@@ -57,7 +57,7 @@ class ProcessPool(ThreadPool):
         self._told.starting()
         super()._add()
 
-    def _read(self) -> None:
+    def _consume(self) -> None:
         child = self._start()
         try:
             while child is not None and not self._goes():
@@ -123,7 +123,7 @@ class ProcessPool(ThreadPool):
         except OSError as error:
             raise DiedAtStart(
                 f"A process of the handler of {self.handler.queue!r} cannot be started: {error}.",
-                "Give the worker more memory, processes or open files, or fewer readers.",
+                "Give the worker more memory, processes or open files, or fewer consumers.",
             ) from error
         with self._state:
             self._children.add(child)

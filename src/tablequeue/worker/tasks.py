@@ -1,4 +1,4 @@
-"""Readers that are tasks: for async handlers, all in one event loop in a thread of its own."""
+"""Consumers that are tasks: for async handlers, all in one event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class TaskPool(Pool):
         self._assignments: deque[Assignment] = deque()
         self._turns: asyncio.Queue[bool] = asyncio.Queue()
         """For each assignment True; False for who has nothing to do."""
-        self._readers: set[asyncio.Task[None]] = set()
+        self._consumers: set[asyncio.Task[None]] = set()
         self._calling: set[asyncio.Task[Any]] = set()
-        """The readers that are in a handler."""
+        """The consumers that are in a handler."""
 
     def _add(self) -> None:
         self._loop.call_soon_threadsafe(self._start)
@@ -83,27 +83,27 @@ class TaskPool(Pool):
         return assignments
 
     def abandon(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: [reader.cancel() for reader in self._calling])
+        self._loop.call_soon_threadsafe(lambda: [consumer.cancel() for consumer in self._calling])
 
     def close(self, timeout: float) -> None:
         """What is left ends with the loop."""
 
     def _start(self) -> None:
-        reader = self._loop.create_task(self._read(), name=f"reader of {self.handler.queue}")
-        self._readers.add(reader)
-        reader.add_done_callback(self._readers.discard)
+        consumer = self._loop.create_task(self._consume(), name=f"consumer of {self.handler.queue}")
+        self._consumers.add(consumer)
+        consumer.add_done_callback(self._consumers.discard)
 
-    async def _read(self) -> None:
-        reader = asyncio.current_task()
-        assert reader is not None, "it runs in one"
+    async def _consume(self) -> None:
+        consumer = asyncio.current_task()
+        assert consumer is not None, "it runs in one"
         while not self._goes():
             if await self._turns.get() and self._assignments:  # if none is left, it was taken back
                 assignment = self._assignments.popleft()
                 if self._told.begin(assignment):
-                    self._calling.add(reader)
+                    self._calling.add(consumer)
                     self._told.end(assignment, await self._outcomes(assignment))
-                    self._calling.discard(reader)
-                    await _forget_cancellations(reader)
+                    self._calling.discard(consumer)
+                    await _forget_cancellations(consumer)
 
     async def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
@@ -125,10 +125,10 @@ class TaskPool(Pool):
         return self.outcomes(assignment, result)
 
 
-async def _forget_cancellations(reader: asyncio.Task[Any]) -> None:
+async def _forget_cancellations(consumer: asyncio.Task[Any]) -> None:
     """Those of a handler that has cancelled the task it runs in: it was abandoned, or did so itself."""
-    if reader.cancelling():
-        while reader.cancelling():
-            reader.uncancel()
+    if consumer.cancelling():
+        while consumer.cancelling():
+            consumer.uncancel()
         with suppress(asyncio.CancelledError):  # of one that has not arrived yet
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A worker: handlers of queues, run by readers that start when messages arrive and retire when they are gone."""
+"""A worker: handlers of queues, run by consumers that start when messages arrive and retire when they are gone."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ logger = logging.getLogger("tablequeue.worker")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds between two looks at the number of readers, while there is anything to do.
+# Seconds between two looks at the number of consumers, while there is anything to do.
 TICK = 0.05
 # Seconds that the last completions may take when the worker stops, besides the shutdown time-out.
 LAST_WORDS = 10.0
 
 
 class Worker:
-    """Handlers of queues, and how many readers may run them.
+    """Handlers of queues, and how many consumers may run them.
 
-    minimum            readers that each queue keeps while nothing is there to do.
-    maximum            readers of all queues together, at the most.
+    minimum            consumers that each queue keeps while nothing is there to do.
+    maximum            consumers of all queues together, at the most.
     shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
     longest_pause      the longest time between two looks at a queue, where wake-ups do not arrive: seconds, or a
                        timedelta; None: as the engine's notifier allows (docs/workers.md).
@@ -72,7 +72,7 @@ class Worker:
         self._balancing = Lock()
         self._running = Lock()
         self._ending = False
-        """Whether the number of readers is not balanced any more."""
+        """Whether the number of consumers is not balanced any more."""
         self._refusal: Exception | None = None
 
     # -- defining --------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Worker:
         self,
         queue: str,
         *,
-        readers: int | None = None,
+        consumers: int | None = None,
         batch: int | None = None,
         timeout: Duration | None = None,
         processes: bool = False,
@@ -90,7 +90,7 @@ class Worker:
 
         def decorate(function: F) -> F:
             limit = None if timeout is None else seconds(timeout, "timeout")
-            self.add(Handler(queue, function, readers, batch, limit, processes))
+            self.add(Handler(queue, function, consumers, batch, limit, processes))
             return function
 
         return decorate
@@ -136,7 +136,7 @@ class Worker:
             raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
         if self.minimum * len(self.handlers) > self.maximum:
             raise BadInput(
-                f"{len(self.handlers)} queues with at least {self.minimum} readers are more than {self.maximum}.",
+                f"{len(self.handlers)} queues with at least {self.minimum} consumers are more than {self.maximum}.",
                 "Raise the maximum, or lower the minimum.",
             )
         if not self._running.acquire(blocking=False):
@@ -152,9 +152,9 @@ class Worker:
         self._tick.set()
 
     @property
-    def readers(self) -> Mapping[str, int]:
-        """How many readers each queue has at this moment."""
-        return dict.fromkeys(self.handlers, 0) | {fetcher.queue.name: fetcher.readers for fetcher in self._fetchers}
+    def consumers(self) -> Mapping[str, int]:
+        """How many consumers each queue has at this moment."""
+        return dict.fromkeys(self.handlers, 0) | {fetcher.queue.name: fetcher.consumers for fetcher in self._fetchers}
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Worker:
         self, database: Database, queue: Queue, completer: Completer, loop: Loop | None, drain: Drain | None
     ) -> Fetcher:
         handler = self.handlers[queue.name]
-        maximum = min(handler.readers or self.maximum, self.maximum)
+        maximum = min(handler.consumers or self.maximum, self.maximum)
         minimum = min(self.minimum, maximum)
         fetcher = Fetcher(
             queue, handler, minimum, maximum, self.longest_pause, self._look, completer.put, self._refuse, drain
@@ -212,8 +212,8 @@ class Worker:
         self.stop()
 
     def _look(self) -> None:
-        """Something was popped: nobody waits for the next tick to get the first reader."""
-        if any(not fetcher.readers for fetcher in self._fetchers):
+        """Something was popped: nobody waits for the next tick to get the first consumer."""
+        if any(not fetcher.consumers for fetcher in self._fetchers):
             self._balance()
         self._tick.set()
 
@@ -224,13 +224,13 @@ class Worker:
             want = {fetcher.queue.name: wanted(fetcher.sight()) for fetcher in self._fetchers}
             granted = share(want, self.maximum, int(monotonic() / TURN))
             numbers = added(
-                granted, {fetcher.queue.name: fetcher.pool.readers for fetcher in self._fetchers}, self.maximum
+                granted, {fetcher.queue.name: fetcher.pool.consumers for fetcher in self._fetchers}, self.maximum
             )
             for fetcher in self._fetchers:
-                before, now = fetcher.readers, numbers[fetcher.queue.name]
-                fetcher.set_readers(now)
+                before, now = fetcher.consumers, numbers[fetcher.queue.name]
+                fetcher.set_consumers(now)
                 if now != before:
-                    logger.debug("%s: %d readers after %d", fetcher.queue.name, now, before)
+                    logger.debug("%s: %d consumers after %d", fetcher.queue.name, now, before)
 
     def _keep_balance(self, poppers: list[Thread], drain: bool) -> None:
         """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
@@ -255,13 +255,13 @@ class Worker:
         for popper in poppers:
             popper.join(max(0, deadline - monotonic()))
         for fetcher in self._fetchers:
-            if not fetcher.await_readers(deadline):
+            if not fetcher.await_consumers(deadline):
                 self._give_up(fetcher, completer)
         completer.close(LAST_WORDS)
         heartbeat.close(LAST_WORDS)
         clock.close(LAST_WORDS)
         for fetcher in self._fetchers:
-            fetcher.set_readers(0)
+            fetcher.set_consumers(0)
             fetcher.pool.close(LAST_WORDS)
         if loop is not None:
             loop.close(LAST_WORDS)

@@ -22,12 +22,12 @@ from tablequeue.queue import Queue
 from tablequeue.spark.options import LARGEST
 from tablequeue.spark.reports import sections
 from tablequeue.spark.reports.backlog import backlog
+from tablequeue.spark.reports.consumers import consumers
 from tablequeue.spark.reports.errors import errors
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
 from tablequeue.spark.reports.lost import lost
 from tablequeue.spark.reports.messages import NAMES, finished, live
 from tablequeue.spark.reports.overview import overview
-from tablequeue.spark.reports.readers import readers
 from tablequeue.spark.reports.throughput import throughput
 from tablequeue.spark.reports.times import times
 from tablequeue.spark.reports.workers import workers
@@ -55,7 +55,7 @@ def report(
 ) -> dict[str, list[Row]]:
     """Report on these queues, or on all that keep a history: tables and `report.html` in the lake at `folder`.
 
-    Returns the rows of every report by its name. `target` is that of `readers`, in seconds; `step` is told what
+    Returns the rows of every report by its name. `target` is that of `consumers`, in seconds; `step` is told what
     begins. `BadInput` if a queue keeps no history, or if the folder is no lake of this database; `DriverMissing` if
     there is no Java; `ReportFailed` if Spark fails. A crash leaves the lake fit for the next report.
 
@@ -130,7 +130,7 @@ def compute(
         "errors": errors(messages),
         "workers": workers(messages),
         "lost": lost(messages),
-        "readers": window.of(readers(messages, target), "hour", 3600),
+        "consumers": window.of(consumers(messages, target), "hour", 3600),
     }
     for name, table in tables.items():
         step(f"Computing {name}")

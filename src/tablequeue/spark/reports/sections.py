@@ -23,7 +23,7 @@ _HOUR = timedelta(hours=1)
 
 
 def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime) -> str:
-    """The page of these rows. `target` is that of the readers, `every` the seconds of a row of throughput."""
+    """The page of these rows. `target` is that of the consumers, `every` the seconds of a row of throughput."""
     queues = found["overview"]
     span = "No message is known yet."
     if queues:
@@ -33,7 +33,7 @@ def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime
     title = f"Report on {_count(len(queues), 'queue')}"
     if len(queues) == 1:
         return render(title, span, {}, sections)
-    words = "Wait and run times in seconds; the readers that the busiest hour would have needed."
+    words = "Wait and run times in seconds; the consumers that the busiest hour would have needed."
     sections.insert(0, Section("Side by side", "", tables=[Table("", words, _compared(found))]))
     total = {name: sum(row[name] for row in queues) for name in COUNTS}
     return render(title, span, total, sections)
@@ -51,7 +51,7 @@ def _section(row: Row, found: Mapping[str, Rows], target: float, every: int) -> 
         row["queue"],
         " ".join(_findings(mine, times, target)),
         facts,
-        [*_over_time(mine, every), *_times(mine, target), *_readers(mine, target), *_workers(mine)],
+        [*_over_time(mine, every), *_times(mine, target), *_consumers(mine, target), *_workers(mine)],
         list(_tables(mine)),
     )
 
@@ -64,18 +64,18 @@ def _findings(mine: Mapping[str, Rows], times: Mapping[str, Row], target: float)
     """The sentences that one would say first."""
     if wait := times.get("wait"):
         most, longest = duration(wait["p95"]), duration(wait["max"])
-        yield f"95 % of the messages waited {most} at most for a reader, the longest {longest}."
-    if mine["readers"]:
-        busiest = max(mine["readers"], key=lambda row: row["needed"])
+        yield f"95 % of the messages waited {most} at most for a consumer, the longest {longest}."
+    if mine["consumers"]:
+        busiest = max(mine["consumers"], key=lambda row: row["needed"])
         yield (
-            f"The hour that needed most readers began {busiest['hour']:%Y-%m-%d %H:%M}: "
-            f"{_count(busiest['needed'], 'reader')} would have kept that under {duration(target)}, and "
-            f"{_count(busiest['readers'], 'reader')} worked on its messages."
+            f"The hour that needed most consumers began {busiest['hour']:%Y-%m-%d %H:%M}: "
+            f"{_count(busiest['needed'], 'consumer')} would have kept that under {duration(target)}, and "
+            f"{_count(busiest['consumers'], 'consumer')} worked on its messages."
         )
     expired = [row for row in mine["workers"] if row["expired"]]
     if expired:
         total = sum(row["expired"] for row in expired)
-        yield f"{_count(total, 'lease')} of {_count(len(expired), 'reader')} ended, and the messages came back."
+        yield f"{_count(total, 'lease')} of {_count(len(expired), 'consumer')} ended, and the messages came back."
     if mine["errors"]:
         worst = mine["errors"][0]
         yield f"The most frequent error, with {_count(worst['failures'], 'failure')}: {worst['error']}."
@@ -116,32 +116,32 @@ def _times(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
             yield Plot(f"{time.capitalize()} times.", words, plot)
 
 
-def _readers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
-    rows = mine["readers"]
+def _consumers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
+    rows = mine["consumers"]
     if not rows:
         return
     x = [row["hour"] for row in rows]
-    counts = {"needed": [row["needed"] for row in rows], "there": [row["readers"] for row in rows]}
+    counts = {"needed": [row["needed"] for row in rows], "there": [row["consumers"] for row in rows]}
     yield Plot(
-        "Readers.",
+        "Consumers.",
         f"How many worked in each hour, and how many would have kept 95 % of the waits under {duration(target)}.",
-        plots.lines(x, _HOUR, counts, "readers", (ORANGE, BLUE)),
+        plots.lines(x, _HOUR, counts, "consumers", (ORANGE, BLUE)),
     )
     rates = {
         "came": [row["arrival_rate"] for row in rows],
-        "could be finished": [row["service_rate"] and row["service_rate"] * row["readers"] for row in rows],
+        "could be finished": [row["service_rate"] and row["service_rate"] * row["consumers"] for row in rows],
     }
     yield Plot(
         "Load.",
-        "How fast messages came, and how fast the readers of the hour could have finished them together.",
+        "How fast messages came, and how fast the consumers of the hour could have finished them together.",
         plots.lines(x, _HOUR, rates, "messages a second", (ORANGE, BLUE)),
     )
 
 
 def _workers(mine: Mapping[str, Rows]) -> Iterator[Plot]:
     for role, title, done, color in (
-        ("consumer", "Finished by each reader.", "finished", GREEN),
-        ("producer", "Pushed by each writer.", "pushed", ORANGE),
+        ("consumer", "Finished by each consumer.", "finished", GREEN),
+        ("producer", "Pushed by each producer.", "pushed", ORANGE),
     ):
         rows = sorted((row for row in mine["workers"] if row["role"] == role), key=lambda row: -row["messages"])
         if rows:
@@ -153,7 +153,7 @@ def _workers(mine: Mapping[str, Rows]) -> Iterator[Plot]:
 
 
 def _tables(mine: Mapping[str, Rows]) -> Iterator[Table]:
-    errors, lost, workers, readers = (mine[name] for name in ("errors", "lost", "workers", "readers"))
+    errors, lost, workers, consumers = (mine[name] for name in ("errors", "lost", "workers", "consumers"))
     yield Table(
         "Errors.",
         f"Attempts that failed, how many of their messages were finished all the same, and the dead letters of which "
@@ -161,8 +161,10 @@ def _tables(mine: Mapping[str, Rows]) -> Iterator[Table]:
         errors[:_ROWS],
     )
     yield Table("Lost.", f"Delivered at most once, and never completed{_more(lost)}.", lost[:_ROWS])
-    yield Table("Writers and readers.", f"Run times in seconds{_more(workers)}.", workers[:_ROWS], folded=True)
-    yield Table("Load by hour.", f"Rates a second, waits in seconds{_more(readers)}.", readers[-_ROWS:], folded=True)
+    yield Table("Producers and consumers.", f"Run times in seconds{_more(workers)}.", workers[:_ROWS], folded=True)
+    yield Table(
+        "Load by hour.", f"Rates a second, waits in seconds{_more(consumers)}.", consumers[-_ROWS:], folded=True
+    )
 
 
 def _compared(found: Mapping[str, Rows]) -> list[Row]:
@@ -176,7 +178,7 @@ def _compared(found: Mapping[str, Rows]) -> list[Row]:
                 for time in ("wait", "run")
                 for share in ("p50", "p95")
             },
-            "readers": max((hour["needed"] for hour in _of(row, found["readers"])), default=None),
+            "consumers": max((hour["needed"] for hour in _of(row, found["consumers"])), default=None),
         }
         for row in found["overview"]
     ]

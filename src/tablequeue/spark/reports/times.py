@@ -1,4 +1,4 @@
-"""Wait and run times: how long messages waited for a reader, and how long the reader took.
+"""Wait and run times: how long messages waited for a consumer, and how long the consumer took.
 
 Percentiles come from sketches (KLL), a few kilobytes each whatever they stand for. Sketches of hours can be merged to
 those of any longer time, so a year of percentiles needs no look at its messages.

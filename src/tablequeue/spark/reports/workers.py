@@ -1,4 +1,4 @@
-"""The work of every writer and every reader, side by side."""
+"""The work of every producer and every consumer, side by side."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 -- Claim up to :n ready messages under a new lease; each is claimed by one consumer only.
--- One statement finds, locks and marks them: UPDLOCK keeps a second reader off a row from the first look at it,
--- READPAST has that reader pass over it (a strict queue waits instead), ROWLOCK keeps it to the row. READCOMMITTEDLOCK
+-- One statement finds, locks and marks them: UPDLOCK keeps a second consumer off a row from the first look at it,
+-- READPAST lets that consumer skip the row (a strict queue waits instead), ROWLOCK locks it alone. READCOMMITTEDLOCK
 -- is for READ_COMMITTED_SNAPSHOT, under which READPAST is refused without it.
 -- Index: {table}__ready. It is forced, for the statistics of a queue are out of date as soon as they are made; and it
 -- has the order, for were the rows to be sorted, all of them would be locked. The literals are its filter.

@@ -1,4 +1,4 @@
-"""Readers survive whatever a handler does: its message says what was wrong, and the others are handled."""
+"""Consumers survive whatever a handler does: its message says what was wrong, and the others are handled."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.support import counts, found, refuses
 from tests.worker import hostile
 from tests.worker.support import PATIENCE, until, working
 
-# What a handler does to its reader is the same to every engine.
+# What a handler does to its consumer is the same to every engine.
 pytestmark = only("sqlite")
 
-READERS: dict[str, tuple[dict[str, Any], Any]] = {
+CONSUMERS: dict[str, tuple[dict[str, Any], Any]] = {
     "threads": ({}, hostile.handle),
     "tasks": ({}, hostile.handle_async),
     "processes": ({"processes": True}, hostile.handle),
@@ -42,11 +42,11 @@ def errors(queue: Queue, id: int) -> list[str]:
     return [one.error for one in found(queue, id).errors]
 
 
-@pytest.mark.parametrize("readers", READERS)
-def test_whatever_a_handler_does(db: Database, queue: Queue, readers: str) -> None:
+@pytest.mark.parametrize("consumers", CONSUMERS)
+def test_whatever_a_handler_does(db: Database, queue: Queue, consumers: str) -> None:
     words = [word for misdeed in hostile.MISDEEDS for word in (misdeed, "nothing")]
     ids = dict(zip(words, queue.push_many(words), strict=True))
-    options, function = READERS[readers]
+    options, function = CONSUMERS[consumers]
     n = len(hostile.MISDEEDS)
     assert of(function, **options).run(db, drain=True) == {"completed": n, "scheduled": n}
     for word, (_, said) in hostile.MISDEEDS.items():
@@ -108,7 +108,7 @@ def test_a_loop_that_is_kept_from_going_on_does_not_keep_the_worker(db: Database
     assert worker.abandoned
 
 
-# -- drain, and the number of readers --------------------------------------------------------------------------------
+# -- drain, and the number of consumers --------------------------------------------------------------------------------
 
 
 def test_a_drain_ends_when_no_handler_can_push_to_another_queue(db: Database, queue: Queue) -> None:
@@ -133,7 +133,7 @@ def test_a_drain_of_schedules_alone_ends(db: Database) -> None:
     assert worker.run(db, drain=True) == {}
 
 
-def test_fewer_readers_than_queues_starve_none(db: Database, queue: Queue) -> None:
+def test_fewer_consumers_than_queues_starve_none(db: Database, queue: Queue) -> None:
     other = db.create_queue("other")
     worker = Worker(maximum=1)
     served = Event()
@@ -146,12 +146,12 @@ def test_fewer_readers_than_queues_starve_none(db: Database, queue: Queue) -> No
     worker.add(Handler("other", lambda message: served.set()))
     queue.push_many(["x"] * 10)
     with working(worker, db):
-        until(lambda: counts(queue).get("finished", 0) > 100, "one queue has the reader")
+        until(lambda: counts(queue).get("finished", 0) > 100, "one queue has the consumer")
         other.push_many("abc")
         assert served.wait(PATIENCE)
 
 
-def test_readers_that_are_to_go_count(db: Database, queue: Queue) -> None:
+def test_consumers_that_are_to_go_count(db: Database, queue: Queue) -> None:
     """A handler that never ends keeps its place, however often another queue wants it."""
     other = db.create_queue("other")
     go, running = Event(), threading.Semaphore(0)
@@ -168,7 +168,7 @@ def test_readers_that_are_to_go_count(db: Database, queue: Queue) -> None:
         for n in range(4):
             other.push(n)
             until(lambda n=n: counts(other).get("finished") == n + 1, "the other queue is served")  # type: ignore[misc]
-            until(lambda: worker.readers["other"] == 0, "its reader has gone")
+            until(lambda: worker.consumers["other"] == 0, "its consumer has gone")
         begun = sum(running.acquire(blocking=False) for _ in range(20))
         go.set()
     assert begun <= 2

@@ -1,4 +1,4 @@
-"""How many readers are needed, compared with a simulation that goes through time in the plainest way. No Spark."""
+"""How many consumers are needed, compared with a simulation that goes through time in the plainest way. No Spark."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tablequeue.spark.reports.readers import SHARE, needed, percentile, waits
+from tablequeue.spark.reports.consumers import SHARE, needed, percentile, waits
 
 # Whole numbers of quarters of a second: exact as floats, with many things at the same moment.
 seconds = st.integers(0, 80).map(lambda quarters: quarters / 4)
 hours = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=40).map(lambda messages: sorted(messages))
 
 
-def waits_by_hand(came: list[float], service: list[float], readers: int) -> list[float]:
-    """Each message looks at all readers, and takes the one that is free first."""
-    free = [0.0] * readers
+def waits_by_hand(came: list[float], service: list[float], consumers: int) -> list[float]:
+    """Each message looks at all consumers, and takes the one that is free first."""
+    free = [0.0] * consumers
     found = []
     for at, took in zip(came, service, strict=True):
-        reader = min(range(readers), key=lambda one: free[one])
-        start = max(at, free[reader])
-        free[reader] = start + took
+        consumer = min(range(consumers), key=lambda one: free[one])
+        start = max(at, free[consumer])
+        free[consumer] = start + took
         found.append(start - at)
     return found
 
 
 def needed_by_hand(came: list[float], service: list[float], target: float) -> int:
-    """All numbers of readers in turn."""
-    for readers in range(1, len(came) + 1):
-        kept = sum(wait <= target for wait in waits_by_hand(came, service, readers))
+    """All numbers of consumers in turn."""
+    for consumers in range(1, len(came) + 1):
+        kept = sum(wait <= target for wait in waits_by_hand(came, service, consumers))
         if kept >= SHARE * len(came):
-            return readers
-    raise AssertionError("as many readers as messages are always enough")
+            return consumers
+    raise AssertionError("as many consumers as messages are always enough")
 
 
 @settings(deadline=None)
 @given(hours, st.integers(1, 6))
-def test_waits(messages: list[tuple[float, float]], readers: int) -> None:
+def test_waits(messages: list[tuple[float, float]], consumers: int) -> None:
     came, service = map(list, zip(*messages, strict=True))
-    assert list(waits(came, service, readers)) == waits_by_hand(came, service, readers)
+    assert list(waits(came, service, consumers)) == waits_by_hand(came, service, consumers)
 
 
 @settings(deadline=None)
@@ -53,10 +53,10 @@ def test_needed(messages: list[tuple[float, float]], target: float) -> None:
 
 @settings(deadline=None)
 @given(hours, st.integers(1, 8))
-def test_one_more_reader_lets_nobody_wait_longer(messages: list[tuple[float, float]], readers: int) -> None:
+def test_one_more_consumer_lets_nobody_wait_longer(messages: list[tuple[float, float]], consumers: int) -> None:
     """What the search for `needed` rests on."""
     came, service = map(list, zip(*messages, strict=True))
-    fewer, more = waits(came, service, readers), waits(came, service, readers + 1)
+    fewer, more = waits(came, service, consumers), waits(came, service, consumers + 1)
     assert all(after <= before for before, after in zip(fewer, more, strict=True))
 
 
@@ -76,13 +76,13 @@ def test_needed_agrees_with_the_theory_of_queues() -> None:
         came.append(at)
     service = [chance.expovariate(1 / mean) for _ in came]
 
-    def late(readers: int) -> float:
+    def late(consumers: int) -> float:
         load = rate * mean
-        full = load**readers / math.factorial(readers) * readers / (readers - load)
-        erlang = full / (sum(load**k / math.factorial(k) for k in range(readers)) + full)
-        return erlang * math.exp(-(readers / mean - rate) * target)
+        full = load**consumers / math.factorial(consumers) * consumers / (consumers - load)
+        erlang = full / (sum(load**k / math.factorial(k) for k in range(consumers)) + full)
+        return erlang * math.exp(-(consumers / mean - rate) * target)
 
-    expected = next(readers for readers in range(6, 20) if late(readers) <= 1 - SHARE)
+    expected = next(consumers for consumers in range(6, 20) if late(consumers) <= 1 - SHARE)
     assert needed(came, service, target) == expected
     measured = list(waits(came, service, expected))
     assert sum(wait > target for wait in measured) / len(measured) == pytest.approx(late(expected), rel=0.2)

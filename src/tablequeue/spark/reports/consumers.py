@@ -1,9 +1,10 @@
-"""Arrivals and readers: how fast messages came, how fast a reader is, and how many readers would have been enough.
+"""Arrivals and consumers: how fast messages came, how fast a consumer is, and how many would have been enough.
 
-The model is a queue with one line and c equal readers, each working on one message at a time. Message by message it
-replays the hour that was: each becomes ready when it did, and takes a reader for as long as it did. Readers take the
-one that is ready longest, and begin each hour with an empty queue. So it answers for the messages of that hour, and
-leaves out what the hours before left over, what failed attempts cost, and that more readers may slow each other down.
+The model is a queue with one line and c equal consumers, each working on one message at a time. Message by message it
+replays the hour: each message becomes ready when it did, and takes a consumer for as long as it did. A consumer takes
+the message that has been ready longest, and each hour begins with an empty queue. So the model answers for the messages
+of that hour. It leaves out what the hours before left over, what failed attempts cost, and that more consumers may slow
+each other down.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ _COLUMNS = {
     "arrivals": _WHOLE,
     "arrival_rate": _REAL,
     "service_rate": _REAL,
-    "readers": _WHOLE,
+    "consumers": _WHOLE,
     "wait_p95": _REAL,
     "needed": _WHOLE,
     "needed_wait_p95": _REAL,
 }
 
 
-def readers(messages: DataFrame, target: float) -> DataFrame:
+def consumers(messages: DataFrame, target: float) -> DataFrame:
     """A row for each hour of each queue in which messages came that have been finished.
 
     Columns: queue, hour, arrivals, arrival_rate (a second, between the first and the last), service_rate (messages a
-    second that one reader finishes), readers (consumers that finished them), wait_p95 (seconds that 95 % of them
-    waited at most, once they were ready), needed (the fewest readers with which that would have been `target` seconds
+    second that one consumer finishes), consumers (consumers that finished them), wait_p95 (seconds that 95 % of them
+    waited at most, once they were ready), needed (the fewest consumers with which that would have been `target` seconds
     at most, by the model above), needed_wait_p95 (the wait with so many).
     """
     # One claim may bring many messages, and their run times overlap: a share of the claim's time is what each took.
@@ -89,18 +90,18 @@ def _hour(hour: pa.Table, target: float) -> pa.Table:
 
 
 def needed(came: Sequence[float], service: Sequence[float], target: float) -> int:
-    """The fewest readers with which SHARE of the messages wait `target` seconds at most; `came` in order."""
+    """The fewest consumers with which SHARE of the messages wait `target` seconds at most; `came` in order."""
 
-    def kept(readers: int) -> bool:
-        # Counted, and not sorted: hopeless numbers of readers are given up early.
+    def kept(consumers: int) -> bool:
+        # Counted, and not sorted: hopeless numbers of consumers are given up early.
         spare = len(came) - math.ceil(SHARE * len(came))
-        for wait in waits(came, service, readers):
+        for wait in waits(came, service, consumers):
             spare -= wait > target
             if spare < 0:
                 return False
         return True
 
-    # One more reader never lets any message wait longer: double until it is enough, then halve what is between.
+    # One more consumer never lets any message wait longer: double until it is enough, then halve what is between.
     low, high = 0, 1
     while not kept(high):
         low, high = high, 2 * high
@@ -110,9 +111,9 @@ def needed(came: Sequence[float], service: Sequence[float], target: float) -> in
     return high
 
 
-def waits(came: Sequence[float], service: Sequence[float], readers: int) -> Iterator[float]:
-    """How long each message waits for one of so many readers, in the order in which they came."""
-    free = [-math.inf] * readers  # a heap: when each reader is free
+def waits(came: Sequence[float], service: Sequence[float], consumers: int) -> Iterator[float]:
+    """How long each message waits for one of so many consumers, in the order in which they came."""
+    free = [-math.inf] * consumers  # a heap: when each consumer is free
     for at, seconds in zip(came, service, strict=True):
         start = max(at, free[0])
         heapreplace(free, start + seconds)
