@@ -1,4 +1,4 @@
-"""Handlers that do what no handler should; what, is said by the payload. Where other processes find them."""
+"""Handlers that do what no handler should, as the payload says; in a module, so that other processes find them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ async def never_run_async() -> AsyncIterator[None]:
 
 
 def raising(error: Callable[[], BaseException]) -> Callable[[], Any]:
-    def act() -> Any:
+    def raise_it() -> Any:
         raise error()
 
-    return act
+    return raise_it
 
 
 # What a handler does, and what the error of its message says.

@@ -1,4 +1,4 @@
-"""A handler in a module that a consumer's process imports with trouble, as the environment says; the tests do not."""
+"""A handler in a module whose import fails in the process of a consumer, as the environment says, but not in tests."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 
-# Seconds after which what does not come has failed; it takes milliseconds.
+# Seconds after which a test that waits has failed. What it waits for takes milliseconds.
 PATIENCE = 60
 
 
@@ -41,10 +41,10 @@ def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thre
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    """Look until it holds: for what the database, or another process, tells nobody."""
+    """Poll until `holds` is true: for changes in the database, or in another process, that notify nobody."""
     deadline = monotonic() + PATIENCE
     while not holds():
-        assert monotonic() < deadline, f"in vain: {what}"
+        assert monotonic() < deadline, f"waited in vain: {what}"
         sleep(0.002)
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, added, share, wanted
-from tablequeue.worker.fetcher import pause_after
+from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Snapshot, desired, share, startable
+from tablequeue.worker.fetcher import backoff
 
-CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
+CALM = Snapshot(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximu
     ],
 )
 def test_the_rule(seen: dict[str, float], consumers: int) -> None:
-    assert wanted(replace(CALM, **seen)) == consumers  # type: ignore[arg-type]
+    assert desired(replace(CALM, **seen)) == consumers  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("start", "seen", "end"), [(1, {"waiting": 1, "behind": 1}, 100), (100, {"idle": 1}, 0)])
@@ -47,7 +47,7 @@ def test_a_few_steps_lead_to_the_end(start: int, seen: dict[str, int], end: int)
     consumers, steps = start, 0
     while consumers != end:
         busy = consumers if "waiting" in seen else 0
-        consumers = wanted(replace(CALM, consumers=consumers, busy=busy, **seen))
+        consumers = desired(replace(CALM, consumers=consumers, busy=busy, **seen))
         steps += 1
     assert steps <= 12
 
@@ -94,9 +94,9 @@ def test_turns(maximum: int) -> None:
     ],
 )
 def test_no_more_than_there_may_be(granted: dict[str, int], there: dict[str, int], numbers: dict[str, int]) -> None:
-    assert added(granted, there, 4) == numbers
+    assert startable(granted, there, 4) == numbers
 
 
 def test_outages_may_be_long() -> None:
-    assert pause_after(1) == 0.1
-    assert pause_after(100_000) == 5
+    assert backoff(1) == 0.1
+    assert backoff(100_000) == 5

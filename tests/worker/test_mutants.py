@@ -1,4 +1,4 @@
-"""Faults made on purpose: the checks that workers pass must not pass with them."""
+"""Mutants of the worker: each has one fault, and the check that the worker passes must notice it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def nothing(*args: Any, **options: Any) -> None:
 MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
     "a due time that is not remembered": (check_once, Scheduling, "advance_schedule", lambda *args: True),
-    "completions that are forgotten": (check_finished, Completer, "_make", nothing),
+    "completions that are forgotten": (check_finished, Completer, "_call_until_answered", nothing),
 }
 
 
