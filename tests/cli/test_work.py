@@ -1,4 +1,4 @@
-"""`tablequeue work`: what it runs, and what it refuses."""
+"""`tablequeue work`: the handlers that it runs, and the mistakes that it refuses."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_the_pages_need_no_script(browser: Browser, client: Client, queues: Data
     context.close()
 
 
-# Texts whose contrast with what is behind them is less than 4.5, what WCAG AA asks for.
+# Texts whose contrast with their background is less than 4.5, the minimum of WCAG AA.
 CONTRASTS = """() => {
   const parse = (color) => color.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, read by its own parser."""
+"""The metrics, read by the parser of Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages show, on every engine; and what they do without."""
+"""The pages, on every engine."""
 
 from __future__ import annotations
 

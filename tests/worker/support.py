@@ -19,7 +19,7 @@ PATIENCE = 60
 
 @contextmanager
 def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thread]:
-    """A worker at work in a thread, stopped at the end of the block."""
+    """Run a worker in a thread, and stop it at the end of the block."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -49,7 +49,7 @@ def until(holds: Callable[[], Any], what: str) -> None:
 
 
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
-    """The engine, whose connection breaks as `fate` says of each `complete`, `fail` and `release`.
+    """Return an engine whose connection breaks at a `complete`, `fail` or `release`, as `fate` says.
 
     `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
     """

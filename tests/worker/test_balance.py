@@ -1,4 +1,4 @@
-"""The number of consumers, and the pauses of a worker: pure functions."""
+"""The number of consumers, and the back-off of a worker: pure functions."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ CALM = Snapshot(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, max
         ({"consumers": 0, "busy": 0}, 0),
         # The first message starts a consumer at once.
         ({"consumers": 0, "busy": 0, "waiting": 1}, 1),
-        # A backlog of a moment does not add consumers; one that stays does, by half.
+        # A short backlog does not add consumers; a lasting one adds half as many.
         ({"waiting": 9}, 4),
         ({"waiting": 9, "behind": GROW_AFTER}, 6),
         ({"consumers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
         ({"waiting": 9, "behind": GROW_AFTER, "maximum": 5}, 5),
-        # All that was popped has its consumer: nothing shows that another one would have work.
+        # All popped messages have a consumer: nothing shows that one more would have work.
         ({"waiting": 0, "behind": 99}, 4),
-        # Half of those without work retire, the last one too.
+        # Half of the consumers without work retire, also the last one.
         ({"busy": 0, "idle": RETIRE_AFTER}, 2),
         ({"busy": 3, "idle": RETIRE_AFTER}, 3),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
         ({"busy": 0, "idle": RETIRE_AFTER / 2}, 4),
-        # There are as many as there must be, whatever is to do.
+        # The minimum holds, whether or not there is work.
         ({"consumers": 0, "busy": 0, "minimum": 3}, 3),
     ],
 )

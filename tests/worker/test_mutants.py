@@ -49,7 +49,7 @@ def check_once(db: Database, queue: Queue) -> None:
 
 
 def check_finished(db: Database, queue: Queue) -> None:
-    """What a handler has done is completed before the worker ends."""
+    """Handled messages are completed before the worker ends."""
     worker = Worker()
     worker.handler(queue.name)(lambda message: None)
     queue.push_many(range(50))
@@ -58,7 +58,7 @@ def check_finished(db: Database, queue: Queue) -> None:
 
 
 def nothing(*args: Any, **options: Any) -> None:
-    """A step that is left out."""
+    """Do nothing, in place of a step."""
 
 
 MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {

@@ -1,4 +1,4 @@
-"""What a worker does with messages, on every engine and by consumers of every kind."""
+"""Workers, on every engine and with every kind of consumer."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_at_most_once(db: Database) -> None:
 def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
     db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It cannot be given back."""
+    """Such a message cannot be given back."""
     caplog.set_level(logging.INFO, logger="tablequeue.worker")
     # From the first message on, one is popped ahead for the next consumer.
     monkeypatch.setattr(fetcher, "GROW_AFTER", 0)

@@ -101,7 +101,7 @@ def run(
 
 @contextmanager
 def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
-    from tablequeue.spark.pipeline.refusals import words_of
+    from tablequeue.spark.pipeline.refusals import cause_and_remedy
     from tablequeue.spark.session import session
 
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
@@ -109,7 +109,7 @@ def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
             spark = session(name, master, Path(scratch), lasting)
         except Exception as error:
             raise BadInput(
-                f"Spark does not start on {master}: {words_of(error)[0]}", "Correct --master."
+                f"Spark does not start on {master}: {cause_and_remedy(error)[0]}", "Correct --master."
             ) from error
         try:
             # An error of a stage is reported once, and not by every Java thread that it passes through.
