@@ -1,4 +1,4 @@
-"""Handlers for the tests, where other processes find them. What they do is said by the payload."""
+"""Handlers for the tests, in a module that other processes can import. The payload says what they do."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def die(message: Claim) -> None:
 
 
 def announce(message: Claim) -> None:
-    """Tell the file of the payload that a handler has begun, then wait until it is allowed to end."""
+    """Write to the file named by the payload that the handler has begun. Then wait for the permission to end."""
     folder, _, name = message.payload.rpartition("/")
     with Path(folder, "begun").open("a") as begun:
         begun.write(f"{name}\n")

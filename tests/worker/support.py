@@ -1,4 +1,4 @@
-"""What the tests of workers share."""
+"""Shared parts of the worker tests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
 from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 
-# Seconds after which what does not come has failed; it takes milliseconds.
+# Seconds after which an event that takes milliseconds counts as missing.
 PATIENCE = 60
 
 
 @contextmanager
 def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thread]:
-    """A worker at work in a thread, stopped at the end of the block."""
+    """Run a worker in a thread, and stop it at the end of the block."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -41,7 +41,7 @@ def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thre
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    """Look until it holds: for what the database, or another process, tells nobody."""
+    """Poll until the condition holds, for changes in a database or another process that are not announced."""
     deadline = monotonic() + PATIENCE
     while not holds():
         assert monotonic() < deadline, f"in vain: {what}"
@@ -49,9 +49,10 @@ def until(holds: Callable[[], Any], what: str) -> None:
 
 
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
-    """The engine, whose connection breaks as `fate` says of each `complete`, `fail` and `release`.
+    """Return the engine, whose connection breaks at a `complete`, `fail` or `release` as `fate` says.
 
-    `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
+    `before` breaks it before the call takes effect, and `after` loses only the answer. Any other word does not break
+    it.
     """
     lost = local()
 
@@ -89,7 +90,7 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
             if end == "after":
                 if verb in self.autocommit:
                     break_off()
-                lost.now = True  # when it is committed
+                lost.now = True  # after the commit
             return result
 
     return Losing

@@ -21,20 +21,20 @@ CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximu
         ({"consumers": 0, "busy": 0}, 0),
         # The first message starts a consumer at once.
         ({"consumers": 0, "busy": 0, "waiting": 1}, 1),
-        # A backlog of a moment does not add consumers; one that stays does, by half.
+        # A short backlog does not add consumers. A lasting backlog adds half as many.
         ({"waiting": 9}, 4),
         ({"waiting": 9, "behind": GROW_AFTER}, 6),
         ({"consumers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
         ({"waiting": 9, "behind": GROW_AFTER, "maximum": 5}, 5),
-        # All that was popped has its consumer: nothing shows that another one would have work.
+        # Each popped message has a consumer, so nothing shows that another one would have work.
         ({"waiting": 0, "behind": 99}, 4),
-        # Half of those without work retire, the last one too.
+        # Half of the idle consumers retire, the last one too.
         ({"busy": 0, "idle": RETIRE_AFTER}, 2),
         ({"busy": 3, "idle": RETIRE_AFTER}, 3),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
         ({"busy": 0, "idle": RETIRE_AFTER / 2}, 4),
-        # There are as many as there must be, whatever is to do.
+        # The minimum holds, however many messages there are.
         ({"consumers": 0, "busy": 0, "minimum": 3}, 3),
     ],
 )

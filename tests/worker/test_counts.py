@@ -1,4 +1,4 @@
-"""`Worker.run` says how many messages became what: each once, whatever became of the answers of the database."""
+"""`Worker.run` counts each message once by its outcome, even if answers of the database are lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = None) -> None:
-    """The connection breaks before or after every other call for a while; `run` says what is in the database."""
+    """For a while the connection breaks before or after every other call. `run` returns the counts of the database."""
     random = Random(definition)
     fates = random.choices(["before", "after", "not at all"], k=40)
 
@@ -56,7 +56,7 @@ def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = 
 
 
 def check_others(place: Place, kind: Kind, definition: str) -> None:
-    """The connection breaks before a completion, and until it is there again somebody else completes the message."""
+    """The connection breaks before a completion. Before it is back, another consumer completes the message."""
     other = place.open().create_queue("work", payload="text", lease=0.3, **DEFINITIONS[definition])
     other.push("done")
     others: list[Thread] = []
@@ -67,7 +67,7 @@ def check_others(place: Place, kind: Kind, definition: str) -> None:
 
     def fate(verb: str) -> str:
         if not others:
-            worker.stop()  # or it would pop the message again itself
+            worker.stop()  # otherwise the worker would pop the message again
             others.append(Thread(target=complete))
             others[0].start()
         return "before" if others[0].is_alive() else "not at all"

@@ -1,4 +1,4 @@
-"""Workers that are killed: by SIGKILL, SIGTERM, a second signal. As `tablequeue work`, in a process of its own."""
+"""Workers that are killed by SIGKILL, SIGTERM or a second signal. Each runs as `tablequeue work` in its own process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def queue(place: Place, tmp_path: Path) -> Queue:
 
 @contextmanager
 def worker(place: Place, target: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`tablequeue work` in a session of its own, of which nothing is left after the block."""
+    """Run `tablequeue work` in a session of its own, whose processes have all ended after the block."""
     schema = ["--schema", place.schema] if place.schema else []
     command = [sys.executable, "-m", "tablequeue", *schema, "work", *target, "--queue", "work:2", *options]
     process = subprocess.Popen(
@@ -53,7 +53,7 @@ def worker(place: Place, target: list[str], *options: str) -> Iterator[subproces
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it has ended, and all of its children
+            pass  # the process and all of its children have ended
         process.communicate()
 
 
@@ -72,7 +72,7 @@ def await_both(folder: Path) -> None:
 
 
 def check_all_end(queue: Queue, folder: Path) -> None:
-    """When the leases have ended, every message is to be had, and ends once."""
+    """After the leases have expired, every message is available, and is completed once."""
     while batch := queue.pop_many(100, now=at(0)):
         queue.complete_many(batch, now=at(0))
     assert counts(queue) == {"finished": MESSAGES}
@@ -86,7 +86,7 @@ def kill(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
 
 
 def kill_the_worker_alone(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
-    """Its consumers' processes end by themselves, when they find it gone."""
+    """The processes of its consumers end by themselves when they notice that the worker is gone."""
     process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
     (folder / "go").touch()
@@ -135,7 +135,7 @@ DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], li
 }
 
 
-# What the consumers are is the same to every engine.
+# The kind of the consumers makes no difference to the engine.
 KINDS_AND_CONSUMERS = [
     (kind, consumers) for kind in KINDS for consumers in CONSUMERS if kind.name == "sqlite" or consumers == "threads"
 ]

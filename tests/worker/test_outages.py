@@ -1,4 +1,4 @@
-"""A worker whose database is away, locked, or was for so long that others have its messages."""
+"""A worker whose database is down or locked, possibly for so long that other consumers have its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of(function: Any, **options: Any) -> Worker:
 
 
 class Lapse:
-    """A worker pops messages ahead for its one consumer; their leases end, and another consumer gets them."""
+    """A worker pops messages ahead for its one consumer. Their leases expire, and another consumer gets them."""
 
     def __init__(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
@@ -48,7 +48,7 @@ class Lapse:
         return {message.id for message in self.queue.peek(1000, state="in_progress")}
 
     def others_get_all(self, place: Place) -> set[int]:
-        """What another consumer completes: all that the worker has, but the message of its consumer."""
+        """Let another consumer complete all messages of the worker except the one that its consumer is handling."""
         assert self.begun.wait(PATIENCE)
         until(lambda: min(held := self.held()) == self.handled[-1] and len(held) > 1, "messages lie ready")
         held, got = self.held(), set[int]()
@@ -79,7 +79,7 @@ def test_what_others_have_is_not_given_back(
     caplog.set_level(logging.INFO, "tablequeue.worker")
     lapse = Lapse(db, monkeypatch)
     one = of(lapse.handle)
-    with working(one, db):  # which raises what `run` does
+    with working(one, db):  # raises the exception of `run`
         lapse.others_get_all(place)
         one.stop()
         until(lambda: "stopping: 1 calls" in caplog.text, "nothing more is begun")
@@ -141,7 +141,7 @@ def test_a_worker_stops_while_the_server_is_down(
         finally:
             own_server.start()
     queue = own_place.open().queue("work")
-    with queue.waiter() as waiter:  # for the end of the leases
+    with queue.waiter() as waiter:  # wait for the end of the leases
         while "finished" not in counts(queue) or len(counts(queue)) > 1:
             waiter.wait(1)
             queue.complete_many(queue.pop_many(3))
@@ -176,19 +176,19 @@ def test_the_clock_goes_on_when_the_server_is_back(own_server: Server, own_place
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
-    schedule.state(queue._context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
+    schedule.state(queue._context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if last due then
     clock = Clock(db, [])
 
     def fall(*args: Any) -> None:
         own_server.kill()
 
-    sa.event.listen(db.engine, "do_connect", fall)  # where the transaction of the push begins
+    sa.event.listen(db.engine, "do_connect", fall)  # here the transaction of the push begins
     db.engine.dispose()
     try:
         assert clock._push(minutely) == RETRY
     finally:
         sa.event.remove(db.engine, "do_connect", fall)
         own_server.start()
-    for _ in range(2):  # the first one finds a connection broken
+    for _ in range(2):  # the first call finds a broken connection
         clock._push(minutely)
     assert [message.payload for message in queue.pop_many(10)] == ["tick"]

@@ -1,4 +1,4 @@
-"""Those who wait are woken, or find what they wait for by themselves."""
+"""Waiting consumers are woken, or find messages by themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.worker.support import PATIENCE, until
 
-# Pauses so long that whoever waits for them fails the test.
+# Pauses so long that a consumer that waits for them fails the test.
 LONG = (PATIENCE * 2, PATIENCE * 2)
 
 
@@ -39,7 +39,7 @@ def long_pauses(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
 
 @contextmanager
 def waiting(queue: Queue) -> Iterator[Future[Any]]:
-    """One who waits for a message, and is asleep when the block begins; the message is completed."""
+    """Run a consumer that is asleep when the block begins. It completes the message that it gets."""
     looks = count_looks(queue)
 
     def receive() -> Any:
@@ -54,7 +54,7 @@ def waiting(queue: Queue) -> Iterator[Future[Any]]:
 
 
 def count_looks(queue: Queue) -> Callable[[], int]:
-    """Counts how often it was asked when the next message comes."""
+    """Counts how often the database is asked for the next message."""
     engine, looks = queue._context.engine, [0]
     look = engine.until_next
 
@@ -118,7 +118,7 @@ def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None,
 
 
 def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None) -> None:
-    """It becomes ready by the end of the one before it, which some other process has completed."""
+    """It becomes ready when another process completes the message before it."""
     queue = db.create_queue("teams", payload="text", groups=True, lease=3600)
     queue.push_many("xy", group="a")
     other = place.open().queue("teams")
@@ -142,7 +142,7 @@ def test_a_push_that_began_before_anybody_waited(place: Place, queue: Queue, lon
 
 
 def test_a_push_beside_one_that_does_not_commit(place: Place, queue: Queue, long_pauses: None, kind: Kind) -> None:
-    """Of those that push at one moment one notifies for all; it is not one whose transaction may last."""
+    """If several push at one moment, one notifies for all, but never one whose transaction may last."""
     if not kind.side_by_side:
         pytest.skip("two transactions cannot push at the same moment")
     other = place.open().queue("work")
@@ -197,7 +197,7 @@ def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytes
 
 
 def test_looking_again_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notifier that does not ring, as through PgBouncer in transaction mode."""
+    """The notifier does not notify, as through PgBouncer in transaction mode."""
     monkeypatch.setattr("tablequeue.engines.notifier.Notifier.attend", lambda *args: True)
     with waiting(queue):
         place.open().queue("work").push("x")
@@ -208,7 +208,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(wait, "monotonic", lambda: now[0])
 
     def pass_time(seconds: float) -> None:
-        """A time that passes as fast as it is waited for."""
+        """Replace the clock by one that jumps ahead instead of waiting."""
         now[0] += seconds
 
     waiter = queue.waiter()
@@ -232,7 +232,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     listener.add_notify_handler(heard.append)
 
     def notified() -> int:
-        listener.execute("select 1")  # what was notified before comes with its answer
+        listener.execute("select 1")  # earlier notifications arrive with its answer
         found = len(heard)
         heard.clear()
         return found

@@ -1,4 +1,4 @@
-"""What a worker does with messages, on every engine and by consumers of every kind."""
+"""Workers and their messages, on every engine and with consumers of every kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 
 LEASE = timedelta(seconds=2)
-# Each kind of consumer: its options, a handler that does what the message says, and one that never ends.
+# For each kind of consumer: its options, a handler that does what the message says, and one that never ends.
 CONSUMERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "threads": ({}, handlers.act, handlers.never_end),
     "tasks": ({}, handlers.act_async, handlers.never_end_async),
@@ -28,7 +28,7 @@ CONSUMERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
 }
 
 
-# On SQLite alone those in processes: these take a second to start, and are the same to every engine.
+# Consumers in processes only on SQLite: they take a second to start, and are the same on every engine.
 every_kind_of_consumers = pytest.mark.parametrize(
     ("kind", "consumers"),
     [
@@ -123,7 +123,7 @@ def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, consum
 
 
 class Lull:
-    """A handler, and messages for it: after 200 of 401 it waits until it may go on, while others lie ready."""
+    """A handler for 401 messages. After 200 of them it waits for a signal, while the others are ready."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -199,7 +199,7 @@ def test_at_most_once(db: Database) -> None:
 def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
     db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It cannot be given back."""
+    """Such messages cannot be released."""
     caplog.set_level(logging.INFO, logger="tablequeue.worker")
     # From the first message on, one is popped ahead for the next consumer.
     monkeypatch.setattr(fetcher, "GROW_AFTER", 0)
@@ -214,7 +214,7 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
         queue.push_many(range(9))
         until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no consumer")
         worker.stop()
-        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a consumer is free
+        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # or it pops for a free consumer
         assert counts(other) == {"ready": 8, "in_progress": 1}
         go.set()
     assert counts(queue) == {"finished": 2, "ready": 7}
