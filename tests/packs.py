@@ -3,10 +3,11 @@ packed."""
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
-from typing import ClassVar
 
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.postgresql.packs import Packs
 from tests.servers import KINDS, VariantKind
 
 # The files of the conformance suite that also test packs: those about messages in progress.
@@ -21,11 +22,9 @@ DESIGNS = frozenset({"fifo", "priority"})
 def packing(engine: type[Engine]) -> type[Engine]:
     """Return the engine with packs of one message and more, even after one was unpacked."""
 
-    class Packing(engine):  # type: ignore[misc, valid-type]
-        least_packed: ClassVar[int] = 1
-        unpacked: ClassVar[int] = 0
-
-    return Packing
+    messages = copy(engine.messages)
+    messages.packs = Packs(least=1, unpacked=0)  # type: ignore[attr-defined]
+    return type(engine.__name__, (engine,), {"messages": messages})
 
 
 PACKING = [VariantKind.of(kind, "packs", packing, FILES, DESIGNS) for kind in KINDS if kind.name == "postgresql"]

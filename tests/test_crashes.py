@@ -30,7 +30,7 @@ import tablequeue
 from tablequeue import Database, Message, Queue
 from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests import crashes
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
 from tests.crowd import PATIENCE, answer, started
@@ -321,7 +321,7 @@ def walk(place: Place, name: str) -> list[Point]:
     go_through(verb, moment)
     shapes += [point.shape for point in points]
     changes = sum(one != next for one, next in pairwise(shapes))
-    commits = verb.commits + (verb.arranges and engine_class(database.engine.dialect.name).arranges)
+    commits = verb.commits + (verb.promotes and engine_class(database.engine.dialect.name).promotes)
     assert 1 <= changes <= commits, "nothing is seen of what is half done"
     assert points[-1].words == "returned"
     queue.drop()
@@ -418,7 +418,7 @@ def check_outcome(survivor: Survivor, verb: Verb) -> None:
     """The verb returned if it took effect. Otherwise it reported that the connection broke."""
     point, last, error = survivor.point, survivor.last, survivor.outcome
     if error is None:
-        # The next claim may promote the next head of a group later.
+        # Whose turn it is in a group may be promoted later, by the next claim.
         assert turned(point.shape) == turned(last.shape), f"{point.words}: it returned, but was not done"
     elif verb.outside and isinstance(error, sa.exc.DBAPIError):
         assert error.connection_invalidated, "the application's own commit"

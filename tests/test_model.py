@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 
 from tablequeue import Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
 from tablequeue.errors import DuplicateKey, LeaseLost
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests.model import Item, Model, Refusal
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, START, ids_of
@@ -227,7 +227,7 @@ class Life(RuleBasedStateMachine):
         self.connection = None
         self.model.inside = False
         if self.definition.grouped:
-            # On engines that cannot do it within a transaction, the next claim promotes the next heads.
+            # Where the database cannot do it within a transaction, the next claim makes the next ones heads.
             claims += self._pop(who, 1, None)
         return multiple(*claims)
 
@@ -327,7 +327,7 @@ class Life(RuleBasedStateMachine):
 
     def _take(self, who: str, n: int) -> None:
         if self.definition.grouped:
-            n = 1  # on engines that promote at once, the next head may come within the same call or not
+            n = 1  # where the next one becomes the head at once, it may come within the same call, or not
         claims = self._queue(who).take_many(n, **self._call())
         self._sweep_apart()
         self._compare_claims(claims, self.model.pop(n, self._name(who), None, 0, ids_of(claims), self.time))
@@ -499,7 +499,7 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
     world = World(
         databases={name: place.open(name) for name in CONSUMERS},
         callers=place.sa_engine(),
-        settles_at_once=not kind.engine_class.arranges,
+        settles_at_once=not kind.engine_class.promotes,
         sweeps_apart=not kind.engine_class.sweeps_within,
         options=DESIGNS[design] | options,
         own_clock=own_clock,

@@ -12,9 +12,11 @@ import sqlalchemy as sa
 from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten
@@ -40,9 +42,10 @@ def test_every_engine_is_tested() -> None:
 
 
 def operations_in(name: str) -> set[str]:
-    """The methods of an engine that are operations."""
-    methods = inspect.getmembers(engine_class(name), inspect.isfunction)
-    called = ["self", "cursor", "table", "params"]
+    """The methods of an engine's parts that are operations."""
+    parts = [part for _, part in inspect.getmembers(engine_class(name), lambda one: isinstance(one, Part))]
+    methods = [method for part in parts for method in inspect.getmembers(part, inspect.ismethod)]
+    called = ["cursor", "table", "params"]
     return {name for name, it in methods if name[0] != "_" and [*inspect.signature(it).parameters] == called}
 
 
@@ -55,7 +58,7 @@ def test_the_table_has_every_file(name: str) -> None:
     rows = OPERATIONS.items()
     used = {file for operation, row in rows for file in (*(row.files or [operation]), *row.parts.split())}
     used |= {file for files in UPGRADES.values() for file in files}
-    used |= {check.operation for check in engine_class(name).checks}
+    used |= {check.operation for check in engine_class(name).checks.all}
     assert {*operations_of(name)} <= used
 
 
@@ -100,11 +103,26 @@ def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
         assert bare == [], "a table without its schema"
 
 
+def test_a_list_of_columns_is_named_and_not_repeated() -> None:
+    """A column is added to the list, then; see columns.py. The columns of a push are spelled out: few texts push."""
+    for name, operation in FILES:
+        text = re.sub(r"\s+", " ", sql_text(name, operation))
+        for names in LISTS.values():
+            runs = [", ".join(names[start : start + 9]) for start in range(len(names) - 8)]
+            assert not [run for run in runs if run in text], f"{name}/{operation}"
+
+
+def test_a_word_for_no_column_is_refused() -> None:
+    assert listed("{claimed of new with\n    id = 1}", {}).startswith("1, new.payload, new.headers, ")
+    with pytest.raises(ValueError, match="no column 'attempt'"):
+        listed("{claimed with attempt = 1}", {})
+
+
 def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "claim_packed", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
         assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d]", text)) > 0
-    for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "arrange", "purge", "redrive"):
+    for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "promote", "purge", "redrive"):
         assert sql_text("mysql", operation).count("for update skip locked") == 1
 
 

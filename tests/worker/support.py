@@ -9,9 +9,12 @@ from time import monotonic, sleep
 from typing import Any
 
 from tablequeue import Database
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
+from tests.support import with_parts
 
 # Seconds after which an event that takes milliseconds counts as missing.
 PATIENCE = 60
@@ -60,9 +63,9 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
         raise ConnectionLost("The connection broke, for the test.", "Try again.")
 
     class Losing(engine):  # type: ignore[misc, valid-type]
-        def hold(self, dbapi: Any) -> Held:
-            held: Held = super().hold(dbapi)
-            commit = held.commit
+        def adopt(self, dbapi: Any) -> RawConnection:
+            connection: RawConnection = super().adopt(dbapi)
+            commit = connection.commit
 
             def commit_and_break() -> None:
                 commit()
@@ -70,9 +73,10 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                     lost.now = False
                     break_off()
 
-            held.commit = commit_and_break  # type: ignore[method-assign]
-            return held
+            connection.commit = commit_and_break  # type: ignore[method-assign]
+            return connection
 
+    class LosingMessages(type(engine.messages)):  # type: ignore[misc]
         def complete(self, cursor: Cursor, table: Table, params: Params) -> Any:
             return self._may_break("complete", cursor, table, params)
 
@@ -88,9 +92,9 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                 break_off()
             result = getattr(super(), verb)(*args)
             if end == "after":
-                if verb in self.autocommit:
+                if verb in engine.autocommit:
                     break_off()
                 lost.now = True  # after the commit
             return result
 
-    return Losing
+    return with_parts(Losing, {"messages": LosingMessages})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.common import COUNT, EMPTY, Command, Settings, print_messages
-from tablequeue.message import STATES, LiveState
+from tablequeue.states import STATES, LiveState
 
 
 @click.command(cls=Command)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 
 # Of the schedules: their own names.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")

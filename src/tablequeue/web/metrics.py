@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
-from tablequeue.message import STATES
 from tablequeue.operations.stats import COUNTED, MOST, Stats, Times
+from tablequeue.states import STATES
 from tablequeue.web.render import Site
 
 WINDOW = 300

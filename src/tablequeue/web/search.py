@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from tablequeue.message import STATES, LiveState, Message
+from tablequeue.message import Message
 from tablequeue.queue import Queue
+from tablequeue.states import STATES, LiveState
 from tablequeue.web.render import payload_text
 
 PAGE = 100

@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, queue: Queue) -> Address:
-        context = queue._context
+        context = queue.context
         return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
 
@@ -101,7 +101,7 @@ class Child:
         self.broken = True
         try:
             # As they are stored: what a payload is made of, the pickler might not bear.
-            self._pipe.send([(claim._row, claim.token) for claim in claims])
+            self._pipe.send([(claim.row, claim.token) for claim in claims])
             outcomes: Sequence[Outcome] = self._answer(timeout)
         except TimeoutError:
             self.kill()
@@ -194,7 +194,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
-        load = queue._context.codec.load
+        load = queue.context.codec.load
         claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
         with processing(handler.queue, claims):
             if handler.batch is None:

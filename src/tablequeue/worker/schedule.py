@@ -81,11 +81,11 @@ def push_due(database: Database, one: Schedule, now: datetime | None = None) -> 
     pushed and its time remembered, or neither.
     """
     queue = database.queue(one.queue)
-    last_pushed, clock = schedule.state(queue._context, one.name, now)
+    last_pushed, clock = schedule.state(queue.context, one.name, now)
     due = one.last(clock)
     if due > last_pushed:
         with database.engine.begin() as connection:
-            if schedule.advance(queue._context, one.name, due, now, connection):
+            if schedule.advance(queue.context, one.name, due, now, connection):
                 headers = {**(one.options.get("headers") or {}), "due": due.isoformat()}
                 queue.push(one.payload, connection=connection, now=now, **{**one.options, "headers": headers})
                 logger.info("%s: pushed for %s, due at %s", queue.name, one.name, due.isoformat())

@@ -1,5 +1,5 @@
 -- Which messages to claim or take inside a transaction of the caller's. That is REPEATABLE READ mostly, the default, in
--- which the locking range read of claim_many would lock the gaps too: nobody could push or arrange until it ends, not
+-- which the locking range read of claim_many would lock the gaps too: nobody could push or promote until it ends, not
 -- even this program on another connection. So they are looked for without locks, in the order of the queue, and then
 -- locked by their ids, as many as are wanted; those that another one has are passed over.
 -- The first statement is run on a connection of our own, which sees what the caller's transaction may not, and then
@@ -11,8 +11,11 @@ where {claimable}
 order by {order_by}
 limit :look;
 select
-    message.id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    {claimed with
+        id = message.id
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = {now} + interval :lease second}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where {free}
 limit :n
