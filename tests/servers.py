@@ -65,7 +65,7 @@ class Kind:
     server."""
     producers_and_consumers: tuple[int, int] = (8, 50)
     """The processes of a large crowd, and the threads in each. Half of all threads are consumers."""
-    messages: int = 20
+    messages: int = 10
     """The number of messages of each producer in a large crowd."""
     waiting: str | None = None
     """Counts the sessions that wait for a lock of another one."""
@@ -91,6 +91,12 @@ class Kind:
     @property
     def has_schemas(self) -> bool:
         return self.engine_class.has_schemas
+
+    @property
+    def heap_is_fifo(self) -> bool:
+        """Whether a heap has the texts of a fifo to the letter, as where an index by ids gives both."""
+        texts = self.engine_class.ready_index, self.engine_class.order_by
+        return self.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
 
     def place(self, url: str, schema: str | None) -> Place:
         return Place(url, schema)

@@ -1,5 +1,4 @@
-"""A handler in a module whose import fails or hangs in a consumer's process, as the environment says, but not in the
-tests."""
+"""A handler in a module whose import fails in the process of a consumer, as the environment says, but not in tests."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Odd(Retry):
 
 
 def handle(message: Claim) -> Any:
-    """Report which process called it, or do what the payload says."""
+    """Write the id of this process into a file, then do what the payload says."""
     with Path(os.environ[FOLDER], "called").open("a") as called:
         called.write(f"{os.getpid()}\n")
     match message.payload:
@@ -52,7 +51,7 @@ hidden = wrapped
 
 
 def wrapped(message: Claim) -> None:  # type: ignore[no-redef]
-    """Return another function with the same name."""
+    """A second function of the same name."""
 
 
 def import_with_trouble(trouble: str, folder: Path) -> None:

@@ -16,7 +16,7 @@ from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 from tests.support import with_parts
 
-# Seconds after which an event that takes milliseconds counts as missing.
+# Seconds after which a test that waits has failed. What it waits for takes milliseconds.
 PATIENCE = 60
 
 
@@ -44,15 +44,15 @@ def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thre
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    """Poll until the condition holds, for changes in a database or another process that are not announced."""
+    """Poll until `holds` is true: for changes in the database, or in another process, that notify nobody."""
     deadline = monotonic() + PATIENCE
     while not holds():
-        assert monotonic() < deadline, f"in vain: {what}"
+        assert monotonic() < deadline, f"waited in vain: {what}"
         sleep(0.002)
 
 
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
-    """Return the engine, whose connection breaks at a `complete`, `fail` or `release` as `fate` says.
+    """Return an engine whose connection breaks at a `complete`, `fail` or `release`, as `fate` says.
 
     `before` breaks it before the call takes effect, and `after` loses only the answer. Any other word does not break
     it.
