@@ -17,8 +17,8 @@ from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
-from tablequeue.engines.base import Cursor, Engine
-from tablequeue.engines.low_water import LowWater
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.postgresql.engine import PostgreSQL
 from tablequeue.engines.runner import Runner
@@ -33,14 +33,14 @@ HELD = "a held snapshot"
 AIM = 0.9
 CONDITIONS = f"{FULL:,} messages, popped and completed in batches, every commit flushed."
 
-ENGINES: dict[str, type[LowWater]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
+ENGINES: dict[str, type[Engine]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
 
-def without_mark(engine: type[LowWater]) -> type[LowWater]:
+def without_mark(engine: type[Engine]) -> type[Engine]:
     """An engine whose low-water mark never rises: each claim walks the index from its beginning."""
 
     class WithoutMark(engine):  # type: ignore[misc, valid-type]
-        def commits(self, cursor: Cursor) -> bool:
+        def is_ours(self, cursor: Cursor) -> bool:
             return False
 
     return WithoutMark

@@ -53,12 +53,12 @@ _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once
 
 class Never(PostgreSQL):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        return super().words(table, state) | {"rung": "true"}
+        return super().words(table, state) | {"waited_for": "false"}
 
 
 class Always(PostgreSQL):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        return super().words(table, state) | {"rung": f"(select pg_notify('{table.table_name}', '') is not null)"}
+        return super().words(table, state) | {"waited_for": f"(select pg_notify('{table.table_name}', '') is null)"}
 
 
 PUSHES: dict[str, type[PostgreSQL]] = {OURS: PostgreSQL, "never notifies": Never, "always notifies": Always}

@@ -65,7 +65,7 @@ def abandoned(queue: Queue, late: Late) -> None:
 
 
 def committed_late(queue: Queue, late: Late) -> None:
-    engine = queue._context.runner.sa_engine
+    engine = queue.context.runner.sa_engine
     with engine.begin() as connection:
         id = queue.push("late", connection=connection)
         sleep(0 if engine.dialect.name == "sqlite" else AHEAD)  # where nobody else could write meanwhile

@@ -146,17 +146,17 @@ def check_window(queue: Queue) -> None:
     """The window has what was pushed and finished in it, by whom, how fast and with which times; and nothing else."""
 
     def done(by: str, popped: float, *finished: float) -> None:
-        queue._context.who = by
+        queue.context.who = by
         for claim, time in zip(queue.pop_many(len(finished), now=at(popped)), finished, strict=True):
             claim.complete(now=at(time))
 
-    queue._context.who = "ada"
+    queue.context.who = "ada"
     queue.push_many("abc", now=at(0))
     done("cat", 10, 12, 14)
-    queue._context.who = "dog"
+    queue.context.who = "dog"
     claimed(queue, now=at(20)).fail("no", retry_in=0, now=at(21))
     done("dog", 30, 33)
-    queue._context.who = "bob"
+    queue.context.who = "bob"
     queue.push("d", now=at(100))
     done("dog", 100, 101)
 
@@ -193,7 +193,7 @@ def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tu
     for delay in (None, 3600):
         batch = [NewMessage(number, **design_group(queue, f"group {number % 100}")) for number in range(5000)]
         queue.push_many(batch, delay=delay)
-    table = queue._context.table
+    table = queue.context.table
     with database.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + table.engine.words(table)["queue"])
     for operation, state in plans:
@@ -207,7 +207,7 @@ def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> N
     """A claim of many sorts nothing, though the database has not looked yet at what was pushed."""
     explain = _explain(kind)
     queue.push_many(range(20_000))
-    (statement,) = queue._context.table.statements("claim")[: kind.looks]
+    (statement,) = queue.context.table.statements("claim")[: kind.looks]
     plan = _plan(database, explain + statement, 1000)
     assert kind.index_of(queue, "ready") in plan
     assert not re.search(kind.sorts, plan)
@@ -263,7 +263,7 @@ class Expected:
         return self.claim is None and self.due <= time
 
 
-def fronts(live: Iterable[Expected], time: float) -> list[Expected]:
+def heads(live: Iterable[Expected], time: float) -> list[Expected]:
     """Of each group its first message, if that is ready: whatever keeps it from being so holds up the others."""
     first: dict[str | None, Expected] = {}
     for message in sorted(live, key=by_id):
@@ -287,8 +287,8 @@ RULES: dict[str, Rule] = {
     "lifo": (ready, lambda message: -message.id),
     "due": (ready, lambda message: (message.due, message.id)),
     "priority": (ready, lambda message: (-message.priority, message.id)),
-    "strict": (fronts, by_id),
-    "groups": (fronts, by_id),
+    "strict": (heads, by_id),
+    "groups": (heads, by_id),
 }
 
 

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from tablequeue import Database, NewMessage, Queue
 from tablequeue.engines import engine_class
-from tablequeue.engines.base import Engine, Held
+from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.operations.claim import leased
 from tests.servers import Place
@@ -93,8 +94,8 @@ def stepping(engine: type[Engine], steps: Steps) -> type[Engine]:
     """The engine, whose cursors have steps."""
 
     class Stepping(engine):  # type: ignore[misc, valid-type]
-        def hold(self, dbapi: Any) -> Held:
-            held: Held = super().hold(dbapi)
+        def adopt(self, dbapi: Any) -> RawConnection:
+            held: RawConnection = super().adopt(dbapi)
             if not isinstance(held.cursor, SteppingCursor):  # it may have come from our join
                 held.cursor = SteppingCursor(held.cursor, steps)
             return held
@@ -138,8 +139,8 @@ class Verb:
     """How many messages the one who dies has popped, at 1."""
     commits: int = 1
     """Transactions that may change something, each of them seen from outside."""
-    arranges: bool = False
-    """Whether there is one more that arranges groups, where the engine has no triggers that do."""
+    promotes: bool = False
+    """Whether there is one more that promotes groups, where the engine has no triggers that do."""
     time: float = 2
     outside: bool = False
     """Whether it acts in a transaction of the application's, whose commit is SQLAlchemy's affair."""
@@ -194,10 +195,10 @@ def complete(moment: Moment) -> None:
 
 def complete_and_claim(moment: Moment) -> None:
     """As `pop_many(2, completing=held)`, which with a time of its own would be two transactions."""
-    context = moment.queue._context
+    context = moment.queue.context
     ids = context.engine.dump_ids([message.id for message in moment.held])
     params = leased(context, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
-    assert context.runner.run(context.engine.complete_and_claim, context.table, params)[0] is None
+    assert context.runner.run(context.engine.messages.complete_and_claim, context.table, params)[0] is None
 
 
 GROUPS: dict[str, Any] = {"groups": True}
@@ -208,7 +209,7 @@ VERBS: dict[str, Verb] = {
     "push": Verb(lambda m: m.queue.push("x", now=at(2))),
     "push in a transaction": Verb(push_in_a_transaction, outside=True),
     "push with a key": Verb(lambda m: [m.queue.push("x", key="k", on_conflict="return", now=at(2)) for _ in range(2)]),
-    "push to a group": Verb(lambda m: m.queue.push("x", group="g", now=at(2)), GROUPS, arranges=True),
+    "push to a group": Verb(lambda m: m.queue.push("x", group="g", now=at(2)), GROUPS, promotes=True),
     "push_many": Verb(lambda m: m.queue.push_many(map(str, range(6)), now=at(2))),
     # Long enough for a COPY, and for several pieces of it.
     "push_many of many": Verb(lambda m: m.queue.push_many([f"{n:0800}" for n in range(1500)], now=at(2))),
@@ -219,7 +220,7 @@ VERBS: dict[str, Verb] = {
         lambda m: m.queue.push_many([NewMessage(k, group=k[0]) for k in ("x1", "x2", "a3")], now=at(2)),
         GROUPS,
         before=push_to_groups,
-        arranges=True,
+        promotes=True,
     ),
     "pop": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), before=push_four),
     "pop of a stack": Verb(lambda m: m.queue.pop(lease=LEASE, now=at(2)), {"order": "lifo"}, push_four),
@@ -247,12 +248,12 @@ VERBS: dict[str, Verb] = {
     "complete without history": Verb(complete, {"history": "none"}, push_four, hold=3),
     "complete at most once": Verb(complete, ONCE, push_four, hold=3),
     "complete in a transaction": Verb(complete_in_a_transaction, before=push_four, hold=2, outside=True),
-    "complete of the front of a group": Verb(complete, GROUPS, push_to_groups, hold=1, arranges=True),
-    "complete in strict order": Verb(complete, {"strict": True}, push_four, hold=1, arranges=True),
+    "complete of the head of a group": Verb(complete, GROUPS, push_to_groups, hold=1, promotes=True),
+    "complete in strict order": Verb(complete, {"strict": True}, push_four, hold=1, promotes=True),
     "fail": Verb(lambda m: m.held[0].fail("why", retry_in=5, now=at(2)), before=push_four, hold=1),
     "fail for the last time": Verb(lambda m: m.held[0].fail("why", now=at(2)), LAST, push_four, hold=1),
-    "fail of the front of a group": Verb(
-        lambda m: m.held[0].fail("why", now=at(2)), GROUPS | LAST, push_to_groups, hold=1, arranges=True
+    "fail of the head of a group": Verb(
+        lambda m: m.held[0].fail("why", now=at(2)), GROUPS | LAST, push_to_groups, hold=1, promotes=True
     ),
     "fail at most once": Verb(lambda m: m.held[0].fail("why", now=at(2)), ONCE, push_four, hold=1),
     "release": Verb(lambda m: m.held[0].release(now=at(2)), before=push_four, hold=1),
@@ -270,7 +271,7 @@ VERBS: dict[str, Verb] = {
     "redrive by id": Verb(
         lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three
     ),
-    "redrive to a group": Verb(lambda m: m.queue.redrive(now=at(2)), GROUPS | LAST, bury_three, arranges=True),
+    "redrive to a group": Verb(lambda m: m.queue.redrive(now=at(2)), GROUPS | LAST, bury_three, promotes=True),
 }
 
 

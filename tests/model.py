@@ -47,7 +47,7 @@ class Item:
 
 @dataclass
 class Model:
-    """`settles_at_once`: a group's next message comes to its front even `inside` a caller's transaction, not after."""
+    """`settles_at_once`: a group's next message becomes its head even `inside` a caller's transaction, not after."""
 
     definition: Definition
     settles_at_once: bool
@@ -186,14 +186,14 @@ class Model:
         self._settle(now)
 
     def _settle(self, now: datetime) -> None:
-        """In each group without a front, the lowest blocked id becomes it."""
+        """In each group without a head, the lowest blocked id becomes it."""
         if not self.definition.grouped or (self.inside and not self.settles_at_once):
             return
-        fronts = {item.group for item in self.live.values() if item.state not in ("blocked", "dead")}
+        heads = {item.group for item in self.live.values() if item.state not in ("blocked", "dead")}
         for _, item in sorted(self.live.items()):
-            if item.state == "blocked" and item.group not in fronts:
+            if item.state == "blocked" and item.group not in heads:
                 item.state = "scheduled" if item.due_at is not None and item.due_at > now else "ready"
-                fronts.add(item.group)
+                heads.add(item.group)
 
 
 def _delete(table: dict[int, Item], items: list[Item]) -> int:

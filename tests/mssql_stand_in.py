@@ -138,7 +138,7 @@ def queue_on(server: Server, **definition: Any) -> Queue:
     sa_engine: Any = server
     database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
     queue = database.create_queue("work", **definition)
-    queue._context.table.next_sweep = float("inf")
+    queue.context.table.next_sweep = float("inf")
     server.sent.clear()
     return queue
 

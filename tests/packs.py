@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
-from typing import ClassVar
 
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.postgresql.packs import Packs
 from tests.servers import KINDS, VariantKind
 
 # The files of the conformance suite that run over packs too: those about messages that are in progress.
@@ -20,11 +21,9 @@ DESIGNS = frozenset({"fifo", "priority"})
 def packing(engine: type[Engine]) -> type[Engine]:
     """The engine with packs of one message and more, also after one had to be unpacked."""
 
-    class Packing(engine):  # type: ignore[misc, valid-type]
-        least_packed: ClassVar[int] = 1
-        unpacked: ClassVar[int] = 0
-
-    return Packing
+    messages = copy(engine.messages)
+    messages.packs = Packs(least=1, unpacked=0)  # type: ignore[attr-defined]
+    return type(engine.__name__, (engine,), {"messages": messages})
 
 
 PACKING = [VariantKind.of(kind, "packs", packing, FILES, DESIGNS) for kind in KINDS if kind.name == "postgresql"]

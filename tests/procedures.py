@@ -13,10 +13,13 @@ from typing import Any
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.connection import Batch
 from tablequeue.engines.texts import Row
 from tests.servers import KINDS, VariantKind
+from tests.support import with_parts
 
 # The files of the conformance suite that run through the procedures too: those about the verbs that have one.
 FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
@@ -135,14 +138,12 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
     # There an error ends the transaction, if there is no savepoint before it; on SQL Server whatever is before it.
     saves, dooms = kind == "postgresql", kind == "mssql"
 
-    class Procedural(engine):  # type: ignore[misc, valid-type]
-        autocommit = engine.autocommit - ({"complete", "fail", "release", "extend"} if saves else set())
-        sweeps_within = True
-
+    class Installing(type(engine.catalogue)):  # type: ignore[misc]
         def create(self, cursor: Cursor, table: Table, params: Params) -> None:
             super().create(cursor, table, params)
-            procedures.install(self, cursor, table)
+            procedures.install(table.engine, cursor, table)
 
+    class Procedural(type(engine.messages)):  # type: ignore[misc]
         def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
             given = _options(table.definition, params) | {"payload": params["payload"], "key": params["key"]}
             return call(cursor, table, "push", given | {"on_conflict": "skip"})[0][0]
@@ -200,13 +201,15 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
             try:
                 return call(cursor, table, verb, given)
             except Exception as error:
-                if not isinstance(self.translate(error), errors.LeaseLost):
+                if not isinstance(table.engine.translate(error), errors.LeaseLost):
                     raise
                 if saves:
                     cursor.execute("rollback to savepoint tablequeue_tests")
                 return []
 
-    return Procedural
+    autocommit = engine.autocommit - ({"complete", "fail", "release", "extend"} if saves else set())
+    parts = {"catalogue": Installing, "messages": Procedural}
+    return with_parts(engine, parts, autocommit=autocommit, sweeps_within=True)
 
 
 FAIL = ("id", "error", "retry_in", "now")

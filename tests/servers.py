@@ -21,7 +21,7 @@ import sqlalchemy as sa
 import tablequeue
 from tablequeue import Database, Queue
 from tablequeue.engines import engine_class
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.texts import statements_in
 from tests import mariadb, mssql

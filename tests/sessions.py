@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tablequeue import Database, Queue
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tests.procedures import CALLS
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, LeaseLost, Message, Queue
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.message import STATES
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
@@ -69,7 +70,7 @@ def found(queue: Queue, id: int) -> Message:
 
 def at_once(queue: Queue) -> Queue:
     """The queue as it is between two sweeps: what can be one transaction is one."""
-    queue._context.table.next_sweep = math.inf
+    queue.context.table.next_sweep = math.inf
     return queue
 
 
@@ -153,3 +154,13 @@ def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> type[Engin
             return changed
 
     return Rewritten
+
+
+def with_parts(engine: type[Engine], parts: Mapping[str, type[Any]], **attributes: Any) -> type[Engine]:
+    """The engine with its parts of these names of other classes, and with other attributes."""
+    for name, part_class in parts.items():
+        part = copy(getattr(engine, name))
+        assert issubclass(part_class, type(part)), "it would have none of the engine's own"
+        part.__class__ = part_class
+        attributes[name] = part
+    return type(engine.__name__, (engine,), attributes)

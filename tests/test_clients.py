@@ -95,7 +95,7 @@ def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Que
     schema = f"clients_{secrets.token_hex(4)}"
     with connect(url, schema=schema) as database:
         queue = database.create_queue("orders", backoff=Backoff(base=600), max_attempts=2)
-        text = procedures.procedures(engine_of(database), queue._context.table)
+        text = procedures.procedures(engine_of(database), queue.context.table)
         try:
             yield queue, text, os.environ | client.environment(sa.make_url(url), schema)
         finally:

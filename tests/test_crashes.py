@@ -321,7 +321,7 @@ def walk(place: Place, name: str) -> list[Point]:
     go_through(verb, moment)
     shapes += [point.shape for point in points]
     changes = sum(one != next for one, next in pairwise(shapes))
-    commits = verb.commits + (verb.arranges and engine_class(database.engine.dialect.name).arranges)
+    commits = verb.commits + (verb.promotes and engine_class(database.engine.dialect.name).promotes)
     assert 1 <= changes <= commits, "nothing is seen of what is half done"
     assert points[-1].words == "returned"
     queue.drop()
@@ -418,7 +418,7 @@ def check_outcome(survivor: Survivor, verb: Verb) -> None:
     """The verb returned if it was done; else it told that the connection broke."""
     point, last, error = survivor.point, survivor.last, survivor.outcome
     if error is None:
-        # Whose turn it is in a group may be arranged later, by the next claim.
+        # Whose turn it is in a group may be promoted later, by the next claim.
         assert turned(point.shape) == turned(last.shape), f"{point.words}: it returned, but was not done"
     elif verb.outside and isinstance(error, sa.exc.DBAPIError):
         assert error.connection_invalidated, "the application's own commit"

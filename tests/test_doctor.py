@@ -14,7 +14,7 @@ from tablequeue import Database, Finding, Queue
 from tablequeue.cli import main
 from tablequeue.errors import NoRights, QueueNotFound
 from tests.servers import Kind, Place, only
-from tests.support import DESIGNS, at, claimed, refuses, rewritten
+from tests.support import DESIGNS, at, claimed, refuses, rewritten, with_parts
 
 
 @pytest.fixture
@@ -90,13 +90,13 @@ def test_clocks_that_differ(place: Place, kind: Kind, queue: Queue) -> None:
 
 
 def test_a_check_without_rights_says_so(place: Place, kind: Kind) -> None:
-    class Refused(kind.engine_class):  # type: ignore[name-defined]
+    class Refused(type(kind.engine_class.checks)):  # type: ignore[misc]
         def check(self, cursor: Any, table: Any, params: Any) -> Any:
             raise NoRights("The database user may not do this: no.", "Grant the rights, or use another user.")
 
-    database = place.open_with(Refused)
+    database = place.open_with(with_parts(kind.engine_class, {"checks": Refused}))
     database.create_queue("work")
-    checks = kind.engine_class.checks
+    checks = kind.engine_class.checks.all
     assert len(database.doctor()) == len(checks)
     assert f"{checks[0].operation} could not look: The database user may not" in words(database.doctor(), None)
 
@@ -179,7 +179,7 @@ def test_settings_of_postgresql(place: Place, option: str, harm: str) -> None:
 
 @only("sqlite")
 def test_a_wal_that_grows(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablequeue.engines.sqlite.engine.LARGEST_WAL", 1 << 20)
+    monkeypatch.setattr("tablequeue.engines.sqlite.checks.LARGEST_WAL", 1 << 20)
     with place.sa_engine().connect() as reader:
         reader.exec_driver_sql("begin")
         reader.exec_driver_sql("select * from tq_work").all()

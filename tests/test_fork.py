@@ -67,7 +67,7 @@ def test_children_push_on(place: Place, queue: Queue) -> None:
 
 
 CLOSES: dict[str, Callable[[Queue], Any]] = {
-    "the parent closes": lambda queue: queue._context.runner.close(),
+    "the parent closes": lambda queue: queue.context.runner.close(),
     "the parent goes on": lambda queue: queue.push("of the parent"),
     "the parent does nothing": lambda queue: None,
 }
@@ -170,11 +170,11 @@ def test_a_fork_in_the_middle_of_a_call_that_does_not_end(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "FORK_PATIENCE", 0.01)
-    held = queue._context.runner._hold()
+    held = queue.context.runner._connect()
     child = Child(lambda _: push_some(queue))
     child.go_on()
     assert child.result() == "ForkUnsafe"
-    queue._context.runner._discard(held)
+    queue.context.runner._discard(held)
     check_there(queue, [queue.push("of the parent")])
 
 

@@ -37,7 +37,7 @@ CASES = [
     (dialect, design, operation)
     for dialect in ENGINES
     for design in DESIGNS
-    for operation in (*OPERATIONS, *(STORED.get(design, ()) if engine_class(dialect).stored else ()))
+    for operation in (*OPERATIONS, *(STORED.get(design, ()) if engine_class(dialect).procedure_syntax else ()))
     if operation != "upgrade" or dialect in ("sqlite", "postgresql", "mssql")  # the others begin with version 2
 ]
 

@@ -10,14 +10,15 @@ import pytest
 
 from tablequeue import Claim, Queue
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Engine
-from tablequeue.engines.low_water import LowWater, MarkedTable
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
 from tablequeue.operations.claim import sweep
 from tests.servers import KINDS, Kind, Place
 from tests.support import DESIGNS, at, claimed, design_group, ids_of
 
 
-@pytest.fixture(params=[kind for kind in KINDS if issubclass(kind.engine_class, LowWater)], ids=lambda kind: kind.name)
+@pytest.fixture(params=[kind for kind in KINDS if kind.engine_class.low_water], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     one: Kind = request.param
     return one
@@ -26,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
     """A queue in a process that has just swept, and does not come to it again."""
     queue = place.open_with(engine).create_queue("work", payload="text", **definition)
-    queue._context.table.next_sweep = inf
+    queue.context.table.next_sweep = inf
     return queue
 
 
@@ -49,7 +50,7 @@ def check_found_when_nothing_else_is(place: Place, engine: type[Engine]) -> None
 def check_found_after_a_sweep(place: Place, engine: type[Engine]) -> None:
     queue = opened(place, engine)
     first, *_ = given_back_by_another(place, queue)
-    queue._context.table.next_sweep = 0
+    queue.context.table.next_sweep = 0
     assert claimed(queue).id == first
 
 
@@ -58,15 +59,15 @@ def check_found_after_a_sweep_beside_a_claim(place: Place, engine: type[Engine])
     meanwhile: list[Callable[[], Any]] = []
 
     class Slow(engine):  # type: ignore[misc, valid-type]
-        def commits(self, cursor: Cursor) -> bool:
+        def is_ours(self, cursor: Cursor) -> bool:
             while meanwhile:
                 meanwhile.pop()()
-            committed: bool = super().commits(cursor)
+            committed: bool = super().is_ours(cursor)
             return committed
 
     queue = opened(place, Slow)
     first, _, third, _ = given_back_by_another(place, queue)
-    meanwhile.append(lambda: sweep(queue._context, None))
+    meanwhile.append(lambda: sweep(queue.context, None))
     assert claimed(queue).id == third
     assert claimed(queue).id == first
 
@@ -83,7 +84,7 @@ def check_found_after_a_rollback(place: Place, engine: type[Engine]) -> None:
     with place.sa_engine().connect() as connection:
         assert ids_of(queue.pop_many(2, connection=connection)) == [first, second]
         connection.rollback()
-    queue._context.table.next_sweep = inf
+    queue.context.table.next_sweep = inf
     assert claimed(queue).id == first
 
 
@@ -135,18 +136,16 @@ def test_only_ids_that_come_in_order_have_a_mark(place: Place, design: str) -> N
     queue = place.open().create_queue("work", payload="text", **DESIGNS[design])
     queue.push("a", **design_group(queue, "g"))
     claimed(queue)
-    table = queue._context.table
-    assert isinstance(table, MarkedTable)
-    assert (table.mark.id > 0) == (design in ("fifo", "heap"))
+    assert (queue.context.table.mark.id > 0) == (design in ("fifo", "heap"))
 
 
 # -- mutants ------------------------------------------------------------------------------------------------------
 
 
-def with_table(broken: type[MarkedTable]) -> Callable[[type[Engine]], type[Engine]]:
+def with_table(broken: type[Table]) -> Callable[[type[Engine]], type[Engine]]:
     def mutant(engine: type[Engine]) -> type[Engine]:
         class WithTable(engine):  # type: ignore[misc, valid-type]
-            def table(self, name: str, definition: Definition) -> MarkedTable:
+            def table(self, name: str, definition: Definition) -> Table:
                 return broken(self, name, definition)
 
         return WithTable
@@ -154,21 +153,21 @@ def with_table(broken: type[MarkedTable]) -> Callable[[type[Engine]], type[Engin
     return mutant
 
 
-class NeverFalls(MarkedTable):
-    def look_after(self, id: int) -> None:
+class NeverFalls(Table):
+    def ready_after(self, id: int) -> None:
         pass
 
 
-class OneMark(MarkedTable):
+class OneMark(Table):
     """The mark is lowered in its place, and a claim under way raises it again."""
 
-    def look_after(self, id: int) -> None:
+    def ready_after(self, id: int) -> None:
         self.mark.id = min(self.mark.id, id)
 
 
 def raised_in_transactions(engine: type[Engine]) -> type[Engine]:
     class RaisedInTransactions(engine):  # type: ignore[misc, valid-type]
-        def commits(self, cursor: Cursor) -> bool:
+        def is_ours(self, cursor: Cursor) -> bool:
             return True
 
     return RaisedInTransactions

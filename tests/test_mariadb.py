@@ -16,7 +16,7 @@ from tests.support import at, claimed, counts, ids_of, refuses
 
 pymysql = pytest.importorskip("pymysql")
 
-from tablequeue.engines.mysql.connection import _check_version, hold  # noqa: E402 (not without the driver)
+from tablequeue.engines.mysql.connection import _check_version, adopt  # noqa: E402 (not without the driver)
 from tablequeue.engines.mysql.refusals import translated  # noqa: E402
 
 
@@ -113,7 +113,7 @@ def test_settings_of_the_server_do_not_matter(strange: Database) -> None:
 
 def test_our_connections_are_read_committed_and_strict(strange: Database) -> None:
     raw: Any = strange.engine.raw_connection()
-    held = hold(raw.dbapi_connection)
+    held = adopt(raw.dbapi_connection)
     held.cursor.execute("select @@tx_isolation, @@sql_mode, @@time_zone, @@autocommit")
     assert held.cursor.fetchone() == ("READ-COMMITTED", "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION", "+00:00", 1)
     raw.invalidate()

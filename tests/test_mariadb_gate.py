@@ -9,19 +9,20 @@ from contextlib import contextmanager
 from multiprocessing import Pipe
 from signal import SIGKILL
 from threading import Barrier
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tablequeue import Database, errors
-from tablequeue.operations.claim import arrange
+from tablequeue.operations.claim import promote
 from tests.servers import KINDS, Kind, Place
 from tests.support import claimed, refuses
 
 pytest.importorskip("pymysql")
 
-from tablequeue.engines.mysql.engine import ARRANGEMENTS, CLAIMS, MySQL
+from tablequeue.engines.mysql.engine import MySQL
 from tablequeue.engines.mysql.gate import _gate, at_once
+from tablequeue.engines.mysql.messages import CLAIMS, PROMOTIONS, MySQLMessages
 
 
 @pytest.fixture
@@ -35,9 +36,7 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
     inside: list[None] = []
     seen: list[int] = []
 
-    class Gated(MySQL):
-        autocommit = MySQL.autocommit | {"stay"}
-
+    class Staying(MySQLMessages):
         @at_once(most)
         def stay(self, cursor: Any, table: Any, params: Any) -> None:
             inside.append(None)
@@ -45,20 +44,24 @@ def test_so_many_threads_at_once(place: Place, most: int) -> None:
             together.wait()
             inside.pop()
 
+    class Gated(MySQL):
+        autocommit = MySQL.autocommit | {"stay"}
+        messages: ClassVar[Staying] = Staying()
+
     queue = place.open_with(Gated).create_queue("work")
-    context = queue._context
+    context = queue.context
     engine = context.engine
     assert isinstance(engine, Gated)
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: context.runner.run(engine.stay, context.table, {}), range(8)))
+        list(threads.map(lambda _: context.runner.run(engine.messages.stay, context.table, {}), range(8)))
     assert max(seen) == most
 
 
 def test_a_refusal_leaves_the_gate(db: Database, place: Place) -> None:
     queue = db.create_queue("work", groups=True)
     place.execute(f"drop table {place.table('work__turns')}")
-    for _ in range(ARRANGEMENTS + 1):
-        refuses(errors.QueueNotFound, arrange, queue._context, None)
+    for _ in range(PROMOTIONS + 1):
+        refuses(errors.QueueNotFound, promote, queue.context, None)
 
 
 def test_a_transaction_of_the_callers_has_no_gate(db: Database, place: Place) -> None:

@@ -226,7 +226,7 @@ class Life(RuleBasedStateMachine):
         self.connection = None
         self.model.inside = False
         if self.definition.grouped:
-            # Where the database cannot do it within a transaction, the next claim brings the next ones to the front.
+            # Where the database cannot do it within a transaction, the next claim makes the next ones heads.
             claims += self._pop(who, 1, None)
         return multiple(*claims)
 
@@ -326,7 +326,7 @@ class Life(RuleBasedStateMachine):
 
     def _take(self, who: str, n: int) -> None:
         if self.definition.grouped:
-            n = 1  # where the next one comes to the front at once, it may come within the same call, or not
+            n = 1  # where the next one becomes the head at once, it may come within the same call, or not
         claims = self._queue(who).take_many(n, **self._call())
         self._sweep_apart()
         self._compare_claims(claims, self.model.pop(n, self._name(who), None, 0, ids_of(claims), self.time))
@@ -497,7 +497,7 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
     world = World(
         databases={name: place.open(name) for name in CONSUMERS},
         callers=place.sa_engine(),
-        settles_at_once=not kind.engine_class.arranges,
+        settles_at_once=not kind.engine_class.promotes,
         sweeps_apart=not kind.engine_class.sweeps_within,
         options=DESIGNS[design] | options,
         own_clock=own_clock,

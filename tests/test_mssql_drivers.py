@@ -139,7 +139,7 @@ def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any
 
     server.reply = reply
     queue = Database(sa_engine, Runner(sa_engine, engine), "me").queue("work")
-    queue._context.table.next_sweep = float("inf")
+    queue.context.table.next_sweep = float("inf")
     return queue
 
 
@@ -268,8 +268,8 @@ def test_a_call_of_a_procedure(server: tds.Server, driver: Callable[[int], Any])
     token = "0123456789abcdef" * 2
     row = tds.Rows([tds.Column("id", "bigint")], [(5,)])
     server.reply = lambda sent: row if sent.text.startswith("exec ") else None
-    cursor = SQLServer(queue._context.table.engine.dialect).join(driver(server.port))
-    table = queue._context.table
+    cursor = SQLServer(queue.context.table.engine.dialect).join(driver(server.port))
+    table = queue.context.table
     assert on_mssql(cursor, table, "complete", {"ids": "[1, 2]", "token": token, "now": None}) == [(5,)]
     messages = '[{"payload": {"b": 1.50}, "headers": {"a": 1}, "key": "k"}, {"payload": "x"}]'
     assert on_mssql(cursor, table, "push_each", {"messages": messages, "producer": "me"}) == [(5,)]

@@ -45,7 +45,7 @@ def server() -> Server:
 
 def test_a_connection_of_ours_is_made_so(server: Server) -> None:
     sa_engine: Any = server
-    assert Runner(sa_engine, SQLServer(server.dialect))._hold()
+    assert Runner(sa_engine, SQLServer(server.dialect))._connect()
     assert server.autocommit
     assert "set transaction isolation level read committed" in server.sent[0][0]
     assert not any(params for _, params in server.sent)
@@ -56,7 +56,7 @@ def test_a_database_that_is_too_old_is_refused(server: Server, level: list[Any])
     server.answers["compatibility_level"] = lambda params: level
     sa_engine: Any = server
     runner = Runner(sa_engine, SQLServer(server.dialect))
-    refuses(errors.DatabaseError, runner._hold)
+    refuses(errors.DatabaseError, runner._connect)
 
 
 def test_a_claim_is_one_batch_in_one_round_trip(server: Server) -> None:
@@ -171,7 +171,7 @@ def test_every_verb_binds_its_parameters(server: Server) -> None:
         queue.find(1)
         queue.stats()
         queue.pop()
-        queue._context.table.next_sweep = 0
+        queue.context.table.next_sweep = 0
         queue.pop()
         queue.take(server)
         if queue.definition.keeps_history:
@@ -204,7 +204,7 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
     """Who is told that a row was changed pushes; nobody else does."""
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
-    assert schedule.advance(queue._context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
+    assert schedule.advance(queue.context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
 
 
 @pytest.mark.parametrize("neighbour", [False, True])

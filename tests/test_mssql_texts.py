@@ -42,7 +42,7 @@ CREATING = (
 )  # fmt: skip
 OPERATIONS = operations_of("mssql")
 # Of which the engine asks how many rows they changed: it counts those that they answer with.
-COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "arrange", "writer_advance")
+COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "promote", "writer_advance")
 FINISHING = (
     "complete_keep", "complete_none", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
 )  # fmt: skip
@@ -199,9 +199,9 @@ def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
     assert batch.endswith("token = @token") or "token = @token\norder by" in batch
 
 
-def test_arrange_passes_over_notes_and_over_no_message() -> None:
+def test_promote_passes_over_notes_and_over_no_message() -> None:
     """Were the change of a message undone that was passed over, the next one in its group would have overtaken it."""
-    (batch,) = batches("arrange", "groups")
+    (batch,) = batches("promote", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
     notes, look = rules.statements(batch)[-2:]
     assert "readpast" in notes
@@ -332,7 +332,7 @@ def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
 
 
 @pytest.mark.parametrize("operation", ["push", "push_each", "complete_none", "take_none", "fail", "purge", "purge_ids"])
-def test_grouped_queues_note_what_arrange_must_look_at(operation: str) -> None:
+def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
     for design in DESIGNS:
         for batch in batches(operation, design):
             assert ("into tq_work__turns (group_key)" in batch) == (design in ("strict", "groups"))
@@ -355,7 +355,7 @@ def test_no_text_needs_a_server_newer_than_2016() -> None:
 @parses
 def test_what_doctor_tells_to_set_says_what_it_does_besides() -> None:
     """READ_COMMITTED_SNAPSHOT waits for every other connection, or ends them."""
-    (check,) = [check for check in SQLServer.checks if check.operation == "check_settings"]
+    (check,) = [check for check in SQLServer.checks.all if check.operation == "check_settings"]
     (batch,) = batches("check_settings", "fifo")
     cases = [re.findall(r"'([^']*)'", re.sub(r"'\s+\+ '", "", case)) for case in batch.split("case when ")[1:]]
     remedies = {words[-5]: check.remedy.format(*words[-5:]) for words in (case[:6] for case in cases)}
@@ -411,7 +411,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.orders, "publish", "fifo", "order by part, place", "order by place"),
     (rules.orders, "claim", "due", "order by due_at, id", "order by id"),
     (rules.orders, "history", "fifo", "order by id", "order by finished_at, id"),
-    (rules.orders, "arrange", "groups", "order by waiting.id", "order by waiting.pushed_at"),
+    (rules.orders, "promote", "groups", "order by waiting.id", "order by waiting.pushed_at"),
     (rules.filters, "claim", "fifo", "state = 'ready'\n", "state in ('ready', 'scheduled')\n"),
     (rules.filters, "claim", "due", "state in ('ready', 'scheduled') and", "state <> 'dead' and"),
     (rules.filters, "purge", "due", "state in ('ready', 'scheduled') and ", ""),
@@ -441,7 +441,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.outputs, "take_keep", "fifo", "consumer, headers, errors, payload\n)", "consumer, headers, errors\n)"),
     (rules.outputs, "push", "fifo", "@payload, @headers,", "@payload,"),
     (rules.answers, "publish", "fifo", "order by part", "output inserted.id\norder by part"),
-    (rules.answers, "arrange", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
+    (rules.answers, "promote", "groups", "output deleted.group_key into @turn (group_key)", "output deleted.group_key"),
     (rules.filtered, "streams", "fifo", "\noption (recompile)", ""),
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),

@@ -11,22 +11,21 @@ import pytest
 
 from tablequeue import Database, Queue
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import operations_of
 from tests import checks
 from tests.servers import Kind, Place
-from tests.support import DESIGNS
+from tests.support import DESIGNS, with_parts
 
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
     """Selects, and then updates what it selected: two consumers that meet in between get the same message."""
     meet = Barrier(2, timeout=60)
 
-    class NaiveClaim(engine):  # type: ignore[misc, valid-type]
-        autocommit = engine.autocommit | {"claim"}
-
+    class NaiveClaim(type(engine.messages)):  # type: ignore[misc]
         def claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
-            queue = self.words(table)["queue"]
+            queue = table.engine.words(table)["queue"]
             cursor.execute(f"select id from {queue} where state = 'ready' limit 1")  # noqa: S608 (a checked name)
             (id,) = cursor.fetchone()
             meet.wait()
@@ -35,7 +34,7 @@ def naive_claim(engine: type[Engine]) -> type[Engine]:
             rows: list[Any] = cursor.fetchall()
             return rows
 
-    return NaiveClaim
+    return with_parts(engine, {"messages": NaiveClaim}, autocommit=engine.autocommit | {"claim"})
 
 
 def of_one(statements: list[str], id: int) -> list[str]:
@@ -104,70 +103,69 @@ def indexed_by_id(order: str) -> Callable[[type[Engine]], type[Engine]]:
 
 
 def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
-    """A message that waits for its retry is no front of its group: the next one overtakes it."""
+    """A message that waits for its retry is no head of its group: the next one overtakes it."""
 
     class RetriesWithoutAPlace(engine):  # type: ignore[misc, valid-type]
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
             words: dict[str, str] = super().words(table, state)
-            front = words["front"].replace("'scheduled', ", "")
-            assert front != words["front"], "the mutant is no mutant"
-            return words | {"front": front}
+            head = words["head"].replace("'scheduled', ", "")
+            assert head != words["head"], "the mutant is no mutant"
+            return words | {"head": head}
 
     return RetriesWithoutAPlace
 
 
-def without_fronts(engine: type[Engine]) -> type[Engine]:
+def without_heads(engine: type[Engine]) -> type[Engine]:
     """All messages of a group are ready at once, and no index forbids it."""
 
-    class WithoutFronts(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
+    class WithoutHeads(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
             return {**super().words(table, state), "pushed_ready": "ready"}
 
-    return WithoutFronts
+    return WithoutHeads
 
 
 def take_and_put_back(engine: type[Engine]) -> type[Engine]:
     """A take that gives a message and leaves it where it was."""
 
-    class TakeAndPutBack(engine):  # type: ignore[misc, valid-type]
-        autocommit = engine.autocommit - {"take"}
-
+    class TakeAndPutBack(type(engine.messages)):  # type: ignore[misc]
         def take(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
             cursor.execute("savepoint before_the_take")
             rows: list[Any] = super().take(cursor, table, params)
             cursor.execute("rollback to savepoint before_the_take")
             return rows
 
-    return TakeAndPutBack
+    return with_parts(engine, {"messages": TakeAndPutBack}, autocommit=engine.autocommit - {"take"})
 
 
 def half_a_batch(engine: type[Engine]) -> type[Engine]:
     """Completes the first half of a batch, and says that it was all."""
 
-    class HalfABatch(engine):  # type: ignore[misc, valid-type]
+    class HalfTheIds(engine):  # type: ignore[misc, valid-type]
         def dump_ids(self, ids: Sequence[int]) -> Any:
             self.asked = list(ids)
             return super().dump_ids(ids[: (len(ids) + 1) // 2])
 
+    class HalfABatch(type(engine.messages)):  # type: ignore[misc]
         def complete(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[int]:
             super().complete(cursor, table, params)
-            return self.asked
+            asked: list[int] = table.engine.asked
+            return asked
 
-    return HalfABatch
+    return with_parts(HalfTheIds, {"messages": HalfABatch})
 
 
 def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
     """Claims the next messages whether or not those before were completed."""
 
-    class ClaimsAllTheSame(engine):  # type: ignore[misc, valid-type]
-        autocommit = engine.autocommit - {"complete_and_claim"}
-
+    class ClaimsAllTheSame(type(engine.messages)):  # type: ignore[misc]
         def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
             completed = self.complete(cursor, table, params | {"token": params["held"]})
             rows = self.claim(cursor, table, params)
             return (None if len(completed) == params["number"] else completed), rows
 
-    return ClaimsAllTheSame
+    autocommit = engine.autocommit - {"complete_and_claim"}
+    return with_parts(engine, {"messages": ClaimsAllTheSame}, autocommit=autocommit)
 
 
 Check = Callable[[Database, Kind], None]
@@ -254,8 +252,8 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "what is due without its index": (indexed_by_id("due"), plan("due")),
     "priorities without their index": (indexed_by_id("priority"), plan("priority")),
     "a retry that is overtaken": (retries_without_a_place, STRICT),
-    "two in progress in a group": (without_fronts, GROUPS),
-    "two in progress in a strict queue": (without_fronts, order("strict")),
+    "two in progress in a group": (without_heads, GROUPS),
+    "two in progress in a strict queue": (without_heads, order("strict")),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),

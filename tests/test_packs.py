@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 import pytest
 
 from tablequeue import Backoff, Claim, Database, History, LeaseLost, NewMessage, PayloadType, Queue
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.postgresql.packs import Packs
 from tablequeue.errors import SchemaTooOld
 from tests.packs import packing
@@ -19,7 +20,7 @@ from tests.test_mutants import rewritten
 
 pytestmark = only("postgresql")
 
-MANY = Packs.least_packed
+MANY = Packs().least
 
 
 @pytest.fixture
@@ -76,8 +77,8 @@ def test_in_any_order_it_is_completed_whole(place: Place, db: Database, payload:
     "message",
     [
         NewMessage("x", key="a"),
-        NewMessage("x" * Packs.largest_packed + "x"),
-        NewMessage("x", headers={"trace": "x" * Packs.largest_packed}),
+        NewMessage("x" * Packs().largest + "x"),
+        NewMessage("x", headers={"trace": "x" * Packs().largest}),
     ],
     ids=["a key", "a large payload", "large headers"],
 )
@@ -95,9 +96,10 @@ def test_nor_is_a_retry(place: Place, queue: Queue) -> None:
     assert (len(claims), packed(place, queue)) == (MANY, [])
 
 
-def test_nor_are_more_than_a_server_could_hold(place: Place, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Packs, "most_packed", MANY)
-    queue = db.create_queue("few")
+def test_nor_are_more_than_a_server_could_hold(place: Place, kind: Kind) -> None:
+    engine, messages = kind.engine_class, copy(kind.engine_class.messages)
+    messages.packs = Packs(most=MANY)  # type: ignore[attr-defined]
+    queue = place.open_with(type("Few", (engine,), {"messages": messages})).create_queue("few")
     queue.push_many(range(MANY + 1))
     assert len(queue.pop_many(MANY + 1)) == MANY + 1
     assert packed(place, queue) == []
@@ -106,7 +108,7 @@ def test_nor_are_more_than_a_server_could_hold(place: Place, db: Database, monke
 def test_what_a_sweep_adds_is_claimed_beside_the_pack(place: Place, queue: Queue) -> None:
     queue.push_many(["x"] * MANY, delay=0.001)
     queue.push_many(["x"] * MANY)
-    queue._context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
+    queue.context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
     claims = queue.pop_many(2 * MANY)
     assert (packed(place, queue), rows(place, queue)) == ([MANY], MANY)
     assert len({claim.token for claim in claims}) == 1
@@ -140,10 +142,10 @@ def test_each_way_unpacks(place: Place, queue: Queue, way: str) -> None:
 
 
 def test_after_one_that_was_unpacked_the_next_claims_are_row_by_row(place: Place, queue: Queue) -> None:
-    queue.push_many(["x"] * MANY * (Packs.unpacked + 2))
+    queue.push_many(["x"] * MANY * (Packs().unpacked + 2))
     first, *_ = queue.pop_many(MANY)
     first.complete()
-    for _ in range(Packs.unpacked):
+    for _ in range(Packs().unpacked):
         queue.pop_many(MANY)
         assert packed(place, queue) == []
     queue.pop_many(MANY)
@@ -185,8 +187,8 @@ def test_with_one_attempt_they_are_dead_letters_at_once(queue: Queue, db: Databa
 def test_who_waits_waits_for_the_end_of_its_lease(queue: Queue) -> None:
     queue.push_many(["x"] * MANY)
     queue.pop_many(MANY, lease=1000)
-    engine, runner, table = queue._context.engine, queue._context.runner, queue._context.table
-    assert 900 < runner.run(engine.until_next, table, {"now": None}).seconds <= 1000
+    engine, runner, table = queue.context.engine, queue.context.runner, queue.context.table
+    assert 900 < runner.run(engine.reads.until_next, table, {"now": None}).seconds <= 1000
 
 
 def test_statistics_count_what_is_packed(queue: Queue) -> None:

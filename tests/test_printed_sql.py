@@ -165,7 +165,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
     roles = {"procedures", "grant"}
     made = {name for name in ours if re.match("create|drop|install|upgrade|register|unregister|set_version", name)}
-    needless = {"arrange", "drop_groups"} if not queue.definition.grouped else set()
+    needless = {"promote", "drop_groups"} if not queue.definition.grouped else set()
     for operation in sorted(ours - roles - made - NO_SCRIPTS - needless):
         shell.sql(operation, *options, "--values")
 

@@ -158,7 +158,7 @@ def test_a_retention_is_kept_by_pop(db: Database) -> None:
     assert counts(queue) == {}
 
 
-def test_groups_are_arranged_by_pop_and_complete(db: Database) -> None:
+def test_groups_are_promoted_by_pop_and_complete(db: Database) -> None:
     queue = made(db, groups=True)
     for group in ("a", "a", "b"):
         call(db, "push", payload="1", group=group)

@@ -141,7 +141,7 @@ def test_the_page_of_versions_has_every_schema_version() -> None:
     part = VERSIONS.partition("## Schema versions")[2].partition("\n## ")[0]
     rows = [int(number) for number in re.findall(r"^\| (\d+) \|", part, re.MULTILINE)]
     assert rows == sorted(UPGRADES, reverse=True)
-    assert rows[0] == base.Engine.schema_version
+    assert rows[0] == base.EngineBase.schema_version
 
 
 @pytest.mark.parametrize(

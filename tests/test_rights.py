@@ -129,7 +129,7 @@ def grant(place: Place, database: Database, names: dict[str, str]) -> None:
     """What `tablequeue sql grant` prints, run."""
     engine = engine_of(database)
     given = {one: [names[one]] for one in procedures.ROLES}
-    text = procedures.grants(engine, database.queue("work")._context.table, given)
+    text = procedures.grants(engine, database.queue("work").context.table, given)
     for statement in engine.split(text):
         place.execute(statement)
 
@@ -220,13 +220,13 @@ def test_a_temporary_table_does_not_stand_in_for_the_queue(postgresql_url: str) 
         plain.close()
 
 
-WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).stored]
+WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).procedure_syntax]
 
 
 @pytest.mark.parametrize("role", ["", 'a"; drop table x; --', "a`b", "a]b", "a'b", "-a", "a" * 200])
 @pytest.mark.parametrize("name", WITH_PROCEDURES)
 def test_a_role_that_can_be_none(name: str, role: str) -> None:
-    stored = engine_class(name).stored
+    stored = engine_class(name).procedure_syntax
     assert stored is not None
     with pytest.raises(BadInput):
         stored.role(role)
@@ -234,7 +234,7 @@ def test_a_role_that_can_be_none(name: str, role: str) -> None:
 
 @pytest.mark.parametrize("role", ["web@", "web@a'b", "web@a b", "we`b@%", "@%"])
 def test_a_user_of_mariadb_that_can_be_none(role: str) -> None:
-    stored = engine_class("mariadb").stored
+    stored = engine_class("mariadb").procedure_syntax
     assert stored is not None
     assert stored.role("web@10.0.0.%") == "`web`@'10.0.0.%'"
     with pytest.raises(BadInput):

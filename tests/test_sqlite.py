@@ -95,9 +95,9 @@ def test_what_a_call_has_done_lasts(disk: Disk, verb: str) -> None:
 
 def test_without_the_flush_it_does_not_last(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: it leaves the last flush out."""
-    flush = connection.SQLiteHeld._flush
+    flush = connection.SQLiteConnection._flush
     flushes = iter((flush, flush))  # of create_queue and the first push
-    monkeypatch.setattr(connection.SQLiteHeld, "_flush", lambda held: next(flushes, lambda held: None)(held))
+    monkeypatch.setattr(connection.SQLiteConnection, "_flush", lambda held: next(flushes, lambda held: None)(held))
     assert not lasts(disk, "push")
 
 

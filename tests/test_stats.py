@@ -146,13 +146,13 @@ def test_a_window_is_a_range_of_the_index(db: Database, kind: Kind, queue: Queue
     for second in range(50):
         finish(queue, 100, second)
     finish(queue, 5, 1000)
-    table = queue._context.table
+    table = queue.context.table
     words = table.engine.words(table)
     plans = {}
     with db.engine.begin() as connection:
         connection.exec_driver_sql(kind.analyze + words["history"])
         for operation in ("stats_finished", "stats_lost", "stats_pushed"):
-            params = {"n": 100, "age": 60.0, "now": queue._context.time(at(1000))}
+            params = {"n": 100, "age": 60.0, "now": queue.context.time(at(1000))}
             statement = kind.explain + table.statement(operation)
             plans[operation] = str(list(connection.exec_driver_sql(statement, params))).lower()
     assert "tq_work__finished" in plans["stats_finished"]
@@ -167,8 +167,8 @@ def test_it_costs_the_same_whatever_waits_and_was_finished(place: Place, kind: K
     """In steps of SQLite's machine, which are the same on every computer."""
     few = rewritten(kind.engine_class, stats_history=lambda text: text.replace("100000", "1000"))
     queue = place.open_with(few).create_queue("work", payload="text")
-    table = queue._context.table
-    params = {"n": 100, "age": 60.0, "now": queue._context.time(at(1_000_000))}
+    table = queue.context.table
+    params = {"n": 100, "age": 60.0, "now": queue.context.time(at(1_000_000))}
 
     def steps() -> int:
         count = 0

@@ -13,6 +13,7 @@ from tablequeue import Database, Definition
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.message import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
@@ -40,9 +41,10 @@ def test_every_engine_is_tested() -> None:
 
 
 def operations_in(name: str) -> set[str]:
-    """The methods of an engine that are operations."""
-    methods = inspect.getmembers(engine_class(name), inspect.isfunction)
-    called = ["self", "cursor", "table", "params"]
+    """The methods of an engine's parts that are operations."""
+    parts = [part for _, part in inspect.getmembers(engine_class(name), lambda one: isinstance(one, Part))]
+    methods = [method for part in parts for method in inspect.getmembers(part, inspect.ismethod)]
+    called = ["cursor", "table", "params"]
     return {name for name, it in methods if name[0] != "_" and [*inspect.signature(it).parameters] == called}
 
 
@@ -55,7 +57,7 @@ def test_the_table_has_every_file(name: str) -> None:
     rows = OPERATIONS.items()
     used = {file for operation, row in rows for file in (*(row.files or [operation]), *row.parts.split())}
     used |= {file for files in UPGRADES.values() for file in files}
-    used |= {check.operation for check in engine_class(name).checks}
+    used |= {check.operation for check in engine_class(name).checks.all}
     assert {*operations_of(name)} <= used
 
 
@@ -104,7 +106,7 @@ def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "claim_packed", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
         assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d]", text)) > 0
-    for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "arrange", "purge", "redrive"):
+    for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "promote", "purge", "redrive"):
         assert sql_text("mysql", operation).count("for update skip locked") == 1
 
 

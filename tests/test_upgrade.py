@@ -151,7 +151,7 @@ def test_parts_get_names_that_no_queue_has(third: Place, kind: Kind) -> None:
     Claim.of(work, 2, HELD_3[kind.name]).complete()
     staging.prepare(lines)
     assert staging.publish(lines, "a" * 32, [], writer="job", batch=3) is None, "that batch was published"
-    assert schedule.state(lines._context, "nightly", None)[0] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert schedule.state(lines.context, "nightly", None)[0] == datetime(2026, 1, 1, tzinfo=UTC)
     if kind.name == "postgresql":
         packed = database.queue("packed")
         packed.complete_many(Claim.of(packed, id, PACK) for id in range(1, 251))

@@ -33,8 +33,8 @@ class Bare(Contender):
         queue = self._database.create_queue(f"bare_{batch}", payload="text")
         proxy = self._database.engine.raw_connection()
         proxy.detach()
-        self._held = queue._context.engine.hold(proxy.dbapi_connection)
-        self._table = queue._context.table
+        self._held = queue.context.engine.adopt(proxy.dbapi_connection)
+        self._table = queue.context.table
         self._cursor = self._held.dbapi.cursor()  # as the driver gives it: the engine's own cuts corners
         self._batch = batch
         self._low_water = 0

@@ -76,6 +76,6 @@ class Pgbench(Contender):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def _text(self, operation: str, words: Mapping[str, str]) -> str:
-        context = self._queue._context
+        context = self._queue.context
         (text,) = context.engine.split(context.engine.render(operation, context.table))
         return re.sub(r":(\w+)", lambda match: words[match[1]], text)

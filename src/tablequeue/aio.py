@@ -25,6 +25,8 @@ from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
 from tablequeue.message import Claim, FailedState
+from tablequeue.operations import finish
+from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.wait import INFINITE
@@ -161,7 +163,9 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
 
     @wraps(verb)
     async def mutant(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self.queue._call(self.queue._threads.run_to_end, partial(verb, self.claim), *args, **options)
+        queue = self.queue
+        run = queue._threads.run_to_end  # noqa: SLF001  (a claim is a part of its queue)
+        return await queue._call(run, partial(verb, self.claim), *args, **options)  # noqa: SLF001
 
     return mutant
 
@@ -195,7 +199,7 @@ class AsyncClaim:
     @classmethod
     def of(cls, queue: AsyncQueue, id: int, token: str, attempts: int = 0) -> Self:
         """A claim known by its id and token alone, good for finishing it; see `Claim.of`."""
-        return cls(queue, Claim.of(queue._queue, id, token, attempts))
+        return cls(queue, Claim.of(queue._queue, id, token, attempts))  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
         if name in AsyncClaim.__annotations__:
@@ -371,7 +375,7 @@ class AsyncQueue:
             await message.fail(error)
             raise
         except BaseException as interrupt:
-            await self._threads.run_to_end(partial(self._queue._let_go, (message.claim,), interrupt))
+            await self._threads.run_to_end(partial(finish.abandon, self._queue.context, (message.claim,), interrupt))
             raise
         await message.complete()
 
@@ -384,7 +388,7 @@ class AsyncQueue:
         at a time, and releases those not yet handed over when the iteration is closed: at once in
         `contextlib.aclosing`, else when the event loop comes to it.
         """
-        self._queue._check_prefetch(prefetch)
+        check_prefetch(self._queue.context, prefetch)
         with self._waiter() as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
@@ -462,7 +466,7 @@ class AsyncQueue:
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:
         try:
-            self._queue._let_go(popped.result(), asyncio.CancelledError())
+            finish.abandon(self._queue.context, popped.result(), asyncio.CancelledError())
         except TablequeueError:
             # Nobody is there to be told: the pop failed, or the release did and the lease will end by itself.
             return

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
@@ -75,14 +75,14 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """`within` as narrow as the messages that are there; None if there is none."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
     if source == "queue":
-        low, high = context.runner.run(engine.live_bounds, context.table, {})
+        low, high = context.run(engine.reads.live_bounds, {})
     else:
         need_history(context)
-        operation = engine.finished_bounds if _timed(within) else engine.history_bounds
-        low, high = context.runner.run(operation, context.table, _times(context, within))
+        operation = engine.reads.finished_bounds if _timed(within) else engine.reads.history_bounds
+        low, high = context.run(operation, _times(context, within))
     if low is None or max(low, within.low) > min(high, within.high):
         return None
     return within._replace(low=max(low, within.low), high=min(high, within.high))
@@ -90,7 +90,7 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The messages of a range, highest id first, in these columns. What comes meanwhile may be there or not."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
     params: Params = {"low": within.low, **_times(context, within)}
@@ -101,7 +101,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
     arrow = connection_of(context) if within.high - within.low >= FEW else None
     if arrow is None:
         high = within.high
-        while rows := context.runner.run(getattr(engine, operation), context.table, read(high, ROWS)):
+        while rows := context.run(getattr(engine, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
             high = rows[-1][0] - 1
         return
@@ -111,25 +111,25 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
             with refusals(engine):
-                yield from arrow.read(context.runner.run(engine.literal, context.table, values), schema)
+                yield from arrow.read(context.run(engine.reads.literal, values), schema)
     finally:
         arrow.close()
 
 
 def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Messages of the open batch of a stream, by id, in these columns."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
     arrow = connection_of(context) if len(ids) > FEW else None
     try:
         for start in range(0, len(ids), ROWS):
             params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
             if arrow is None:
-                yield _batch(context, context.runner.run(engine.stream_rows, context.table, params), schema)
+                yield _batch(context, context.run(engine.streams.stream_rows, params), schema)
             else:
                 params["operation"] = "stream_rows"
                 with refusals(engine):
-                    yield from arrow.read(context.runner.run(engine.literal, context.table, params), schema)
+                    yield from arrow.read(context.run(engine.reads.literal, params), schema)
     finally:
         if arrow is not None:
             arrow.close()
@@ -138,11 +138,11 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
 def connection_of(context: Context) -> Any:
     """A connection of the engine that makes Arrow by itself, or None."""
     with refusals(context.engine):
-        return context.engine.arrow(context.runner.sa_engine.url)
+        return context.engine.reads.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
-def refusals(engine: StreamingEngine) -> Iterator[None]:
+def refusals(engine: Engine) -> Iterator[None]:
     """What such a connection raises, as errors of ours."""
     try:
         yield

@@ -10,8 +10,9 @@ from typing import Any, Self, Unpack
 import sqlalchemy as sa
 
 from tablequeue.definition import Definition, QueueOptions
-from tablequeue.engines import ENGINES, driver_missing, engine_class
-from tablequeue.engines.base import Engine
+from tablequeue.engines import check_kind, driver_missing, engine_class
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
 from tablequeue.operations import doctor, maintain
@@ -19,8 +20,6 @@ from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
 
-# Seconds that SQLite waits for a program that is not tablequeue. Ours wait in turn, without a limit.
-SQLITE_TIMEOUT = 10
 LONGEST_NAME = 200
 
 
@@ -38,7 +37,7 @@ def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: s
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
     sa_engine = url if isinstance(url, sa.Engine) else _engine_of(url)
     kind = sa_engine.dialect.name
-    _check_kind(kind)
+    check_kind(kind)
     engine_type = _load(kind, sa_engine.dialect.driver)
     if schema is not None and not engine_type.has_schemas:
         raise BadInput(f"{kind} has no schemas.", "Leave schema out; name another file for other queues.")
@@ -101,19 +100,19 @@ class Database:
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
-        return self._queue(maintain.create(self._runner, self._runner.engine, name, wanted))
+        return self._queue(maintain.create(self._runner, name, wanted))
 
     def queue(self, name: str) -> Queue:
         """An existing queue; `QueueNotFound` suggests the nearest name."""
-        return self._queue(maintain.find(self._runner, self._runner.engine, name))
+        return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
         """The names of all queues, sorted."""
-        return maintain.names(self._runner, self._runner.engine)
+        return maintain.names(self._runner)
 
     def has_schema(self) -> bool:
         """Whether the schema that `connect` was given is there; the first `create_queue` makes it. True without one."""
-        return maintain.has_schema(self._runner, self._runner.engine)
+        return maintain.has_schema(self._runner)
 
     @property
     def schema_version(self) -> int:
@@ -126,19 +125,17 @@ class Database:
         Returns the version that each queue had. Safe to do twice, and at the same moment from many processes; each
         queue is upgraded in one transaction that waits for the others of that queue, and a crash leaves it as it was.
         """
-        engine = self._runner.engine
-        return {name: maintain.upgrade(self._runner, engine, name) for name in self.queues()}
+        return {name: maintain.upgrade(self._runner, name) for name in self.queues()}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """What endangers the queues on this database, or the one of that name, each with its remedy; only looks.
 
         What the database user may not look at is a finding too, and so is a queue that cannot be opened.
         """
-        runner, engine = self._runner, self._runner.engine
-        findings = [*doctor.of_database(Context.at(runner, engine.table("none", Definition()), ""))]
+        findings = [*doctor.of_database(self._runner)]
         for each in self.queues() if name is None else [self.queue(name).name]:
             try:
-                for finding in doctor.of_queue(self.queue(each)._context):
+                for finding in doctor.of_queue(self.queue(each).context):
                     findings.append(finding)
             except TablequeueError as error:
                 findings.append(Finding(each, error.cause, error.remedy))
@@ -149,13 +146,13 @@ class Database:
 
         Returns their names. Only their owner may call them before rights are granted; `drop` of the queue drops them.
         """
-        return maintain.install_procedures(self._runner, self._runner.engine, name)
+        return maintain.install_procedures(self._runner, name)
 
     def close(self) -> None:
         """Close the connections that are not in use. The database can still be used: it opens new ones."""
         self._runner.close()
 
-    def _queue(self, table: Any) -> Queue:
+    def _queue(self, table: Table) -> Queue:
         name = self._name or f"{socket.gethostname()}:{os.getpid()}"
         return Queue(Context.at(self._runner, table, name))
 
@@ -173,15 +170,16 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
         # What follows that @ would be taken for the host, and repeated.
         raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
-    _check_kind(kind)
+    check_kind(kind)
     try:
         driver = parsed.get_dialect().driver
     except sa.exc.NoSuchModuleError:
         cause = f"SQLAlchemy {sa.__version__} has no database driver {parsed.drivername!r}."
         raise BadUrl(cause, "Correct the URL before the ://.") from None
     # Before SQLAlchemy imports the driver: of one that is of no use here nobody is told to install it.
-    preferred = _load(kind, driver, chosen="+" in parsed.drivername).drivers[0]
-    arguments = {"timeout": SQLITE_TIMEOUT} if kind == "sqlite" and "timeout" not in parsed.query else {}
+    engine_type = _load(kind, driver, chosen="+" in parsed.drivername)
+    preferred = engine_type.drivers[0]
+    arguments = {name: value for name, value in engine_type.connect_args.items() if name not in parsed.query}
     try:
         sa_engine = sa.create_engine(parsed, connect_args=arguments)
         with warnings.catch_warnings():
@@ -199,12 +197,6 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
     except (sa.exc.ArgumentError, sa.exc.SAWarning, TypeError, ValueError) as error:
         words = str(error).rstrip(".")
         raise BadUrl(f"The database URL has a wrong option: {words}.", "Correct the URL after the ?.") from None
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in ENGINES:
-        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
-        raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
 def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
-
-if TYPE_CHECKING:
-    from tablequeue.queue import Queue
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
@@ -92,6 +89,32 @@ class Message:
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
 
 
+class Finisher(Protocol):
+    """What a claim needs of its queue."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def load_time(self) -> Callable[[Any], datetime]: ...
+    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None: ...
+    def fail(
+        self,
+        message: Claim,
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> FailedState: ...
+    def release(
+        self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
+    def extend(
+        self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
+    ) -> datetime: ...
+
+
 class Claim:
     """A popped message: yours alone until the lease ends. Finish it with `complete`, `fail` or `release`.
 
@@ -101,17 +124,17 @@ class Claim:
 
     # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
-    __slots__ = ("_queue", "_row", "id", "payload", "token")
+    __slots__ = ("_queue", "id", "payload", "row", "token")
 
-    def __init__(self, queue: Queue, row: Sequence[Any], payload: Any, token: str) -> None:
+    def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self._row = row  # CLAIMED of engines/base.py
+        self.row = row  # CLAIMED of engines/base.py
         self.id: int = row[0]
         self.payload = payload
         self.token = token
 
     @classmethod
-    def of(cls, queue: Queue, id: int, token: str, attempts: int = 0) -> Self:
+    def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
         """A claim known by its id and token alone, as on a command line: good for finishing it.
 
         `attempts` is for the backoff of `fail`. `BadInput` if they cannot be those of a claim; whether it is held is
@@ -129,47 +152,47 @@ class Claim:
     @property
     def headers(self) -> dict[str, Any]:
         """What the producer gave as `headers`; empty if nothing."""
-        return load_headers(self._row[2])
+        return load_headers(self.row[2])
 
     @property
     def attempts(self) -> int:
         """How often the message was claimed, this claim included."""
-        return self._row[3]
+        return self.row[3]
 
     @property
     def pushed_at(self) -> datetime:
         """When it was pushed, in UTC."""
-        return self._queue.load_time(self._row[4])
+        return self._queue.load_time(self.row[4])
 
     @property
     def popped_at(self) -> datetime:
         """When it was popped under this claim, in UTC."""
-        return self._queue.load_time(self._row[5])
+        return self._queue.load_time(self.row[5])
 
     @property
     def lease_until(self) -> datetime | None:
         """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
-        return None if self._row[6] is None else self._queue.load_time(self._row[6])
+        return None if self.row[6] is None else self._queue.load_time(self.row[6])
 
     @property
     def priority(self) -> int:
         """0 in a queue that does not go by priority."""
-        return self._row[7]
+        return self.row[7]
 
     @property
     def group(self) -> str | None:
         """Its group, in a queue with groups."""
-        return self._row[8] or None
+        return self.row[8] or None
 
     @property
     def key(self) -> str | None:
         """Its deduplication key, if it has one."""
-        return self._row[9]
+        return self.row[9]
 
     @property
     def due_at(self) -> datetime | None:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
-        return None if self._row[10] is None else self._queue.load_time(self._row[10])
+        return None if self.row[10] is None else self._queue.load_time(self.row[10])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
         """The message is done: it moves to the history, or is deleted if the queue keeps none.
@@ -242,4 +265,4 @@ def checked_token(token: str) -> str:
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
 
 
-__all__ = ["AttemptError", "Claim", "FailedState", "LiveState", "Message", "NewMessage", "State"]
+__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "LiveState", "Message", "NewMessage", "State"]

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
-from tablequeue.errors import BadInput, BadPayload, Empty
+from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import Claim, FailedState, LiveState, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
@@ -40,7 +40,8 @@ class Queue:
     """
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        self.context = context
+        """What the library's own rooms work with beside the verbs; see operations/context.py."""
         self.load_time = context.engine.load_time
 
     def __repr__(self) -> str:
@@ -48,11 +49,11 @@ class Queue:
 
     @property
     def name(self) -> str:
-        return self._context.table.name
+        return self.context.table.name
 
     @property
     def definition(self) -> Definition:
-        return self._context.table.definition
+        return self.context.table.definition
 
     # -- producing -------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Queue:
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
         options = Options(delay, due, priority, group, headers)
-        return push.push(self._context, payload, options, key, on_conflict, now, connection)
+        return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
     def push_many(
@@ -164,7 +165,7 @@ class Queue:
         the same call. The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers)
-        return push.push_many(self._context, payloads, options, on_conflict, now, connection)
+        return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
 
@@ -208,9 +209,9 @@ class Queue:
         done = tuple(completing)
         while True:
             if done:
-                token, rows = complete_and_claim(self._context, done, n, lease, now, connection)
+                token, rows = complete_and_claim(self.context, done, n, lease, now, connection)
             else:
-                token, rows = claim.claim(self._context, n, lease, now, connection)
+                token, rows = claim.claim(self.context, n, lease, now, connection)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
@@ -227,7 +228,7 @@ class Queue:
 
     def take_many(self, n: int, connection: Any, *, now: datetime | None = None) -> list[Claim]:
         """Remove up to `n` messages in the transaction of `connection`, in the queue's order, as `take` does."""
-        while rows := claim.take(self._context, n, now, connection):
+        while rows := claim.take(self.context, n, now, connection):
             if claims := self._claims("", rows, now, connection):
                 return claims
         return []
@@ -237,14 +238,14 @@ class Queue:
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self._context, (message,), now, connection)
+        finish.complete(self.context, (message,), now, connection)
 
     def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
         """Complete all messages of a batch in one round trip.
 
         Those whose claim is not held any more are left alone, and `LeaseLost.ids` names them; the others are done.
         """
-        finish.complete(self._context, messages, now, connection)
+        finish.complete(self.context, messages, now, connection)
 
     def fail(
         self,
@@ -267,7 +268,7 @@ class Queue:
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        return finish.fail(self._context, message, error, retry_in, retry, now, connection)
+        return finish.fail(self.context, message, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
@@ -276,13 +277,13 @@ class Queue:
 
         `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
         """
-        finish.release(self._context, (message,), delay, now, connection)
+        finish.release(self.context, (message,), delay, now, connection)
 
     def release_many(
         self, messages: Iterable[Claim], *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
         """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
-        finish.release(self._context, messages, delay, now, connection)
+        finish.release(self.context, messages, delay, now, connection)
 
     def extend(
         self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
@@ -292,7 +293,7 @@ class Queue:
         The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
         delivery is at most once.
         """
-        return finish.extend(self._context, message, seconds, now, connection)
+        return finish.extend(self.context, message, seconds, now, connection)
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -314,7 +315,7 @@ class Queue:
             message.fail(error)
             raise
         except BaseException as interrupt:
-            self._let_go((message,), interrupt)
+            finish.abandon(self.context, (message,), interrupt)
             raise
         message.complete()
 
@@ -327,7 +328,7 @@ class Queue:
         at a time, and releases those not yet handed over when the iteration is closed.
         """
         limit = INFINITE if wait is None else seconds(wait, "wait")
-        self._check_prefetch(prefetch)
+        claim.check_prefetch(self.context, prefetch)
         idle_since = monotonic()
         with self.waiter() as waiter:
             while True:
@@ -347,7 +348,7 @@ class Queue:
         longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
         on_push         what the notifier calls, in its own thread, when there may be a message.
         """
-        return Waiter(self._context, longest_pause, on_push)
+        return Waiter(self.context, longest_pause, on_push)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -356,7 +357,7 @@ class Queue:
 
         By id, whatever the order of the queue; claiming none.
         """
-        return inspect.peek(self._context, limit, state, after)
+        return inspect.peek(self.context, limit, state, after)
 
     def find(self, id: int) -> Message | None:
         """The message of that id, in the queue or in its history; None if neither has it.
@@ -365,7 +366,7 @@ class Queue:
         is `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if
         its retention is over. Two reads that lock nothing; a message that is finished meanwhile is found.
         """
-        return inspect.find(self._context, id)
+        return inspect.find(self.context, id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
         """How many messages are in each state, and the age of the first ready one, exact; and how many are finished,
@@ -375,7 +376,7 @@ class Queue:
         with which wait and run times: of the last 50,000 messages, if there were more. `Stats.estimated` says what is
         not exact. Each is a read of its own, from an index, that locks nothing.
         """
-        return stats.stats(self._context, window, now)
+        return stats.stats(self.context, window, now)
 
     def lost(
         self, limit: int = 100, *, older_than: Duration | None = None, now: datetime | None = None
@@ -384,18 +385,18 @@ class Queue:
 
         Those popped that long ago or longer (the queue's lease if not given): the others may yet be done.
         """
-        return inspect.lost(self._context, limit, older_than, now)
+        return inspect.lost(self.context, limit, older_than, now)
 
     def history(self, limit: int = 100, *, before: int | None = None) -> list[Message]:
         """The last `limit` messages that left the queue with ids below `before`, highest id first.
 
         `BadInput` if the queue keeps none.
         """
-        return inspect.history(self._context, limit, before)
+        return inspect.history(self.context, limit, before)
 
     def history_bounds(self) -> tuple[int, int] | None:
         """The lowest and the highest id in the history; None if it is empty."""
-        return inspect.history_bounds(self._context)
+        return inspect.history_bounds(self.context)
 
     def history_batches(self, low: int, high: int, size: int) -> Iterator[list[Sequence[Any]]]:
         """Finished messages with ids from `low` to `high`, highest first, for bulk readers.
@@ -403,66 +404,52 @@ class Queue:
         Lists of up to `size` raw rows, in the columns of `Message` and as the driver gives them. Each list is a read
         of its own: no snapshot stays open between them.
         """
-        return inspect.history_batches(self._context, low, high, size)
+        return inspect.history_batches(self.context, low, high, size)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
         """The first dead letters with ids above `after`, by id, each with every error."""
-        return inspect.peek(self._context, limit, "dead", after)
+        return inspect.peek(self.context, limit, "dead", after)
 
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
         """Dead letters become ready with all attempts before them; their errors stay. Returns how many.
 
         which   their ids, or a function of a `Message` that is true for them; all if not given.
         """
-        return maintain.redrive(self._context, which, now)
+        return maintain.redrive(self.context, which, now)
 
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`. Returns how many."""
-        return maintain.purge_dead(self._context, which)
+        return maintain.purge_dead(self.context, which)
 
     def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
         """Delete what was finished, or lost, that long ago or longer, a thousand at a time; return how many."""
-        return maintain.purge_history(self._context, older_than, now)
+        return maintain.purge_history(self.context, older_than, now)
 
     def purge(self) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self._context, ("blocked", "ready", "scheduled"))
+        return maintain.purge(self.context, ("blocked", "ready", "scheduled"))
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, whoever uses it."""
-        maintain.drop(self._context)
+        maintain.drop(self.context)
 
     # -- private ---------------------------------------------------------------------------------------------------
 
     def _claims(self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Any) -> list[Claim]:
         """Those of them whose payloads can be read; each of the others is buried."""
-        load = self._context.codec.load
+        load = self.context.codec.load
         try:
             return [Claim(self, row, load(row[1]), token) for row in rows]
         except BadPayload:
             return [
                 Claim(self, row, payload, token)
-                for row, payload in unreadable.readable(self._context, token, rows, now, connection)
+                for row, payload in unreadable.readable(self.context, token, rows, now, connection)
             ]
-
-    def _check_prefetch(self, prefetch: int) -> None:
-        if prefetch != 1 and self.definition.delivery == "at_most_once":
-            raise BadInput(
-                "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
-            )
-
-    def _let_go(self, messages: Sequence[Claim], why: BaseException) -> None:
-        """Of messages that nobody works on: give them back; fail them where delivery is at most once."""
-        if self.definition.delivery == "at_most_once":
-            for message in messages:
-                message.fail(why)
-        else:
-            self.release_many(messages)
 
     def _hand_over(self, batch: list[Claim]) -> Iterator[Claim]:
         handed = 0

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tablequeue.arrow import ROWS, TIME
 from tablequeue.errors import BadInput, BadPayload, Conflict, DatabaseError, DuplicateKey
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Params
 from tablequeue.operations.push import LONGEST_KEY, check_text
 from tablequeue.queue import Queue
@@ -53,9 +53,9 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
 
 def prepare(queue: Queue) -> None:
     """Make the tables that writes go through. Once before the stages of a write, from one place."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
-    context.runner.run(engine.create_staged, context.table, {"now": None})
+    context.run(engine.catalogue.create_staged, {"now": None})
 
 
 def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
@@ -64,7 +64,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
     what was staged for a day, and so do `BadInput` and `BadPayload`, for what the queue cannot hold.
     """
-    context = queue._context
+    context = queue.context
     engine = context.engine
     checked = _checked(queue, given)
     first = next(checked, None)
@@ -73,8 +73,8 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     batches = chain([first], checked)
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
-    for messages, values in _columns(batches) if engine.stages_columns else _rows(queue, batches):
-        context.runner.run(engine.stage, context.table, shared | values)
+    for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
+        context.run(engine.staging.stage, shared | values)
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -95,7 +95,7 @@ def publish(
     Raises `BadInput` if the name of the writer or of the producer is longer than 255 characters: cut off, as SQL Server
     would do silently, two writers could be one, and the writes of the second add nothing.
     """
-    context = queue._context
+    context = queue.context
     engine = context.engine
     check_text(producer or context.who, "producer")
     if writer is not None:
@@ -104,7 +104,7 @@ def publish(
     keyed = any(one.keyed for one in staged)
     params: Params = {
         "write": write,
-        "attempts": engine.dump_words([one.attempt for one in staged if one.messages] or [""]),
+        "attempts": engine.staging.dump_words([one.attempt for one in staged if one.messages] or [""]),
         "keyed": keyed,
         "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
@@ -114,36 +114,36 @@ def publish(
     }
 
     def move(cursor: Any, table: Any, params: Params) -> int | None:
-        if writer is not None and not engine.writer_advance(cursor, table, params):
-            engine.unstage(cursor, table, params)
+        if writer is not None and not engine.staging.writer_advance(cursor, table, params):
+            engine.staging.unstage(cursor, table, params)
             return None
         if keyed:
-            _check_staged(engine.staged_count(cursor, table, params), expected)
-            if on_conflict == "raise" and (taken := engine.staged_taken(cursor, table, params)):
+            _check_staged(engine.staging.staged_count(cursor, table, params), expected)
+            if on_conflict == "raise" and (taken := engine.staging.staged_taken(cursor, table, params)):
                 raise DuplicateKey(
                     f"Live messages, or others of the same write, have keys of it: {', '.join(taken[:5])}; "
                     "nothing was pushed.",
                     "Write other keys, or have such conflicts skipped (onConflict=skip).",
                     taken,
                 )
-        pushed = engine.publish(cursor, table, params)
+        pushed = engine.staging.publish(cursor, table, params)
         if not keyed:
             _check_staged(pushed, expected)
         elif on_conflict == "raise" and pushed != expected:
             raise Conflict("Somebody pushed one of the keys at the same moment; nothing was pushed.", "Write it again.")
-        engine.unstage(cursor, table, params)
+        engine.staging.unstage(cursor, table, params)
         return pushed
 
-    pushed = context.runner.run(move, context.table, params)
-    arrange_after(context, None, messages=pushed or 0)
+    pushed = context.run(move, params)
+    promote_after(context, None, messages=pushed or 0)
     return pushed
 
 
 def unstage(queue: Queue, write: str) -> None:
     """Forget what a write has staged, and what others left a day ago or earlier."""
-    context = queue._context
+    context = queue.context
     engine = context.engine
-    context.runner.run(engine.unstage, context.table, {"write": write, "now": None})
+    context.run(engine.staging.unstage, {"write": write, "now": None})
 
 
 def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
@@ -171,7 +171,7 @@ def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
-            yield {**absent, **row, "place": place, "due": None if due is None else queue._context.time(due, "due")}
+            yield {**absent, **row, "place": place, "due": None if due is None else queue.context.time(due, "due")}
 
     absent = dict.fromkeys(WRITTEN)
     all_rows = rows()

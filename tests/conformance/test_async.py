@@ -22,12 +22,12 @@ import tablequeue
 from tablequeue import Claim, Database, Empty, LeaseLost, Queue, aio
 from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
 from tablequeue.aiowait import AsyncWaiter
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadUrl, QueueNotFound, Unreachable
 from tablequeue.threads import Threads
 from tests.async_support import PATIENCE, claimed, in_loop, lock, refuses
 from tests.servers import Kind, Place
-from tests.support import at, counts, found, ids_of
+from tests.support import at, counts, found, ids_of, with_parts
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
@@ -53,14 +53,16 @@ class Gate:
 
 def gated(engine: type[Engine], name: str, gate: Gate) -> type[Engine]:
     """The engine, with a gate before one operation."""
-    operation = getattr(engine, name)
+    part = "reads" if hasattr(engine.reads, name) else "messages"
+    part_class = type(getattr(engine, part))
+    operation = getattr(part_class, name)
 
     @wraps(operation)
     def wait(*args: Any) -> Any:
         gate.stop()
         return operation(*args)
 
-    return type("Gated", (engine,), {name: wait})
+    return with_parts(engine, {part: type("Gated", (part_class,), {name: wait})})
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_an_async_class_has_no_verb_of_its_own() -> None:
 
 
 def test_an_async_claim_says_what_a_claim_says() -> None:
-    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of"}
+    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of", "row"}
     assert not hasattr(AsyncClaim.__new__(AsyncClaim), "nonsense"), "nor does a half-made one, as copy makes it, hang"
 
 

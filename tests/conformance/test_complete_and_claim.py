@@ -160,10 +160,10 @@ def test_in_a_callers_transaction(queue: Queue, caller: Caller) -> None:
 def test_when_a_sweep_is_due(queue: Queue) -> None:
     queue.push_many("abc")
     first = claimed(queue)
-    queue._context.table.next_sweep = 0
+    queue.context.table.next_sweep = 0
     second = claimed(queue, completing=first)
     assert second.payload == "b"
-    queue._context.table.next_sweep = 0
+    queue.context.table.next_sweep = 0
     refuses(LeaseLost, queue.pop, completing=first)
     assert counts(queue) == {"finished": 1, "in_progress": 1, "ready": 1}
 

@@ -60,7 +60,7 @@ def test_a_blocked_group_with_a_thousand_messages_does_not_starve_the_others(que
 
 
 def test_many_groups_all_get_their_turn(queue: Queue) -> None:
-    """More than are arranged at once; between groups there is no order."""
+    """More than are promoted at once; between groups there is no order."""
     ids = queue.push_many([NewMessage("x", group=f"group {number}") for number in range(2500)])
     popped: list[int] = []
     while claims := queue.pop_many(1000):

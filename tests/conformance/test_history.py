@@ -221,7 +221,7 @@ def test_find_finds_what_is_finished_while_it_looks(
     queue = db.create_queue("work")
     id = queue.push(1)
     claims = [claimed(place.open().queue("work"))]
-    run = queue._context.runner.run
+    run = queue.context.runner.run
 
     def run_then_finish(*args: Any) -> Any:
         result = run(*args)
@@ -229,7 +229,7 @@ def test_find_finds_what_is_finished_while_it_looks(
             claims.pop().complete()
         return result
 
-    monkeypatch.setattr(queue._context.runner, "run", run_then_finish)
+    monkeypatch.setattr(queue.context.runner, "run", run_then_finish)
     found(queue, id)
     message = queue.find(id)
     assert message is not None

@@ -10,7 +10,7 @@ import pytest
 from tablequeue import Backoff, Claim, Database, NewMessage, Order, Queue
 from tests.checks import check_a_failed_head_holds_the_others, check_order
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, found, ids_of
+from tests.support import at, claimed, counts, found, ids_of, with_parts
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -106,11 +106,11 @@ def test_due_a_released_message_has_been_due_longest_again(db: Database) -> None
 def test_due_needs_no_sweep(kind: Kind, place: Place) -> None:
     """Exact at every claim, though processes look for what is due only now and then."""
 
-    class Unswept(kind.engine_class):  # type: ignore[name-defined]
+    class Unswept(type(kind.engine_class.messages)):  # type: ignore[misc]
         def sweep(self, cursor: Any, table: Any, params: dict[str, Any]) -> int:
             return 0
 
-    queue = place.open_with(Unswept).create_queue("work", order="due")
+    queue = place.open_with(with_parts(kind.engine_class, {"messages": Unswept})).create_queue("work", order="due")
     late = queue.push("late", delay=20, now=at(0))
     soon = queue.push("soon", delay=10, now=at(0))
     assert queue.pop(now=at(9.999999)) is None

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Claim, Database, Queue
-from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue import Claim, Queue
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import LeaseLost, Locked
 from tablequeue.operations import claim
 from tests.callers import Caller
 from tests.servers import Kind, Place
-from tests.support import at, claimed, counts, design_group, ids_of, refuses
+from tests.support import at, claimed, counts, design_group, ids_of, refuses, with_parts
 
 MANY = 30
 
@@ -61,7 +63,7 @@ def test_the_check_notices_sweeps_in_the_callers_transaction(
 ) -> None:
     if not kind.side_by_side:
         pytest.skip("they are part of it there")
-    monkeypatch.setattr(queue._context.engine, "sweeps_within", True)
+    monkeypatch.setattr(queue.context.engine, "sweeps_within", True)
     with pytest.raises(AssertionError):
         test_an_open_transaction_withholds_its_own_message_only(queue, place, kind, caller, "take")
 
@@ -77,17 +79,17 @@ def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
             def operation(self: Any, cursor: Cursor, table: Table, params: Params) -> Any:
                 if Refusing.refuses and params.get("now") is None:
                     raise Locked("It is locked.", "Try again.")
-                return getattr(engine, name)(self, cursor, table, params)
+                return getattr(type(engine.messages), name)(self, cursor, table, params)
 
             operation.__name__ = name
             return operation
 
-        class Refusing(engine):  # type: ignore[misc, valid-type]
+        class Refusing(type(engine.messages)):  # type: ignore[misc]
             refuses = False
 
         for name in operations:
             setattr(Refusing, name, refuse(name))
-        return Refusing
+        return with_parts(engine, {"messages": Refusing}, refusals=Refusing)
 
     return variant
 
@@ -95,9 +97,9 @@ def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
 @pytest.fixture
 def locked(place: Place, kind: Kind, options: dict[str, Any], request: pytest.FixtureRequest) -> Any:
     """A queue whose sweeps are refused, or what the parameter of the test names, from when its engine is told so."""
-    engine = refusing(*getattr(request, "param", ("sweep", "arrange")))(kind.engine_class)
+    engine = refusing(*getattr(request, "param", ("sweep", "promote")))(kind.engine_class)
     queue = place.open_with(engine).create_queue("work", **options)
-    queue.refusals = engine  # type: ignore[attr-defined]
+    queue.refusals = engine.refusals  # type: ignore[attr-defined]
     return queue
 
 
@@ -109,10 +111,10 @@ def refuse(queue: Any, now: bool = True) -> None:
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
     ids = locked.push_many("abc")
-    locked._context.table.next_sweep = 0 if due else float("inf")
+    locked.context.table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     assert sorted(ids_of(locked.pop_many(10))) == ids
-    locked._context.table.next_sweep = float("inf")
+    locked.context.table.next_sweep = float("inf")
     assert refuses(Locked, locked.pop).cause == "It is locked.", "nothing is ready that is known of"
     refuse(locked, False)
     assert locked.pop() is None
@@ -120,14 +122,14 @@ def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
 
 
 @pytest.mark.needs("plain_push")
-@pytest.mark.parametrize("locked", [("sweep", "arrange"), ("sweep", "arrange", "claim")], indirect=True)
+@pytest.mark.parametrize("locked", [("sweep", "promote"), ("sweep", "promote", "claim")], indirect=True)
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
     """A refusal would have the caller try again, and be told that the lease is lost."""
     first = locked.push("a")
     locked.push("b")
     message = claimed(locked)
-    locked._context.table.next_sweep = 0 if due else float("inf")
+    locked.context.table.next_sweep = 0 if due else float("inf")
     refuse(locked)
     try:
         more = locked.pop_many(5, completing=[message])
@@ -144,12 +146,14 @@ def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
 
 @pytest.mark.needs("plain_push", "many_in_progress")
 @pytest.mark.parametrize("verb", ["complete_many", "release_many"])
-def test_claims_of_several_pops_are_finished_together_or_not_at_all(db: Database, queue: Queue, verb: str) -> None:
+def test_claims_of_several_pops_are_finished_together_or_not_at_all(
+    queue: Queue, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue.push_many("abcd")
     claims = [*queue.pop_many(2), *queue.pop_many(2)]
-    engine, finish = queue._context.engine, verb.removesuffix("_many")
+    messages, finish = queue.context.engine.messages, verb.removesuffix("_many")
     calls = iter([False, True])
-    original = getattr(engine, finish)
+    original = getattr(messages, finish)
 
     def refused_the_second_time(cursor: Cursor, table: Table, params: Params) -> Any:
         result = original(cursor, table, params)
@@ -157,7 +161,7 @@ def test_claims_of_several_pops_are_finished_together_or_not_at_all(db: Database
             raise Locked("It is locked.", "Try again.")
         return result
 
-    setattr(engine, finish, refused_the_second_time)
+    monkeypatch.setattr(messages, finish, refused_the_second_time)
     refuses(Locked, getattr(queue, verb), claims)
     assert counts(queue) == {"in_progress": 4}
     getattr(queue, verb)(claims)
@@ -182,14 +186,14 @@ def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
     """By a clock on which every claim and every sweep takes ten seconds."""
     clock, sweeps = [1000.0], [0]
     monkeypatch.setattr(claim, "monotonic", lambda: clock[0])
-    engine, original = queue._context.engine, queue._context.engine.sweep
+    engine, original = queue.context.engine, queue.context.engine.messages.sweep
 
     def slow(cursor: Cursor, table: Table, params: Params) -> int:
         clock[0] += 10
         sweeps[0] += 1
         return original(cursor, table, params)
 
-    engine.sweep = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(engine.messages, "sweep", slow)
     queue.push_many("x" * 10)
     for _ in range(10):
         claimed(queue)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tablequeue import Database, Queue, staging
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import BadInput, BadPayload, DatabaseError, DuplicateKey, TablequeueError
 from tablequeue.staging import Staged
 from tests.servers import Kind, Place
-from tests.support import refuses
+from tests.support import refuses, with_parts
 
 
 def staged(queue: Queue, write: str, part: int = 0, **columns: Any) -> Staged:
@@ -206,7 +206,7 @@ def test_an_aborted_write_leaves_nothing(db: Database, place: Place, write: str)
     other = uuid.uuid4().hex
     kept = staged(queue, other, payload=["c"])
     staging.unstage(queue, write)
-    table = queue._context.engine.words(queue._context.table)["staged"]
+    table = queue.context.engine.words(queue.context.table)["staged"]
     assert rows_of(place, table) == 1, "that of another write stays"
     assert staging.publish(queue, other, [kept]) == 1
     assert rows_of(place, table) == 0
@@ -243,20 +243,20 @@ def publishes_every_attempt(engine: Any) -> Any:
 
 
 def forgets_the_writer(engine: Any) -> Any:
-    class Forgets(engine):
+    class Forgets(type(engine.staging)):  # type: ignore[misc]
         def writer_advance(self, cursor: Any, table: Any, params: Any) -> bool:
             super().writer_advance(cursor, table, params)
             return True
 
-    return Forgets
+    return with_parts(engine, {"staging": Forgets})
 
 
 def looks_for_no_key(engine: Any) -> Any:
-    class Looks(engine):
+    class Looks(type(engine.staging)):  # type: ignore[misc]
         def staged_taken(self, cursor: Any, table: Any, params: Any) -> list[str]:
             return []
 
-    return Looks
+    return with_parts(engine, {"staging": Looks})
 
 
 MUTANTS = [

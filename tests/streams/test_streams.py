@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tablequeue import Database, NewMessage, Queue, arrow, stream
-from tablequeue.engines.base import Engine
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.streams import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
 from tablequeue.stream import Stream
 from tests.servers import Kind, Place, only
-from tests.support import DESIGNS, at, design_group, refuses
+from tests.support import DESIGNS, at, design_group, refuses, with_parts
 
 MANY = [design for design in DESIGNS if design not in ("strict", "groups")]
 
@@ -97,11 +97,11 @@ def test_promises(db: Database, design: str, check: Callable[[Queue], None]) -> 
 def test_a_crash_before_the_stream_knows_of_its_batch_claims_none(place: Place, kind: Kind) -> None:
     """Messages in progress that no stream knows of would stay so for ever: they have no lease."""
 
-    class Crashes(kind.engine_class):  # type: ignore[name-defined]
+    class Crashes(type(kind.engine_class.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
             raise KeyboardInterrupt
 
-    run = Stream(filled(place.open_with(Crashes)), "lake")
+    run = Stream(filled(place.open_with(with_parts(kind.engine_class, {"streams": Crashes}))), "lake")
     with pytest.raises(KeyboardInterrupt):
         run.advance(0, 4, now=at(1))
     stats = place.open().queue("work").stats(now=at(1))
@@ -232,7 +232,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
     run = Stream(queue, "s")
     run.advance(0, 5000)
     token, ids = run.batch(1)
-    table = queue._context.table
+    table = queue.context.table
     with db.engine.begin() as connection:
         connection.exec_driver_sql(f"{kind.analyze} {table.engine.words(table)['queue']}")
         for operation in ("stream_ids", "stream_rows"):
@@ -245,7 +245,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
 
 
 def forgets_the_epoch(engine: Any) -> Any:
-    class Forgets(engine):
+    class Forgets(type(engine.streams.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
 
@@ -255,32 +255,32 @@ def forgets_the_epoch(engine: Any) -> Any:
 
             return row and StreamRow(AnyEpoch(row.epoch), *row[1:])
 
-    return Forgets
+    return with_parts(engine, {"streams": Forgets})
 
 
 def gives_a_lease(engine: Any) -> Any:
-    class Leases(engine):
+    class Leases(type(engine.streams.streams)):  # type: ignore[misc]
         def stream_claim(self, cursor: Any, table: Any, params: Any) -> int:
-            return len(super().claim(cursor, table, {**params, "lease": 60}))
+            return len(engine.messages.claim(cursor, table, {**params, "lease": 60}))
 
-    return Leases
+    return with_parts(engine, {"streams": Leases})
 
 
 def forgets_failures(engine: Any) -> Any:
-    class Forgets(engine):
+    class Forgets(type(engine.streams.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
             super().stream_set(cursor, table, {**params, "failures": json.dumps({})})
 
-    return Forgets
+    return with_parts(engine, {"streams": Forgets})
 
 
 def claims_again(engine: Any) -> Any:
-    class Again(engine):
+    class Again(type(engine.streams.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
             return row and row._replace(batch=row.completed, token=None)
 
-    return Again
+    return with_parts(engine, {"streams": Again})
 
 
 MUTANTS = [

@@ -28,7 +28,7 @@ PATHS = (
 def test_hostile_messages_do_nothing(page: Page, queues: Database) -> None:
     queue = queues.create_queue("work", groups=True, max_attempts=1)
     for number, words in enumerate(HOSTILE):
-        queue._context.who = words[:200]
+        queue.context.who = words[:200]
         queue.push({words: words}, group=words[:200], key=f"{number}{words}"[:200], headers={words: words})
         claimed(queue).fail(f"{words}\n{words}")
     for path in ("/", "/queues/work", "/queues/work/messages?state=dead"):

@@ -166,7 +166,7 @@ def test_hostile_words_are_shown_and_nothing_else(client: Client, queues: Databa
     for number_, words in enumerate(HOSTILE):
         short = words[:250]
         if what == "producer":
-            queue._context.who = short
+            queue.context.who = short
         options: dict[str, Any] = {name: short if name == what else f"{name}-{number_}" for name in ("group", "key")}
         queue.push(words if what == "payload" else number_, headers={words[:20]: words}, **options)
         claimed(queue).fail(words if what == "error" else "no")

@@ -9,9 +9,12 @@ from time import monotonic, sleep
 from typing import Any
 
 from tablequeue import Database
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
+from tests.support import with_parts
 
 # Seconds after which a test that waits has failed. What it waits for takes milliseconds.
 PATIENCE = 60
@@ -59,9 +62,9 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
         raise ConnectionLost("The connection broke, for the test.", "Try again.")
 
     class Losing(engine):  # type: ignore[misc, valid-type]
-        def hold(self, dbapi: Any) -> Held:
-            held: Held = super().hold(dbapi)
-            commit = held.commit
+        def adopt(self, dbapi: Any) -> RawConnection:
+            connection: RawConnection = super().adopt(dbapi)
+            commit = connection.commit
 
             def commit_and_break() -> None:
                 commit()
@@ -69,9 +72,10 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                     lost.now = False
                     break_off()
 
-            held.commit = commit_and_break  # type: ignore[method-assign]
-            return held
+            connection.commit = commit_and_break  # type: ignore[method-assign]
+            return connection
 
+    class LosingMessages(type(engine.messages)):  # type: ignore[misc]
         def complete(self, cursor: Cursor, table: Table, params: Params) -> Any:
             return self._may_break("complete", cursor, table, params)
 
@@ -87,9 +91,9 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
                 break_off()
             result = getattr(super(), verb)(*args)
             if end == "after":
-                if verb in self.autocommit:
+                if verb in engine.autocommit:
                     break_off()
                 lost.now = True  # when it is committed
             return result
 
-    return Losing
+    return with_parts(Losing, {"messages": LosingMessages})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Claim, Database, Queue
-from tablequeue.engines.scheduling import Scheduling
+from tablequeue.engines.schedules import Schedules
 from tablequeue.worker import Worker
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.heartbeat import Heartbeat
@@ -63,7 +63,7 @@ def nothing(*args: Any, **options: Any) -> None:
 
 MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
-    "a due time that is not remembered": (check_once, Scheduling, "advance_schedule", lambda *args: True),
+    "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
     "completions that are forgotten": (check_finished, Completer, "_call_until_answered", nothing),
 }
 

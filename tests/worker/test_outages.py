@@ -176,7 +176,7 @@ def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_p
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
-    schedule.state(queue._context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
+    schedule.state(queue.context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
     scheduler = Scheduler(db, [])
 
     def fall(*args: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
@@ -55,15 +56,17 @@ def waiting(queue: Queue) -> Iterator[Future[Any]]:
 
 def count_looks(queue: Queue) -> Callable[[], int]:
     """Counts the calls that ask when the next message is due."""
-    engine, looks = queue._context.engine, [0]
-    look = engine.until_next
+    engine, looks = queue.context.engine, [0]
+    look = engine.reads.until_next
 
     def until_next(*args: Any) -> Any:
         found = look(*args)
         looks[0] += 1
         return found
 
-    engine.until_next = until_next  # type: ignore[assignment, method-assign]
+    reads = copy(engine.reads)
+    reads.until_next = until_next  # type: ignore[assignment, method-assign]
+    engine.reads = reads  # type: ignore[misc]  # of this engine alone
     return lambda: looks[0]
 
 
@@ -217,7 +220,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
         waiter.wait(600)
         before = looks()
         waiter.wait(60)
-    longest = (wait.PAUSES if queue._context.engine.listener is None else wait.PAUSES_WITH_NOTIFIER)[1]
+    longest = (wait.PAUSES if queue.context.engine.listener is None else wait.PAUSES_WITH_NOTIFIER)[1]
     assert before < 600 / longest + 12
     assert looks() - before <= 60 / longest + 2
 
@@ -264,7 +267,7 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
             # All within a hundredth of a second.
-            notify = queue._context.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
+            notify = queue.context.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
             params = {"within": False}
             assert [each.exec_driver_sql(notify, params).scalar() for each in (first, second)] == [False, False]
             locks = "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ExclusiveLock'"
@@ -284,37 +287,39 @@ def test_who_was_woken_in_vain_lingers(queue: Queue) -> None:
 @only("mariadb", "postgresql")
 def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]
-    runner = queue._context.runner
-    listener = Poll(runner._hold())
+    runner = queue.context.runner
+    listener = Poll(runner._connect())
     for each in (queue, *others):
-        listener.attend(each._context.table)
+        listener.attend(each.context.table)
         each.push("x")
-    listener.leave(queue._context.table)
+    listener.leave(queue.context.table)
     assert [*(listener.listen() or ())] == ["tq_here", "tq_there"]
     others[0].pop()
     assert [*(listener.listen() or ())] == ["tq_there"]
-    runner._discard(listener.held)
+    runner._discard(listener.connection)
 
 
 @only("mariadb")
 def test_those_who_come_and_go_do_not_put_the_look_off(db: Database, queue: Queue) -> None:
-    runner, busy = queue._context.runner, db.create_queue("busy")
-    listener = Poll(runner._hold())
-    listener.attend(queue._context.table)
+    runner, busy = queue.context.runner, db.create_queue("busy")
+    listener = Poll(runner._connect())
+    listener.attend(queue.context.table)
     queue.push("x")
     with ThreadPoolExecutor(1) as threads:
         heard = threads.submit(listener.listen)
         while not heard.done():
-            listener.attend(busy._context.table)
+            listener.attend(busy.context.table)
         assert [*(heard.result() or ())] == ["tq_work"]
-    runner._discard(listener.held)
+    runner._discard(listener.connection)
 
 
 def test_time_until_the_next(queue: Queue) -> None:
-    engine, table, run = queue._context.engine, queue._context.table, queue._context.runner.run
+    engine, table, run = queue.context.engine, queue.context.table, queue.context.runner.run
 
     def due() -> Any:
-        return run(engine.until_next, table, {"now": queue._context.time(datetime(2040, 1, 1, tzinfo=UTC))}).seconds
+        return run(
+            engine.reads.until_next, table, {"now": queue.context.time(datetime(2040, 1, 1, tzinfo=UTC))}
+        ).seconds
 
     assert due() is None or due() > 1e9
     queue.push("x", due=datetime(2040, 1, 1, 0, 1, tzinfo=UTC))

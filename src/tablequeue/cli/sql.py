@@ -16,8 +16,8 @@ from tablequeue.cli.settings import Settings
 from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
-from tablequeue.engines.base import Engine
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, holds, wanted
+from tablequeue.engines.engine import Engine
+from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
 from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES
@@ -95,7 +95,7 @@ def operations(engine: str) -> list[str]:
     files = {*operations_of(engine)} - {"lock", "set_version"}
     parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
     names = {name for name, several in PRINTED.items() if files & several.keys()} | files - parts | {"upgrade"}
-    return sorted(names | {"procedures", "grant"} if engine_class(engine).stored else names)
+    return sorted(names | {"procedures", "grant"} if engine_class(engine).procedure_syntax else names)
 
 
 def script(
@@ -121,9 +121,9 @@ def script(
     if operation == "upgrade":
         steps = {file: when for version, of in UPGRADES.items() if version > from_version for file, when in of.items()}
         files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
-    chosen = wanted(engine.name, files, holds(definition) | ({"schema"} if engine.schema else set()))
+    chosen = files_for(engine.name, files, conditions(definition) | ({"schema"} if engine.schema else set()))
     texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
-    if operation == "drop" and engine.stored:
+    if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
     text = put(engine, "\n\n".join(texts), known(engine, operation, table))
     left = parameters(text)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Engine, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.engine import Engine
 
 # Operations whose parameter `name` is that of a schedule.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Engine
-from tablequeue.errors import DriverMissing
+from tablequeue.engines.engine import Engine
+from tablequeue.errors import BadUrl, DriverMissing
 
 
 class Entry(NamedTuple):
@@ -25,6 +25,13 @@ ENGINES = {
     "mysql": Entry("tablequeue.engines.mysql.engine:MySQL", "mysql"),
     "mssql": Entry("tablequeue.engines.mssql.engine:SQLServer", "mssql"),
 }
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a database that has no engine."""
+    if kind not in ENGINES:
+        remedy = "Write postgresql+psycopg://." if kind == "postgres" else f"Use one of: {', '.join(ENGINES)}."
+        raise BadUrl(f"tablequeue has no engine for {kind}.", remedy)
 
 
 def engine_class(name: str) -> type[Engine]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from threading import Lock, Thread
 from typing import ClassVar
 
-from tablequeue.engines.base import Held, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import RawConnection
 
 
 class Listener(ABC):
@@ -22,13 +23,13 @@ class Listener(ABC):
     exact: ClassVar[bool] = True
     """Whether a wake-up means that something was pushed to that queue, so that the consumer pops at once."""
 
-    def __init__(self, held: Held) -> None:
-        self.held = held
+    def __init__(self, connection: RawConnection) -> None:
+        self.connection = connection
 
     @classmethod
-    def open(cls, held: Held) -> Listener:
+    def open(cls, connection: RawConnection) -> Listener:
         """The listener on that connection; of another class where this one would receive nothing."""
-        return cls(held)
+        return cls(connection)
 
     @abstractmethod
     def attend(self, table: Table) -> None:
@@ -50,9 +51,11 @@ class Listener(ABC):
 class Notifier:
     """The consumers that wait in this process, and the listener that wakes them."""
 
-    def __init__(self, listener: type[Listener], hold: Callable[[], Held], discard: Callable[[Held], None]) -> None:
+    def __init__(
+        self, listener: type[Listener], connect: Callable[[], RawConnection], discard: Callable[[RawConnection], None]
+    ) -> None:
         self._kind = listener
-        self._hold = hold
+        self._connect = connect
         self._discard = discard
         self._lock = Lock()
         self._listener: Listener | None = None
@@ -75,7 +78,7 @@ class Notifier:
         with self._lock:
             try:
                 if self._listener is None:
-                    self._listener = self._kind.open(self._hold())
+                    self._listener = self._kind.open(self._connect())
                     self._thread = Thread(
                         target=self._listen, args=(self._listener,), name="tablequeue notifier", daemon=True
                     )
@@ -128,4 +131,4 @@ class Notifier:
             self._waiting.clear()
         for wake in woken:
             wake()
-        self._discard(listener.held)
+        self._discard(listener.connection)

@@ -1,4 +1,4 @@
-"""What an operation is. The runner, `tablequeue sql`, the upgrades and the tests read this table.
+"""What an operation is, and a stored procedure. The runner, `tablequeue sql`, upgrades and tests read these tables.
 
 An operation is a method of an engine. Its SQL is in `sql/`, in the file of its name or in several.
 """
@@ -28,7 +28,7 @@ class Operation(NamedTuple):
 
     effect: Effect
     files: Mapping[str, str] = MappingProxyType({})
-    """The files that are its SQL, in the order they run, and what must hold of the definition for each, as `holds`
+    """The files that are its SQL, in the order they run, and what must hold of the definition for each, as `conditions`
     says it; an engine need not have all. Empty: the file of the operation's name, if it has one."""
     parts: str = ""
     """Files that are no operations by themselves, and that it runs besides or instead, on some engines or on all."""
@@ -114,7 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(Effect.WRITE),
-    "arrange": Operation(Effect.WRITE),
+    "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
@@ -180,14 +180,70 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
+class Procedure(NamedTuple):
+    """One stored procedure of a queue. Its template is the file of its name in `procedures/`, if an engine has it."""
+
+    role: str = ""
+    """The kind of role that may call it; "": other procedures call it."""
+    needs: str = ""
+    """The conditions that a queue's definition meets, as `conditions` names them."""
+
+
+# In the order they are made: what others call first. On SQL Server, where procedures and tables share their names,
+# history is read_history, and what others call is named as no queue's table is: `tq_orders__sweep`.
+PROCEDURES: Mapping[str, Procedure] = {
+    "_due": Procedure(),
+    "_expired": Procedure(),
+    "_insert_each": Procedure(),
+    "_move_on": Procedure(needs="grouped"),
+    "_outdated": Procedure(needs="retention"),
+    "_peek_blocked": Procedure(),
+    "_peek_dead": Procedure(),
+    "_peek_in_progress": Procedure(),
+    "_peek_ready": Procedure(),
+    "_peek_scheduled": Procedure(),
+    "_promote": Procedure(needs="grouped"),
+    "_sweep": Procedure(),
+    "begin": Procedure(),
+    "check": Procedure(),
+    "claim": Procedure(),
+    "find": Procedure(),
+    "insert": Procedure(),
+    "list": Procedure(),
+    "move_on": Procedure(needs="grouped"),
+    "notify": Procedure(),
+    "options": Procedure(),
+    "promote": Procedure(needs="grouped"),
+    "push_one": Procedure(),
+    "remove": Procedure(),
+    "sweep": Procedure(),
+    "undo": Procedure(),
+    "unpack": Procedure(needs="at_least_once"),
+    "push": Procedure("producer"),
+    "push_many": Procedure("producer"),
+    "push_each": Procedure("producer"),
+    "pop": Procedure("consumer"),
+    "take": Procedure("consumer"),
+    "complete": Procedure("consumer"),
+    "fail": Procedure("consumer"),
+    "release": Procedure("consumer", "at_least_once"),
+    "extend": Procedure("consumer", "at_least_once"),
+    "stats": Procedure("observer"),
+    "peek": Procedure("observer"),
+    "history": Procedure("observer", "keep"),
+    "read_history": Procedure("observer", "keep"),
+    "lost": Procedure("observer", "at_most_once"),
+}
+
+
 def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     """The operations that an engine runs in autocommit: reads, `writes` too on a server, and `steps` by themselves."""
     effects = {Effect.READ, Effect.WRITE} if writes else {Effect.READ}
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
 
-def holds(definition: Definition) -> set[str]:
-    """What the files of an engine may ask of a queue's definition."""
+def conditions(definition: Definition) -> set[str]:
+    """Return the conditions of files and procedures that a queue's definition meets."""
     return {
         definition.order,
         definition.delivery,
@@ -198,12 +254,12 @@ def holds(definition: Definition) -> set[str]:
     }
 
 
-def wanted(engine: str, files: Mapping[str, str], true: set[str]) -> list[str]:
-    """Those of the files that the engine has, and for which all holds that they ask for."""
+def files_for(engine: str, files: Mapping[str, str], true: set[str]) -> list[str]:
+    """Return those of the files that the engine has, and whose conditions are all `true`."""
     there = operations_of(engine)
     return [file for file, needed in files.items() if file in there and {*needed.split()} <= true]
 
 
 def created_by(engine: str, definition: Definition) -> list[str]:
-    """The files that make the tables of a queue of that definition, in their order."""
-    return wanted(engine, CREATE, holds(definition))
+    """Return the files that make the tables of a queue of that definition, in their order."""
+    return files_for(engine, CREATE, conditions(definition))

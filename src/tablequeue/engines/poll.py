@@ -10,7 +10,8 @@ from collections.abc import Collection
 from threading import Event
 from time import monotonic
 
-from tablequeue.engines.base import Held, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 
 # Seconds between two looks: the first after somebody begins to wait, and what it doubles up to while nothing comes.
@@ -20,8 +21,8 @@ PAUSES = (0.01, 0.5)
 class Poll(Listener):
     busy_after = 0  # to leave costs nothing, and nobody is looked for who works
 
-    def __init__(self, held: Held) -> None:
-        super().__init__(held)
+    def __init__(self, connection: RawConnection) -> None:
+        super().__init__(connection)
         self._tables: dict[str, Table] = {}
         self._pause, self._next = PAUSES[0], 0.0
         self._hurry = Event()
@@ -60,5 +61,5 @@ class Poll(Listener):
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
         look = "select '{}', seconds from ({}) as look"
         looks = [look.format(table.table_name, table.statement("until_next")) for table in tables]
-        self.held.cursor.execute(" union all ".join(looks), {"now": None})
-        return [name for name, seconds in self.held.cursor.fetchall() if seconds is not None and seconds <= 0]
+        self.connection.cursor.execute(" union all ".join(looks), {"now": None})
+        return [name for name, seconds in self.connection.cursor.fetchall() if seconds is not None and seconds <= 0]

@@ -18,34 +18,17 @@ from functools import cache
 from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
-from tablequeue.engines.base import Cursor, Engine, Stored, Table
-from tablequeue.engines.operations import holds
+from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.operations import PROCEDURES, conditions
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
-# Who may call what. A template that is none of these is for the others to call. On SQL Server, where procedures and
-# tables share their names, history is read_history, and what is for the others is called as no queue's table is:
-# `tq_orders__sweep`.
-ROLES: Mapping[str, tuple[str, ...]] = {
-    "producer": ("push", "push_many", "push_each"),
-    "consumer": ("pop", "take", "complete", "fail", "release", "extend"),
-    "observer": ("stats", "peek", "history", "read_history", "lost"),
+# The procedures that each kind of role may call.
+ROLES = {
+    kind: tuple(name for name, procedure in PROCEDURES.items() if procedure.role == kind)
+    for kind in ("producer", "consumer", "observer")
 }
 VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
-# What must hold for a queue to have them.
-NEEDS = {
-    "arrange": "grouped",
-    "move_on": "grouped",
-    "_arrange": "grouped",
-    "_move_on": "grouped",
-    "_outdated": "retention",
-    "give_back": "at_least_once",
-    "unpack": "at_least_once",
-    "release": "at_least_once",
-    "extend": "at_least_once",
-    "history": "keep",
-    "read_history": "keep",
-    "lost": "at_most_once",
-}
 # The numbers of their errors; PostgreSQL has states for them. The words are a sentence of cause and one of remedy.
 RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
 # Templates that make nothing.
@@ -54,22 +37,22 @@ _OTHERS = ("grant", "grant_schema", "drop")
 _LARGEST_EXPONENT = 700
 
 
-def procedures(engine: Engine, table: Table) -> str:
+def procedures(engine: EngineBase, table: Table) -> str:
     """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
-    stored = _stored(engine)
-    engine = _placed(engine, stored.schema)
+    syntax = _syntax(engine)
+    engine = _placed(engine, syntax.schema)
     made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
-    dropped = dropping(engine, table) if engine.dialect.name in stored.dropped_first else ""
-    return "\n\n".join(filter(None, [dropped, stored.head, *made, stored.foot]))
+    dropped = dropping(engine, table) if engine.dialect.name in syntax.dropped_first else ""
+    return "\n\n".join(filter(None, [dropped, syntax.head, *made, syntax.foot]))
 
 
-def grants(engine: Engine, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
-    """The text that lets roles of the database call what ROLES says. `roles` are names for each kind."""
-    engine = _placed(engine, _stored(engine).schema)
+def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
+    """Return the text that lets roles of the database call procedures. `roles` are the names for each kind."""
+    engine = _placed(engine, _syntax(engine).schema)
     parts = [f"-- The rights on the procedures of the queue {table.name}; nobody needs its tables."]
     for kind, names in roles.items():
         called = [verb for verb in ROLES[kind] if verb in _files(engine, table.definition)]
-        for role in map(_stored(engine).role, names):
+        for role in map(_syntax(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
             there = templates(engine.name)
@@ -77,32 +60,32 @@ def grants(engine: Engine, table: Table, roles: Mapping[str, Sequence[str]]) -> 
     return "\n".join(parts)
 
 
-def dropping(engine: Engine, table: Table) -> str:
+def dropping(engine: EngineBase, table: Table) -> str:
     """The text that drops the procedures of a queue, if they are there; empty where there are none."""
-    if engine.stored is None:
+    if engine.procedure_syntax is None:
         return ""
     files = reversed(_files(engine, table.definition))
     lines = (_rendered(engine, "drop", table, {"verb": file}) for file in files)
     return "\n".join(["-- Drop the procedures of a queue, those that are there.", *lines])
 
 
-def install(engine: Engine, cursor: Cursor, table: Table) -> list[str]:
+def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
     """Make or replace the procedures of a queue; the names of those to call."""
-    stored = _stored(engine)
-    if stored.schema is not None and engine.schema is None:
-        cursor.execute(stored.current_schema)
+    syntax = _syntax(engine)
+    if syntax.schema is not None and engine.schema is None:
+        cursor.execute(syntax.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
     for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # no parameters: a colon or a percent sign in it is its own
     return [f"{table.table_name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
 
 
-def drop(engine: Engine, cursor: Cursor, table: Table) -> None:
-    if engine.stored is None:
+def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
+    if engine.procedure_syntax is None:
         return
-    if engine.stored.there:
+    if engine.procedure_syntax.there:
         words = engine.words(table)
-        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.stored.there))
+        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.procedure_syntax.there))
         if not cursor.fetchall():
             return
     for statement in engine.split(dropping(engine, table)):
@@ -117,11 +100,12 @@ def raised(number: int, words: str) -> TablequeueError | None:
     return RAISED[number](f"{cause}.", f"{remedy}.")
 
 
-def templates(engine: str) -> tuple[str, ...]:
-    """Those of an engine, in the order they are made: what others call first."""
+def templates(engine: str) -> list[str]:
+    """Return those of an engine, in the order they are made: what others call first."""
     folder = resources.files("tablequeue.engines").joinpath(engine, "procedures")
-    files = sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql"))
-    return (*(file for file in files if file not in VERBS), *(verb for verb in VERBS if verb in files))
+    files = {file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")}
+    others = sorted(file for file in files if file in _OTHERS)
+    return [*others, *(name for name in PROCEDURES if name in files)]
 
 
 @cache
@@ -132,38 +116,38 @@ def template(engine: str, file: str) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _stored(engine: Engine) -> Stored:
-    if engine.stored is None:
+def _syntax(engine: EngineBase) -> ProcedureSyntax:
+    if engine.procedure_syntax is None:
         raise BadInput(f"{engine.name} has no stored procedures.", "Use the SQL of the operations: `tablequeue sql`.")
-    return engine.stored
+    return engine.procedure_syntax
 
 
-def _placed(engine: Engine, schema: str | None) -> Engine:
+def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
     return engine if engine.schema or schema is None else type(engine)(engine.dialect, schema)
 
 
-def _files(engine: Engine, definition: Definition) -> list[str]:
-    there = holds(definition)
-    wanted = (file for file in templates(engine.name) if file not in _OTHERS)
-    return [file for file in wanted if NEEDS.get(file, definition.order) in there]
+def _files(engine: EngineBase, definition: Definition) -> list[str]:
+    there = conditions(definition)
+    names = (name for name in templates(engine.name) if name in PROCEDURES)
+    return [name for name in names if {*PROCEDURES[name].needs.split()} <= there]
 
 
 _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 
-def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
-    definition, stored = table.definition, _stored(engine)
+def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
+    definition, syntax = table.definition, _syntax(engine)
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
-    for line in _chosen(template(engine.name, file), holds(definition)):
+    for line in _chosen(template(engine.name, file), conditions(definition)):
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
             values = {key: words.get(value, value) for key, _, value in (p.partition("=") for p in match[3].split())}
-            text = engine.render(match[1], table, values.get("state", "ready"), _stored(engine).words)
+            text = engine.render(match[1], table, values.get("state", "ready"), _syntax(engine).words)
             text = engine.split(text)[int(match[2] or 1) - 1]
             if "into" in values:
-                text = stored.kept(text, values["into"])
+                text = syntax.kept(text, values["into"])
             return _bound(engine, text, values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
@@ -171,9 +155,9 @@ def _rendered(engine: Engine, file: str, table: Table, more: Mapping[str, str] |
     return "\n".join(_bound(engine, line, {}) for line in lines).strip()
 
 
-def _bound(engine: Engine, text: str, values: Mapping[str, str]) -> str:
+def _bound(engine: EngineBase, text: str, values: Mapping[str, str]) -> str:
     """The text with values, or the procedure's own parameters, for its `:name` parameters."""
-    form = _stored(engine).parameter
+    form = _syntax(engine).parameter
     return re.sub(r"(?<![:\w]):([a-z]\w*)", lambda match: values.get(match[1], form.format(match[1])), text)
 
 

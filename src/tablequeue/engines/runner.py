@@ -1,6 +1,6 @@
-"""Runs operations on raw connections: held ones of our own, or the caller's. The hot path of the library.
+"""Runs operations on raw connections: our own, or the caller's. The hot path of the library.
 
-Measured on SQLite: 5,000 pushes a second through `Engine.begin()` and `text`, 14,000 on a held raw connection. So
+Measured on SQLite: 5,000 pushes a second through `Engine.begin()` and `text`, 14,000 on a raw connection. So
 SQLAlchemy makes and configures the connections, and the statements run on their own cursors.
 """
 
@@ -22,7 +22,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Cursor, Engine, Held, Params, Table
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Notifier
 from tablequeue.errors import (
     BadInput,
@@ -36,6 +38,7 @@ from tablequeue.errors import (
 from tablequeue.redaction import is_secret
 
 T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Statements)
 
 # How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
 RETRIES = 10
@@ -51,7 +54,7 @@ _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 
 
 class Runner:
-    """Lends held connections to calls: as many as there are calls at the same moment, kept for the next call.
+    """Lends raw connections of our own to calls: as many as there are calls at the same moment, kept for the next call.
 
     They are detached from SQLAlchemy's pool: their settings are changed for good, and a pool of the caller's must
     not run dry because of them.
@@ -61,8 +64,8 @@ class Runner:
         self.sa_engine = sa_engine
         self.engine = engine
         self.notifier = self._new_notifier()
-        self._idle: deque[Held] = deque()
-        self._all: list[Held] = []
+        self._idle: deque[RawConnection] = deque()
+        self._all: list[RawConnection] = []
         self._gate = Condition()
         self._forking = False
         self._opening = 0
@@ -70,8 +73,8 @@ class Runner:
 
     def run(
         self,
-        operation: Callable[[Cursor, Table, Params], T],
-        table: Table,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
         params: Params,
         connection: Any = None,
         *,
@@ -87,16 +90,16 @@ class Runner:
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         for retry in range(RETRIES + 1):
             try:
-                held = self._idle.pop()
+                raw = self._idle.pop()
             except IndexError:
-                held = self._hold(creating)
+                raw = self._connect(creating)
             try:
                 if autocommit:
-                    result = operation(held.cursor, table, params)
+                    result = operation(raw.cursor, table, params)
                 else:
-                    result = held.transact(partial(operation, held.cursor, table, params))
+                    result = raw.transact(partial(operation, raw.cursor, table, params))
             except BaseException as error:
-                refusal = self._recover(held, error, autocommit)
+                refusal = self._recover(raw, error, autocommit)
                 if refusal is None:
                     raise
                 if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
@@ -104,12 +107,12 @@ class Runner:
                     sleep(random() * RETRY_PAUSE * 2**retry)
                     continue
                 raise refusal from error
-            self._idle.append(held)
+            self._idle.append(raw)
             return result
         raise AssertionError("unreachable: the last retry returns or raises")
 
     def run_beside(
-        self, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params, connection: Any
+        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
     ) -> T:
         """One operation in a transaction of its own, for a call that acts in that of the caller's `connection`.
 
@@ -156,9 +159,9 @@ class Runner:
 
         So they are kept, unused, beyond the end of the child.
         """
-        for held in self._all:
-            held.forget()
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        for raw in self._all:
+            raw.forget()
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(raw))
         self._all.clear()
         self._idle = deque()
         self._gate = Condition()
@@ -171,18 +174,18 @@ class Runner:
 
     def _new_notifier(self) -> Notifier | None:
         listener = self.engine.listener
-        return None if listener is None else Notifier(listener, self._hold_at_once, self._discard)
+        return None if listener is None else Notifier(listener, self._connect_at_once, self._discard)
 
     def _close_idle(self) -> None:
         while self._idle:
             self._discard(self._idle.pop())
 
-    def _hold_at_once(self) -> Held:
+    def _connect_at_once(self) -> RawConnection:
         if self._forking:
             raise Locked("The process is being forked.", "Try again.")
-        return self._hold()
+        return self._connect()
 
-    def _hold(self, creating: bool = False) -> Held:
+    def _connect(self, creating: bool = False) -> RawConnection:
         if not creating and (path := self.missing()):
             raise QueueNotFound(f"There is no database file {path}, and so no queue.", FILE_REMEDY)
         with self._gate:
@@ -194,7 +197,7 @@ class Runner:
             with self._gate:
                 self._opening -= 1
 
-    def _opened(self) -> Held:
+    def _opened(self) -> RawConnection:
         try:
             try:
                 return self._check_out()
@@ -218,19 +221,19 @@ class Runner:
                 )
             raise refusal from error
 
-    def _check_out(self) -> Held:
+    def _check_out(self) -> RawConnection:
         self.engine.check_url(self.sa_engine.url)
         proxy = self.sa_engine.raw_connection()
         try:
-            held = self.engine.hold(proxy.dbapi_connection)
+            raw = self.engine.adopt(proxy.dbapi_connection)
         except BaseException:
             proxy.invalidate()
             raise
         proxy.detach()
-        self._all.append(held)
-        return held
+        self._all.append(raw)
+        return raw
 
-    def _recover(self, held: Held, error: BaseException, autocommit: bool) -> TablequeueError | None:
+    def _recover(self, raw: RawConnection, error: BaseException, autocommit: bool) -> TablequeueError | None:
         """Leave no transaction open; our words for the driver's error, if it is one."""
         refusal = self.engine.translate(error) if isinstance(error, Exception) else None
         try:
@@ -238,32 +241,32 @@ class Runner:
             if refusal is None and not isinstance(error, TablequeueError):
                 raise ConnectionError
             if not autocommit:
-                held.rollback()
+                raw.rollback()
         except Exception:
-            self._discard(held)
+            self._discard(raw)
             return refusal
         if isinstance(refusal, ConnectionLost):
-            self._discard(held)
+            self._discard(raw)
             self._close_idle()  # whatever broke this connection has most likely broken the idle ones too
         else:
-            self._idle.append(held)
+            self._idle.append(raw)
         return refusal
 
-    def _discard(self, held: Held) -> None:
+    def _discard(self, raw: RawConnection) -> None:
         try:
-            held.close()
+            raw.close()
         except Exception:
             # Nothing is left to do for a connection that cannot even be closed, and the error that brought us
             # here is the one to report.
             pass
-        self._all.remove(held)  # last: a fork waits for it
+        self._all.remove(raw)  # last: a fork waits for it
 
     def _run_within(
-        self, connection: Any, operation: Callable[[Cursor, Table, Params], T], table: Table, params: Params
+        self, connection: Any, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params
     ) -> T:
         try:
             result = operation(self._join(connection), table, params)
-            if table.notifies_apart:
+            if isinstance(table, Table) and table.notifies_apart:
                 self._notify_apart(table, connection)
             return result
         except sa.exc.MissingGreenlet:
@@ -279,7 +282,7 @@ class Runner:
     def _notify_apart(self, table: Table, connection: Any) -> None:
         table.notifies_apart = False  # first: what another thread asks for from now on is done once more
         try:
-            self.run_beside(self.engine.notify, table, {}, connection)
+            self.run_beside(self.engine.messages.notify, table, {}, connection)
         except TablequeueError:
             # The push is done all the same; the consumers look again by themselves.
             return
@@ -332,15 +335,15 @@ def _refuse_autocommit(commits_each: bool) -> None:
         )
 
 
-class _Closing(deque[Held]):
+class _Closing(deque[RawConnection]):
     """In the place of the idle connections before a fork: has none, and closes what is put there."""
 
-    def __init__(self, discard: Callable[[Held], None]) -> None:
+    def __init__(self, discard: Callable[[RawConnection], None]) -> None:
         super().__init__()
         self._discard = discard
 
-    def append(self, held: Held) -> None:
-        self._discard(held)
+    def append(self, raw: RawConnection) -> None:
+        self._discard(raw)
 
 
 def _connection_of(connection: Any) -> Any:

@@ -41,7 +41,11 @@ def claimed(
 
 def removal(context: Context) -> Remove:
     """The operation of the engine that gives messages to a consumer."""
-    return context.engine.take if context.table.definition.delivery == "at_most_once" else context.engine.claim
+    return (
+        context.engine.messages.take
+        if context.table.definition.delivery == "at_most_once"
+        else context.engine.messages.claim
+    )
 
 
 def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
@@ -62,7 +66,17 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(context, context.engine.take, _params(context, n, None, now), now, connection, refusable=True)
+    return _swept(
+        context, context.engine.messages.take, _params(context, n, None, now), now, connection, refusable=True
+    )
+
+
+def check_prefetch(context: Context, prefetch: int) -> None:
+    """Refuse to claim messages before their turn where delivery is at most once."""
+    if prefetch != 1 and context.table.definition.delivery == "at_most_once":
+        raise BadInput(
+            "prefetch does not go with at_most_once: what is not handed over would be lost.", "Leave prefetch out."
+        )
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
@@ -76,35 +90,35 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "max_attempts": context.table.definition.max_attempts,
         "now": context.time(now),
     }
-    run = context.runner.run if context.engine.sweeps_within else context.runner.run_beside
-    moved = run(context.engine.sweep, context.table, params, connection)
-    if context.table.definition.grouped and context.engine.arranges:
-        moved += context.runner.run_beside(context.engine.arrange, context.table, _arranging(context, now), connection)
+    run = context.run if context.engine.sweeps_within else context.run_beside
+    moved = run(context.engine.messages.sweep, params, connection)
+    if context.table.definition.grouped and context.engine.promotes:
+        moved += context.run_beside(context.engine.messages.promote, _promoting(context, now), connection)
     return moved
 
 
-def arrange(context: Context, now: datetime | None, connection: Any = None) -> int:
+def promote(context: Context, now: datetime | None, connection: Any = None) -> int:
     """In groups whose turn came free, the next message becomes ready; in how many.
 
     Never inside a caller's transaction, where it would keep the others waiting: what is pushed or finished there is
-    arranged by the next claim that finds too little.
+    promoted by the next claim that finds too little.
     """
-    if not context.engine.arranges or connection is not None:
+    if not context.engine.promotes or connection is not None:
         return 0
-    return context.runner.run(context.engine.arrange, context.table, _arranging(context, now))
+    return context.run(context.engine.messages.promote, _promoting(context, now))
 
 
-def arrange_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
-    """Arrange what a call about so many messages has left that took effect.
+def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
+    """Promote the next messages of the groups after a call about so many messages that took effect.
 
     All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
     a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
-    finds too little arranges it.
+    finds too little promotes it.
     """
     if context.table.definition.grouped:
         try:
             for _ in range(0, messages, SWEEP_SIZE):
-                arrange(context, now, connection)
+                promote(context, now, connection)
         except TablequeueError:
             return
 
@@ -118,7 +132,7 @@ def _params(context: Context, n: int, token: str | None, now: datetime | None) -
     }
 
 
-def _arranging(context: Context, now: datetime | None) -> Params:
+def _promoting(context: Context, now: datetime | None) -> Params:
     return {"n": SWEEP_SIZE, "now": context.time(now)}
 
 
@@ -141,8 +155,8 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.runner.run_beside(context.engine.look, context.table, params, connection)}
-    return context.runner.run(remove, context.table, params, connection)
+        params = params | {"seen": context.run_beside(context.engine.messages.look, params, connection)}
+    return context.run(remove, params, connection)
 
 
 def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
@@ -189,5 +203,5 @@ def topped_up(
 
 def _purge_history(context: Context, now: datetime | None) -> None:
     params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.runner.run(context.engine.purge_history, context.table, params)
+    deleted = context.run(context.engine.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -1,19 +1,22 @@
-"""What every operation works at: a queue's table, the runner, and the names and values that calls share."""
+"""The queue context: what the code behind every verb works with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from tablequeue.definition import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
-from tablequeue.engines.streams import StreamingEngine
 from tablequeue.errors import BadInput
 from tablequeue.message import checked_id
 from tablequeue.payload import CODECS, Codec
+
+T = TypeVar("T")
 
 # A lease of 100 years from then still ends in a year that Python can write.
 LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
@@ -21,21 +24,32 @@ LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Context:
-    """One queue as the operations of one process see it."""
+    """One queue of one process, for the library's own rooms; `Queue.context` is where they get it.
+
+    Programs use the verbs of `Queue` instead: this may change with any version.
+    """
 
     runner: Runner
     table: Table
     who: str
     """The name under which this process pushes and pops."""
     codec: Codec
-    engine: StreamingEngine
+    engine: Engine
     plain: Params = field(default_factory=dict)
-    """What a push without options says, once there was one; see push.py."""
+    """The parameters of a push without options, after the first one; see push.py."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
-        assert isinstance(table.engine, StreamingEngine), "all engines have streams"
+        assert isinstance(table.engine, Engine), "all engines have streams"
         return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
+
+    def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
+        """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""
+        return self.runner.run(operation, self.table, params, connection)
+
+    def run_beside(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any) -> T:
+        """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
+        return self.runner.run_beside(operation, self.table, params, connection)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """An aware time as the driver wants it; None stays None, for the database's clock."""

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tablequeue.engines.looking import Check
+from tablequeue.engines.base import Statements
+from tablequeue.engines.checks import Check
+from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
@@ -26,16 +28,20 @@ class Finding:
     remedy: str
 
 
-def of_database(context: Context) -> Iterator[Finding]:
-    """What endangers every queue; the context is that of none."""
-    yield from (Finding(None, *words) for words in _clocks(context))
-    yield from _checked(context, None)
+def of_database(runner: Runner) -> Iterator[Finding]:
+    """What endangers every queue."""
+    yield from (Finding(None, *words) for words in _clocks(runner))
+    for check in runner.engine.checks.all:
+        if not check.of_queue:
+            yield from (Finding(None, *words) for words in _check(runner, runner.engine.shared, check))
 
 
 def of_queue(context: Context) -> Iterator[Finding]:
     name = context.table.name
     yield from (Finding(name, *words) for words in _indexes(context))
-    yield from _checked(context, name)
+    for check in context.engine.checks.all:
+        if check.of_queue:
+            yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
 
 
@@ -45,15 +51,9 @@ Words = tuple[str, str]
 """Cause and remedy."""
 
 
-def _checked(context: Context, queue: str | None) -> Iterator[Finding]:
-    for check in context.engine.checks:
-        if check.of_queue == (queue is not None):
-            yield from (Finding(queue, *words) for words in _check(context, check))
-
-
-def _check(context: Context, check: Check) -> Iterator[Words]:
+def _check(runner: Runner, table: Statements, check: Check) -> Iterator[Words]:
     try:
-        rows = context.runner.run(context.engine.check, context.table, {"check": check.operation})
+        rows = runner.run(runner.engine.checks.check, table, {"check": check.operation})
     except TablequeueError as error:
         yield f"{check.operation} could not look: {error.cause}", error.remedy
         return
@@ -61,9 +61,10 @@ def _check(context: Context, check: Check) -> Iterator[Words]:
         yield check.cause.format(*row), check.remedy.format(*row)
 
 
-def _clocks(context: Context) -> Iterator[Words]:
+def _clocks(runner: Runner) -> Iterator[Words]:
+    engine = runner.engine
     before = datetime.now(UTC)
-    theirs = context.engine.load_time(context.runner.run(context.engine.read_clock, context.table, {"now": None}))
+    theirs = engine.load_time(runner.run(engine.checks.read_clock, engine.shared, {"now": None}))
     after = datetime.now(UTC)
     # The answer is of some moment between the two.
     ahead = (theirs - after).total_seconds()
@@ -78,7 +79,7 @@ def _clocks(context: Context) -> Iterator[Words]:
 
 def _indexes(context: Context) -> Iterator[Words]:
     schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
-    for name in context.runner.run(context.engine.missing_indexes, context.table, {}):
+    for name in context.run(context.engine.checks.missing_indexes, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
             f"Make it again as `tablequeue sql create {context.table.name} "

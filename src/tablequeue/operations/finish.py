@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, cast
 
 from tablequeue.definition import Duration
-from tablequeue.engines.base import Cursor, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, FailedState, checked_id, checked_token
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 
 
 def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     claims = tuple(claims)
     try:
-        _finish(context, context.engine.complete, claims, {"now": context.time(now)}, "completed", connection)
+        _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
-        arrange_after(context, now, connection, len(claims))  # the others of the batch were completed
+        promote_after(context, now, connection, len(claims))  # the others of the batch were completed
         raise
-    arrange_after(context, now, connection, len(claims))
+    promote_after(context, now, connection, len(claims))
 
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
     params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    _finish(context, context.engine.release, claims, params, "released", connection)
+    _finish(context, context.engine.messages.release, claims, params, "released", connection)
 
 
 def fail(
@@ -50,19 +51,28 @@ def fail(
         "max_attempts": definition.max_attempts if retry else 0,
         "now": context.time(now),
     }
-    state = context.runner.run(context.engine.fail, context.table, params, connection)
+    state = context.run(context.engine.messages.fail, params, connection)
     if state is None:
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
-        arrange_after(context, now, connection)
+        promote_after(context, now, connection)
     return cast(FailedState, state)
+
+
+def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
+    """Give back messages that nobody works on any more; where delivery is at most once, fail them instead."""
+    if context.table.definition.delivery == "at_most_once":
+        for claim in claims:
+            fail(context, claim, why, None, True, None, None)
+    else:
+        release(context, claims, 0, None, None)
 
 
 def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
     _need_lease(context, "extended")
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
     params = {**_held(claim), "lease": lease, "now": context.time(now)}
-    until = context.runner.run(context.engine.extend, context.table, params, connection)
+    until = context.run(context.engine.messages.extend, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")
     return context.engine.load_time(until)
@@ -90,10 +100,10 @@ def _finish(
     if len(by_token) == 1:
         ((token, ids),) = by_token.items()
         params |= {"token": token, "ids": context.engine.dump_ids(ids)}
-        finished = context.runner.run(operation, context.table, params, connection)
+        finished = context.run(operation, params, connection)
         lost = list(set(ids).difference(finished)) if len(finished) < len(ids) else []
     else:
-        lost = context.runner.run(finish_each, context.table, params, connection) if by_token else []
+        lost = context.run(finish_each, params, connection) if by_token else []
     if lost:
         raise not_held(sorted(lost), sum(map(len, by_token.values())), done)
 

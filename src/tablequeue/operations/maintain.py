@@ -9,13 +9,14 @@ from datetime import datetime
 
 from tablequeue.definition import Definition, Duration
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Engine, Params, Table
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_name
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
@@ -26,11 +27,12 @@ Which = Sequence[int] | Callable[[Message], bool] | None
 BATCH = 1000
 
 
-def create(runner: Runner, engine: Engine, name: str, definition: Definition) -> Table:
+def create(runner: Runner, name: str, definition: Definition) -> Table:
     """Make the queue, or find that it is there with the same definition.
 
     It looks first: for what is there nobody needs the right to create, nor a lock.
     """
+    engine = runner.engine
     table = engine.table(check_name(name), definition)
     params: Params = {
         "name": name,
@@ -40,13 +42,13 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
     }
 
     def create(cursor: object, table: Table, params: Params) -> Row | None:
-        engine.install(cursor, table, params)
-        row = engine.lookup(cursor, table, params)
+        engine.catalogue.install(cursor, table, params)
+        row = engine.catalogue.lookup(cursor, table, params)
         if row is None:
-            engine.create(cursor, table, params)
+            engine.catalogue.create(cursor, table, params)
         return row
 
-    row = _lookup(runner, engine, name) or runner.run(create, table, params, creating=True)
+    row = _lookup(runner, name) or runner.run(create, table, params, creating=True)
     if row is None:
         return table
     there = _entered(engine, name, *row)
@@ -59,76 +61,77 @@ def create(runner: Runner, engine: Engine, name: str, definition: Definition) ->
     return there
 
 
-def find(runner: Runner, engine: Engine, name: str) -> Table:
+def find(runner: Runner, name: str) -> Table:
     """The queue of that name, as the catalogue defines it."""
-    row = _lookup(runner, engine, check_name(name))
+    row = _lookup(runner, check_name(name))
     if row is None:
         if path := runner.missing():
             raise QueueNotFound(f"There is no queue {name!r}, for there is no database file {path}.", FILE_REMEDY)
-        if not has_schema(runner, engine):
+        if not has_schema(runner):
             raise QueueNotFound(
-                f"There is no queue {name!r}, for there is no schema {engine.schema!r} that this user may see.",
+                f"There is no queue {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
                 "Correct the schema; or create the queue, and the schema with it.",
             )
-        near = difflib.get_close_matches(name, names(runner, engine), n=1)
+        near = difflib.get_close_matches(name, names(runner), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return _entered(engine, name, row[0], row[1])
+    return _entered(runner.engine, name, row[0], row[1])
 
 
-def names(runner: Runner, engine: Engine) -> list[str]:
+def names(runner: Runner) -> list[str]:
     """The names of all queues, sorted."""
-    if not _installed(runner, engine):
-        return []
-    return runner.run(engine.names, engine.table("none", Definition()), {})
+    return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
 
 
-def has_schema(runner: Runner, engine: Engine) -> bool:
+def has_schema(runner: Runner) -> bool:
     """Whether the schema of the queues is there, or none was named."""
-    return engine.schema is None or runner.run(engine.has_schema, engine.table("none", Definition()), {})
+    engine = runner.engine
+    return engine.schema is None or runner.run(engine.catalogue.has_schema, engine.shared, {})
 
 
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
         procedures.drop(context.engine, cursor, table)
-        context.engine.drop(cursor, table, params)
+        context.engine.catalogue.drop(cursor, table, params)
 
-    context.runner.run(drop, context.table, {"name": context.table.name})
+    context.run(drop, {"name": context.table.name})
 
 
-def install_procedures(runner: Runner, engine: Engine, name: str) -> list[str]:
+def install_procedures(runner: Runner, name: str) -> list[str]:
     """Make or replace the stored procedures of a queue; the names of those to call."""
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
-        return procedures.install(engine, cursor, table)
+        return procedures.install(runner.engine, cursor, table)
 
-    return runner.run(install, find(runner, engine, name), {})
+    return runner.run(install, find(runner, name), {})
 
 
-def upgrade(runner: Runner, engine: Engine, name: str) -> int:
+def upgrade(runner: Runner, name: str) -> int:
     """Bring the tables of a queue to the schema version of the engine; return the version that they had.
 
     It looks first, as `create` does.
     """
+
+    engine = runner.engine
 
     def known(row: Row | None) -> tuple[Table, int]:
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
         return _entered(engine, name, row[0], row[1], oldest=1), row[1]
 
-    def upgrade(cursor: object, table: Table, params: Params) -> int:
+    def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
         # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
-        engine.lock(cursor, table, params)
-        there, before = known(engine.lookup(cursor, table, params))
+        engine.catalogue.lock(cursor, catalogue, params)
+        there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
         for version in range(before + 1, engine.schema_version + 1):
-            engine.upgrade(cursor, there, {**params, "schema_version": version})
+            engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
 
-    _, before = known(_lookup(runner, engine, name))
+    _, before = known(_lookup(runner, name))
     if before == engine.schema_version:
         return before
-    params = {"name": name, "names": names(runner, engine), "now": None}
-    return runner.run(upgrade, engine.table(name, Definition()), params)
+    params = {"name": name, "names": names(runner), "now": None}
+    return runner.run(upgrade, engine.shared, params)
 
 
 def purge(context: Context, states: Sequence[str]) -> int:
@@ -137,7 +140,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
     for state in states:
         deleted = BATCH
         while deleted:
-            deleted = context.runner.run(context.engine.purge, context.table, {"state": state, "n": BATCH})
+            deleted = context.run(context.engine.messages.purge, {"state": state, "n": BATCH})
             total += deleted
     return total
 
@@ -149,7 +152,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
     def delete(ids: Sequence[int]) -> int:
         params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
-        return context.runner.run(context.engine.purge_ids, context.table, params)
+        return context.run(context.engine.messages.purge_ids, params)
 
     return _each_dead(context, which, delete)
 
@@ -160,7 +163,7 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
     while deleted:
-        deleted = context.runner.run(context.engine.purge_history, context.table, params)
+        deleted = context.run(context.engine.messages.purge_history, params)
         total += deleted
     return total
 
@@ -170,16 +173,16 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     context.time(now)  # refused before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
-        return len(context.runner.run(context.engine.redrive_ids, context.table, {"ids": context.engine.dump_ids(ids)}))
+        return len(context.run(context.engine.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
     total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
-    arrange_after(context, now, messages=total)
+    promote_after(context, now, messages=total)
     return total
 
 
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := context.runner.run(context.engine.redrive, context.table, {"after": after, "n": BATCH}):
+    while batch := context.run(context.engine.messages.redrive, {"after": after, "n": BATCH}):
         # Onwards only: a letter that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
@@ -199,17 +202,15 @@ def _each_dead(
     return total
 
 
-def _installed(runner: Runner, engine: Engine) -> bool:
-    if runner.missing():
-        return False
-    return runner.run(engine.has_catalogue, engine.table("none", Definition()), {})
+def _installed(runner: Runner) -> bool:
+    engine = runner.engine
+    return not runner.missing() and runner.run(engine.catalogue.has_catalogue, engine.shared, {})
 
 
-def _lookup(runner: Runner, engine: Engine, name: str) -> Row | None:
+def _lookup(runner: Runner, name: str) -> Row | None:
     """What the catalogue says of the queue: its definition, and the version of its tables."""
-    if not _installed(runner, engine):
-        return None
-    return runner.run(engine.lookup, engine.table(name, Definition()), {"name": name})
+    engine = runner.engine
+    return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
 def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:

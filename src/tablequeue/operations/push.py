@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from tablequeue import telemetry
 from tablequeue.definition import LARGEST, Definition, Duration
-from tablequeue.engines.base import Cursor, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.payload import dump_headers
 
@@ -61,16 +62,16 @@ def push(
     else:
         params = _call(context, now) | _row(context, payload, options, key)
     while True:
-        id = context.runner.run(context.engine.push, context.table, params, connection)
+        id = context.run(context.engine.messages.push, params, connection)
         if id is not None:
-            arrange_after(context, now, connection)
+            promote_after(context, now, connection)
             return id
         assert key is not None, "only a key can be taken"
         if on_conflict == "skip":
             return None
         if on_conflict == "raise":
             raise _duplicate([key])
-        there = context.runner.run(context.engine.find_keys, context.table, {"keys": [key]}, connection)
+        there = context.run(context.engine.messages.find_keys, {"keys": [key]}, connection)
         if key in there:
             return there[key]
         # It was finished between the two statements: push again.
@@ -112,12 +113,10 @@ def push_many(
         ids = _push_each(context, params, rows, on_conflict, connection)
     elif payloads:
         check_group(context.table, options.group)
-        ids = [
-            *context.runner.run(context.engine.push_many, context.table, params | {"payloads": payloads}, connection)
-        ]
+        ids = [*context.run(context.engine.messages.push_many, params | {"payloads": payloads}, connection)]
     else:
         return []
-    arrange_after(context, now, connection, len(ids))
+    promote_after(context, now, connection, len(ids))
     return ids
 
 
@@ -130,16 +129,16 @@ def _push_each(
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without any of them.
             cursor.execute("savepoint tablequeue_push")
-        ids = context.engine.push_each(cursor, table, params | {"rows": rows})
+        ids = context.engine.messages.push_each(cursor, table, params | {"rows": rows})
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             keys = [rows[place]["key"] for place in refused]
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(keys)
-            there = context.engine.find_keys(cursor, table, {"keys": keys})
+            there = context.engine.messages.find_keys(cursor, table, {"keys": keys})
             gone = [place for place in refused if rows[place]["key"] not in there]
-            again = context.engine.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
+            again = context.engine.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
             for place in refused:
                 ids[place] = there.get(rows[place]["key"])
             for place, id in zip(gone, again, strict=True):
@@ -148,7 +147,7 @@ def _push_each(
             cursor.execute("release savepoint tablequeue_push")
         return ids
 
-    return context.runner.run(push_keyed, context.table, params, connection)
+    return context.run(push_keyed, params, connection)
 
 
 def _plain(context: Context) -> Params:

@@ -15,15 +15,15 @@ from tablequeue.operations.context import Context
 def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, datetime]:
     """When the schedule was last due and pushed, and the database's clock; a new one as if it had been due now."""
     params = {"name": name, "now": context.time(now)}
-    run, engine, table = context.runner.run, context.engine, context.table
+    engine = context.engine
     try:
-        row = run(engine.schedule_state, table, params)
+        row = context.run(engine.schedules.schedule_state, params)
     except QueueNotFound:  # the table is not there: this is the first schedule of the database
-        run(engine.create_schedules, table, params)
+        context.run(engine.catalogue.create_schedules, params)
         row = None
     if row is None:
-        run(engine.enter_schedule, table, params)
-        row = run(engine.schedule_state, table, params)
+        context.run(engine.schedules.enter_schedule, params)
+        row = context.run(engine.schedules.schedule_state, params)
         assert row is not None, "it was entered, and nobody deletes one"
     return engine.load_time(row[0]), engine.load_time(row[1])
 
@@ -31,4 +31,4 @@ def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, 
 def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:
     """Whether the schedule is due at that time and nobody has pushed for it: then push, in the same transaction."""
     params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
-    return context.runner.run(context.engine.advance_schedule, context.table, params, connection)
+    return context.run(context.engine.schedules.advance_schedule, params, connection)

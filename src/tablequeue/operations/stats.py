@@ -107,7 +107,7 @@ class Stats:
 
 def stats(context: Context, window: Duration | None, now: datetime | None) -> Stats:
     length = None if window is None else _length(window)
-    row = context.runner.run(context.engine.stats, context.table, {"now": context.time(now)})
+    row = context.run(context.engine.reads.stats, {"now": context.time(now)})
     lost = _lost(context, now)
     looked = None
     if length is not None and context.table.definition.keeps_history:
@@ -149,15 +149,15 @@ def _lost(context: Context, now: datetime | None) -> Lost:
     if definition.delivery != "at_most_once":
         return None
     params = {"age": definition.lease, "now": context.time(now)}
-    rows = context.runner.run(context.engine.stats_lost, context.table, params)
+    rows = context.run(context.engine.reads.stats_lost, params)
     return {(producer, consumer): number for producer, consumer, number in rows}
 
 
 def _window(context: Context, length: float, lost: Lost, now: datetime | None) -> Window:
     params = {"age": length, "now": context.time(now)}
-    finished = context.runner.run(context.engine.stats_finished, context.table, params | {"n": MOST})
+    finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
-        pushed = context.runner.run(context.engine.stats_pushed, context.table, params | {"n": most})
+        pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})
         number = sum(row[2] for row in pushed)
         if number < most:
             break

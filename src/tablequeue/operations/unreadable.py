@@ -12,7 +12,7 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
-from tablequeue.operations.claim import arrange_after
+from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
 
 
@@ -29,16 +29,16 @@ def readable(
 
 def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
     if not token:  # taken, in the caller's transaction
-        context.runner.run(context.engine.put_back, context.table, _buried(context, row, reason), connection)
+        context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
         return
     params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": context.time(now)}
     try:
-        context.runner.run(context.engine.fail, context.table, params, connection)
+        context.run(context.engine.messages.fail, params, connection)
     except TablequeueError:
         if connection is not None:
             raise
         return  # it comes back when its lease ends, and is buried then
-    arrange_after(context, now, connection)
+    promote_after(context, now, connection)
 
 
 def _buried(context: Context, row: Row, reason: str) -> Params:

@@ -18,8 +18,8 @@ PAUSES_WITH_NOTIFIER = (0.1, 10.0)
 
 # Seconds that who is woken lingers at the most: twice as long each time that it was woken in vain, until it finds
 # something. One push wakes all who wait, and one of them gets the message: 200 who popped at once did little else, and
-# 200 consumers and 200 producers got a tenth done of what 10 and 10 did. The longest is what a message may wait for
-# them if those who found something before are busy.
+# 200 readers and 200 writers got a tenth done of what 10 and 10 did. The longest is what a message may wait for them
+# if those who found something before are busy.
 LINGER = (0.002, 0.1)
 
 # Seconds between two looks while a push is under way in a transaction that is open: a share of the time that this has
@@ -112,7 +112,7 @@ class Waiter:
         self._busy_since = None
         # In this order: what is pushed after the look is reported.
         listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
-        coming = self._context.runner.run(self._context.engine.until_next, self._context.table, {"now": None})
+        coming = self._context.run(self._context.engine.reads.until_next, {"now": None})
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop. But if it is locked, the next pop will not find it either: then pause.

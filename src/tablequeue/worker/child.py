@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, queue: Queue) -> Address:
-        context = queue._context
+        context = queue.context
         return cls(database.engine.url.render_as_string(hide_password=False), context.engine.schema, context.who)
 
 
@@ -107,7 +107,7 @@ class Child:
         self.broken = True
         try:
             # The stored rows: pickle may not support what a payload is decoded to.
-            self._pipe.send([(claim._row, claim.token) for claim in claims])
+            self._pipe.send([(claim.row, claim.token) for claim in claims])
             outcomes: Sequence[Outcome] = self._answer(timeout)
         except TimeoutError:
             self.kill()
@@ -202,7 +202,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
-        load = queue._context.codec.load
+        load = queue.context.codec.load
         claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
         with processing(handler.queue, claims):
             outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))

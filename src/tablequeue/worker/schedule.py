@@ -81,11 +81,11 @@ def push_due(database: Database, schedule: Schedule, now: datetime | None = None
     both the message and the record of its time, or neither.
     """
     queue, options = database.queue(schedule.queue), schedule.options
-    last_pushed, clock = schedules.state(queue._context, schedule.name, now)
+    last_pushed, clock = schedules.state(queue.context, schedule.name, now)
     due = schedule.last(clock)
     if due > last_pushed:
         with database.engine.begin() as connection:
-            if schedules.advance(queue._context, schedule.name, due, now, connection):
+            if schedules.advance(queue.context, schedule.name, due, now, connection):
                 headers = {**(options.get("headers") or {}), "due": due.isoformat()}
                 queue.push(schedule.payload, connection=connection, now=now, **{**options, "headers": headers})
                 logger.info("%s: pushed for %s, due at %s", queue.name, schedule.name, due.isoformat())

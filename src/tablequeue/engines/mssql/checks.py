@@ -1,8 +1,8 @@
 """What endangers a queue on SQL Server."""
 
-from tablequeue.engines.looking import Check
+from tablequeue.engines.checks import Check, Checks
 
-CHECKS = (
+CHECKS = Checks(
     Check(
         "check_transactions",
         "The session {0} ({1}) has had a transaction open for {2} s: what it has locked is passed over, and "

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tablequeue import errors
-from tablequeue.engines.base import Held, Params
+from tablequeue.engines.base import Params
+from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.mssql.answers import decoded
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
 from tablequeue.engines.texts import sql_text
@@ -81,7 +82,7 @@ def dashed(token: str) -> str:
     return f"{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
 
 
-class MSSQLCursor:
+class SQLServerCursor:
     """A driver's cursor that takes batches and yields the tuples of their one result.
 
     A batch may answer with counts before its rows (unless NOCOUNT is on, and a caller's connection is not ours to
@@ -89,15 +90,15 @@ class MSSQLCursor:
     at once.
     """
 
-    def __init__(self, dbapi: Any, held: bool) -> None:
+    def __init__(self, dbapi: Any, ours: bool) -> None:
         self.connection = dbapi
         driver = type(dbapi).__module__.partition(".")[0]
         self.style = DRIVERS.get(driver, "qmark")
         # as_dict: the default of a pymssql connection may be dictionaries.
         self._cursor = dbapi.cursor(as_dict=False) if driver == "pymssql" else dbapi.cursor()
-        self.held = held
+        self.ours = ours
         """Whether the connection is ours, in autocommit; else a caller's, in a transaction."""
-        self.in_transaction = not held
+        self.in_transaction = not ours
         self._rows: list[tuple[Any, ...]] = []
 
     @property
@@ -105,7 +106,7 @@ class MSSQLCursor:
         """How many rows came back; every statement that deletes answers with them."""
         return len(self._rows)
 
-    def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> MSSQLCursor:
+    def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> SQLServerCursor:
         self._rows = []
         if isinstance(statement, Batch):
             text, values = statement.bind(dict(params or {}), self.style)
@@ -134,10 +135,10 @@ class MSSQLCursor:
                 return
 
 
-class MSSQLHeld(Held):
+class SQLServerConnection(RawConnection):
     """Transactions by statement. By the driver's autocommit switch they would cost it two more round trips."""
 
-    cursor: MSSQLCursor
+    cursor: SQLServerCursor
 
     def begin(self) -> None:
         self.cursor.execute("begin transaction")
@@ -153,13 +154,13 @@ class MSSQLHeld(Held):
         self.cursor.execute("if @@trancount > 0 rollback transaction")
 
 
-def hold(dbapi: Any, files: Sequence[str]) -> MSSQLHeld:
+def adopt(dbapi: Any, files: Sequence[str]) -> SQLServerConnection:
     """Make a connection ours by running files, the last of which answers with the compatibility level."""
     if callable(dbapi.autocommit):
         dbapi.autocommit(True)  # pymssql
     else:
         dbapi.autocommit = True
-    cursor = MSSQLCursor(dbapi, held=True)
+    cursor = SQLServerCursor(dbapi, ours=True)
     for name in files:
         for batch in batches_in(sql_text("mssql", name)):
             cursor.execute(batch)
@@ -170,26 +171,26 @@ def hold(dbapi: Any, files: Sequence[str]) -> MSSQLHeld:
             f"{OLDEST_LEVEL} (SQL Server 2016) or newer.",
             "Raise it with ALTER DATABASE CURRENT SET COMPATIBILITY_LEVEL, or use another database.",
         )
-    return MSSQLHeld(dbapi, cursor)
+    return SQLServerConnection(dbapi, cursor)
 
 
 @contextmanager
-def whole(cursor: MSSQLCursor) -> Iterator[None]:
+def atomic(cursor: SQLServerCursor) -> Iterator[None]:
     """All of the block's batches or none: a transaction, or a savepoint in a caller's.
 
     The savepoint is for a caller who goes on after our error, which rolls back one statement only, unless the caller
     has set XACT_ABORT. In a transaction of the runner's there is no need for one.
     """
-    if cursor.held and cursor.in_transaction:
+    if cursor.ours and cursor.in_transaction:
         yield
         return
-    cursor.execute("begin transaction" if cursor.held else f"{_SAVE}tablequeue")
+    cursor.execute("begin transaction" if cursor.ours else f"{_SAVE}tablequeue")
     cursor.in_transaction = True
     try:
         yield
     except Exception:
         try:
-            if cursor.held:
+            if cursor.ours:
                 cursor.execute("if @@trancount > 0 rollback transaction")
             else:
                 cursor.execute("if xact_state() = 1 rollback transaction tablequeue")
@@ -198,8 +199,8 @@ def whole(cursor: MSSQLCursor) -> Iterator[None]:
                 raise
             # The connection is gone, and with it the transaction: the first error is the one to report.
         finally:
-            cursor.in_transaction = not cursor.held
+            cursor.in_transaction = not cursor.ours
         raise
-    if cursor.held:
+    if cursor.ours:
         cursor.execute("commit transaction")
         cursor.in_transaction = False

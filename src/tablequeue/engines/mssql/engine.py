@@ -6,7 +6,6 @@ tests/test_mssql_texts.py; what the drivers do was read in their sources and doc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -14,10 +13,13 @@ from textwrap import fill
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Cursor, Held, Params, Stored, Table
+from tablequeue.engines.base import ProcedureSyntax, Table
+from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
-from tablequeue.engines.mssql.connection import Batch, MSSQLCursor, batches_in, dashed, hold, whole
+from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
+from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -27,14 +29,11 @@ from tablequeue.engines.mssql.refusals import (
     refused_by,
     translated,
 )
-from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
-from tablequeue.engines.mssql.streams import SQLServerStreams
+from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.texts import CLAIMED, Client, Row, quoted_role, ready_states
+from tablequeue.engines.texts import CLAIMED, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
-# What each row of push_each may have of its own.
-GIVEN = ("headers", "priority", "group", "key", "due", "delay")
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
@@ -75,8 +74,11 @@ class SQLServerTable(Table):
         return self._compiled[operation, state]
 
 
-class SQLServer(SQLServerStreams):
+class SQLServer(Engine):
     name = "mssql"
+    messages = SQLServerMessages()
+    streams = SQLServerStreams()
+    staging = SQLServerStaging()
     checks = CHECKS
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.
@@ -91,6 +93,7 @@ class SQLServer(SQLServerStreams):
     # JSON as text, as it was pushed. No check by ISJSON: before SQL Server 2022 it knows objects and arrays only, and
     # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
+    staged_types: ClassVar = payload_types
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
@@ -103,8 +106,8 @@ class SQLServer(SQLServerStreams):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    stored = Stored("@p_{}", partial(quoted_role, "[]"), kept=kept)
-    # Operations of several batches make a transaction of their own, see whole().
+    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
+    # Operations of several batches make a transaction of their own, see atomic().
     autocommit = in_autocommit()
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
@@ -115,11 +118,12 @@ class SQLServer(SQLServerStreams):
         grouped = definition.grouped
         return words | {
             # For the index of a state: its filter, and the state if that is not all of it.
+            "default_due": "@now" if definition.order == "due" else "null",
             "in_state": f"{ready_states(definition)} and state = 'ready'"
             if state == "ready" and definition.order == "due"
             else f"state = '{state}'",
             "clustered": "nonclustered" if definition.order in SCATTERED else "clustered",
-            # A strict queue's consumers wait for its front; all others pass over what is locked.
+            # A strict queue's consumers wait for its head; all others pass over what is locked.
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
@@ -139,7 +143,7 @@ class SQLServer(SQLServerStreams):
             "claimed_types": _types(CLAIMED, definition, self.payload_types),
             "history_types": _types(FINISHED, definition, self.payload_types),
             "history_columns": f"\n{_filled(FINISHED)}\n        ",
-            # A grouped queue's notes for arrange; see create_groups.sql.
+            # A grouped queue's notes for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             "note_batch": (
@@ -166,17 +170,17 @@ class SQLServer(SQLServerStreams):
 
     # -- connections and errors ------------------------------------------------------------------------------------
 
-    def hold(self, dbapi: Any) -> Held:
-        return hold(dbapi, ("session", "server"))
+    def adopt(self, dbapi: Any) -> RawConnection:
+        return adopt(dbapi, ("session", "server"))
 
     def commits_each(self, dbapi: Any) -> bool:
         # pymssql's attribute of that name is a method.
         if not getattr(dbapi, "autocommit_state", dbapi.autocommit):
             return False
-        return MSSQLCursor(dbapi, held=False).execute("select @@trancount").fetchone() == (0,)
+        return SQLServerCursor(dbapi, ours=False).execute("select @@trancount").fetchone() == (0,)
 
     def join(self, dbapi: Any) -> Cursor:
-        return MSSQLCursor(dbapi, held=False)
+        return SQLServerCursor(dbapi, ours=False)
 
     def translate(self, error: Exception) -> TablequeueError | None:
         return translated(error)
@@ -185,8 +189,8 @@ class SQLServer(SQLServerStreams):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two that arranged the same group, pushed the same key, or made the row of the same stream, writer or schedule,
-        # at once. Another duplicate would stay one.
+        # Two calls at once that promoted in the same group, pushed the same key, or made the row of the same stream,
+        # writer or schedule. Another duplicate would stay one.
         if number in DUPLICATES:
             return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)
@@ -204,133 +208,6 @@ class SQLServer(SQLServerStreams):
         # In order, so that two that lock some of the same rows do not lock each other out.
         return str(sorted(set(ids)))
 
-    # -- the catalogue ---------------------------------------------------------------------------------------------
-
-    # -- pushing ---------------------------------------------------------------------------------------------------
-
-    def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
-        try:
-            return super().push(cursor, table, params)
-        except Exception as error:
-            # Another transaction has pushed the key since we looked. Where XACT_ABORT is on, that has undone the
-            # caller's transaction with it: then the error is theirs to see.
-            if params["key"] is not None and _is_taken(error) and (cursor.held or _goes_on(cursor)):
-                return None
-            raise
-
-    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """By OPENJSON, whatever the driver.
-
-        mssql-python's bulk copy (1.16) is not used: it opens a connection of its own, so that it could be part neither
-        of the caller's transaction nor of ours, and it returns no ids. Multi-row VALUES end at 1,000 rows and at 2,100
-        parameters.
-        """
-        steps = list(steps_of(params["payloads"], len))
-        if len(steps) == 1 and not table.definition.grouped:
-            return self._push_step(cursor, table, params, steps[0])
-        ids: list[int] = []
-        with whole(cursor):
-            for step in steps:
-                ids += self._push_step(cursor, table, params, step)
-            self._note(cursor, table, [params["group"]])
-        return ids
-
-    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
-        rows = params["rows"]
-        ids: list[int | None] = []
-        for start in range(0, len(rows), STEP):
-            step = [_given(row) for row in rows[start : start + STEP]]
-            given = {"producer": params["producer"], "now": params["now"], "rows": json.dumps(step, ensure_ascii=False)}
-            ids += self._push_rows(cursor, table, given)
-        return ids
-
-    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
-        return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})
-
-    def _push_step(self, cursor: Cursor, table: Table, params: Params, payloads: Sequence[str | bytes]) -> list[int]:
-        texts = json.dumps([text_of(payload) for payload in payloads], ensure_ascii=False)
-        return sorted(row[0] for row in self._rows(cursor, table, "push_many", params | {"payloads": texts}))
-
-    def _push_rows(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
-        while True:
-            try:
-                with whole(cursor):
-                    return [row[0] for row in self._rows(cursor, table, "push_each", params)]
-            except Exception as error:
-                # As in push; a transaction of the runner's is gone by then, and the runner tries all of it again.
-                if cursor.held or not _is_taken(error) or not _goes_on(cursor):
-                    raise
-
-    # -- claiming --------------------------------------------------------------------------------------------------
-
-    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
-
-    def arrange(self, cursor: Cursor, table: Table, params: Params) -> int:
-        try:
-            with whole(cursor):
-                return super().arrange(cursor, table, params)
-        except Exception as error:
-            # Somebody has a front locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
-            if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
-                return 0
-            raise
-
-    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        notes = table.definition.grouped and operation == "take_keep"
-        try:
-            if params["n"] <= STEP and not notes:
-                rows = self._rows(cursor, table, operation, params)
-            else:
-                with whole(cursor):
-                    rows = claimed_in_steps(
-                        lambda n: self._rows(cursor, table, operation, params | {"n": n}), params["n"]
-                    )
-                    if notes:
-                        self._note(cursor, table, _groups(rows, 8))
-        except Exception as error:
-            # A strict queue's front is being taken in a transaction that is still open: nothing is ready for us.
-            if table.definition.strict and cursor.held and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
-                return []
-            raise
-        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-        return rows
-
-    # -- finishing and keeping -------------------------------------------------------------------------------------
-
-    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        if not (table.definition.grouped and table.definition.keeps_history):
-            return self._by_ids(cursor, table, super().complete, params)
-        with whole(cursor):
-            rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
-            self._note(cursor, table, _groups(rows, 1))
-        return [row[0] for row in rows]
-
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().release, params)
-
-    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().redrive_ids, params)
-
-    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        steps = steps_of_ids(params)
-        if len(steps) == 1:
-            return super().purge_ids(cursor, table, params)
-        with whole(cursor):
-            return sum(super(SQLServer, self).purge_ids(cursor, table, step) for step in steps)
-
-    def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
-        """Do something to `ids`, STEP at a time; to which it was done."""
-        steps = steps_of_ids(params)
-        if len(steps) == 1:
-            return operation(cursor, table, params)
-        with whole(cursor):
-            return [id for step in steps for id in operation(cursor, table, step)]
-
-    def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
-        if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
-            self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
-
 
 def _types(columns: Sequence[str], definition: Definition, payload_types: Mapping[str, str]) -> str:
     """Columns as the definition of a table variable has them; all that has no type here is a time."""
@@ -341,22 +218,3 @@ def _types(columns: Sequence[str], definition: Definition, payload_types: Mappin
 
 def _filled(items: Iterable[str]) -> str:
     return fill(", ".join(items), 112, initial_indent=" " * 12, subsequent_indent=" " * 12).replace("~", " ")
-
-
-def _groups(rows: Sequence[Row], column: int) -> list[str]:
-    return [row[column] for row in sorted(rows, key=lambda row: row[0])]
-
-
-def _given(row: Params) -> Params:
-    """A row of push_each as JSON has it."""
-    return {name: row[name] for name in GIVEN} | {"payload": text_of(row["payload"])}
-
-
-def _is_taken(error: Exception) -> bool:
-    """Whether the unique index of the keys has refused."""
-    return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("__key")
-
-
-def _goes_on(cursor: Cursor) -> bool:
-    """Whether the caller's transaction can still commit."""
-    return cursor.execute("select xact_state()").fetchone() == (1,)

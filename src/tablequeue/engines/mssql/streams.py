@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import ClassVar
 
-from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
-from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.staging import Staging
+from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 
-class SQLServerStreams(StreamingEngine):
-    """By rows of any driver; why not by mssql-python's Arrow reader and bulk copy: docs/engines/sql-server.md."""
-
-    staged_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
-
-    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
-        due = "@now" if table.definition.order == "due" else "null"
-        return {**super().words(table, state), "default_due": due}
-
+class SQLServerStreams(Streams):
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
         def claim(n: int) -> list[Row]:
             return self._rows(cursor, table, "stream_claim", params | {"n": n})
@@ -29,6 +22,10 @@ class SQLServerStreams(StreamingEngine):
 
     def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return sorted(super().stream_ids(cursor, table, params))
+
+
+class SQLServerStaging(Staging):
+    """By rows of any driver; why not by mssql-python's Arrow reader and bulk copy: docs/engines/sql-server.md."""
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
         for step in steps_of(params["rows"], lambda row: len(row["payload"])):

@@ -1,8 +1,8 @@
 """What endangers a queue on MariaDB and MySQL."""
 
-from tablequeue.engines.looking import Check
+from tablequeue.engines.checks import Check, Checks
 
-CHECKS = (
+CHECKS = Checks(
     Check(
         "check_transactions",
         "The connection {0} ({1}) has had a transaction open for {2} s: no old version of a row since then can be "

@@ -1,4 +1,4 @@
-"""Connections to MariaDB and MySQL: held ones with settings of ours, and the caller's as they are."""
+"""Connections to MariaDB and MySQL: our own with settings of ours, and the caller's as they are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor as AnyCursor
-from tablequeue.engines.base import Held
+from tablequeue.engines.connection import Cursor as AnyCursor
+from tablequeue.engines.connection import RawConnection
 
 # SKIP LOCKED came with them.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
@@ -24,7 +24,7 @@ LARGE = 1 << 18
 OVERHEAD = 1 << 12
 
 # Strict: a value that does not fit is an error, never cut off. The lock wait is short because it is tried again
-# (see runner.RETRIES): 55 s in all, as long as the server's default. A held connection may be idle for 24 days.
+# (see runner.RETRIES): 55 s in all, as long as the server's default. A connection of ours may be idle for 24 days.
 SETTINGS = (
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
     "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, session wait_timeout = 2147483"
@@ -36,7 +36,7 @@ class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
     the server itself hangs up in the middle of it."""
 
     ours = False
-    """Whether the connection is a held one, and so READ COMMITTED."""
+    """Whether the connection is ours, and so READ COMMITTED."""
     named_lock = False
     """Whether the creator's lock is held; it does not end with the transaction."""
     limit: int | None = None
@@ -61,7 +61,7 @@ def check_size(query: str | bytes, limit: int) -> None:
         )
 
 
-class MySQLHeld(Held):
+class MySQLConnection(RawConnection):
     def commit(self) -> None:
         super().commit()
         self._unlock()
@@ -76,7 +76,7 @@ class MySQLHeld(Held):
             self.cursor.named_lock = False
 
 
-def hold(dbapi: Any) -> MySQLHeld:
+def adopt(dbapi: Any) -> MySQLConnection:
     _check_version(dbapi.get_server_info())
     if dbapi.charset != "utf8mb4":
         dbapi.set_character_set("utf8mb4")
@@ -86,7 +86,7 @@ def hold(dbapi: Any) -> MySQLHeld:
     cursor.execute(SETTINGS)
     # REPEATABLE READ, the default, locks the gaps between rows too: claims would wait for pushes.
     cursor.execute("set session transaction isolation level read committed")
-    return MySQLHeld(dbapi, cursor)
+    return MySQLConnection(dbapi, cursor)
 
 
 def join(dbapi: Any) -> Any:
@@ -104,7 +104,7 @@ def check_charset(dbapi: Any) -> None:
 
 
 @contextmanager
-def whole(cursor: AnyCursor) -> Iterator[None]:
+def atomic(cursor: AnyCursor) -> Iterator[None]:
     """All of the block's statements or none: a transaction, or a savepoint where there is one already.
 
     The savepoint is for a caller who goes on after our error: most errors roll back one statement only.

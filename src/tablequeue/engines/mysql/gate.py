@@ -8,13 +8,15 @@ from functools import cache, wraps
 from threading import Semaphore
 from typing import TypeVar
 
-from tablequeue.engines.base import Cursor, Engine, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
 
-E = TypeVar("E", bound=Engine)
+P = TypeVar("P", bound=Part)
 T = TypeVar("T")
 
 
-def at_once(most: int) -> Callable[[Callable[[E, Cursor, Table, Params], T]], Callable[[E, Cursor, Table, Params], T]]:
+def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Callable[[P, Cursor, Table, Params], T]]:
     """At most so many calls of an operation run at once on a queue; the others wait in the process. Not those in a
     caller's transaction.
 
@@ -24,14 +26,14 @@ def at_once(most: int) -> Callable[[Callable[[E, Cursor, Table, Params], T]], Ca
     many messages were had.
     """
 
-    def gated(operation: Callable[[E, Cursor, Table, Params], T]) -> Callable[[E, Cursor, Table, Params], T]:
+    def gated(operation: Callable[[P, Cursor, Table, Params], T]) -> Callable[[P, Cursor, Table, Params], T]:
         @wraps(operation)
-        def run(engine: E, cursor: Cursor, table: Table, params: Params) -> T:
+        def run(part: P, cursor: Cursor, table: Table, params: Params) -> T:
             if not cursor.ours:
-                return operation(engine, cursor, table, params)
+                return operation(part, cursor, table, params)
             server = (cursor.connection.host_info, cursor.connection.db)
-            with _gate(operation.__name__, *server, engine.schema, table.table_name, most):
-                return operation(engine, cursor, table, params)
+            with _gate(operation.__name__, *server, table.engine.schema, table.table_name, most):
+                return operation(part, cursor, table, params)
 
         return run
 

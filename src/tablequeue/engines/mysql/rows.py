@@ -9,7 +9,8 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Cursor, Params
+from tablequeue.engines.base import Params
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
 
 # Bytes sent in one statement; larger ones are no faster.
@@ -41,7 +42,7 @@ def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], st
         yield from insert_all(chunk)
 
 
-def stored(params: Params, now: datetime, states: tuple[str, str]) -> tuple[Any, ...]:
+def row_values(params: Params, now: datetime, states: tuple[str, str]) -> tuple[Any, ...]:
     """The values of a new row, in the order of push_rows. `states` are those of a message without and with a wait."""
     due, delay = params["due"], params["delay"]
     if due is None and delay is not None:

@@ -7,20 +7,24 @@ from collections.abc import Sequence
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.engines.base import Cursor, Params, Table
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
-from tablequeue.engines.streams import StreamingEngine
+from tablequeue.engines.staging import Staging
+from tablequeue.engines.streams import Streams
 
 
-class MySQLStreams(StreamingEngine):
+class MySQLStreams(Streams):
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
         lock, change = table.statements("stream_claim")
         cursor.execute(lock, params | {"low_water": 0})
         ids = [row[0] for row in cursor.fetchall()]
         if ids:
-            cursor.execute(change, params | {"ids": self.dump_ids(ids)})
+            cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
         return len(ids)
 
+
+class MySQLStaging(Staging):
     def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
         make, advance = table.statements("writer_advance")
         cursor.execute(make, params)

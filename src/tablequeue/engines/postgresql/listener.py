@@ -19,45 +19,35 @@ import os
 from collections.abc import Collection
 from select import select
 from threading import Lock
-from typing import Any
 
 import psycopg
 
-from tablequeue.engines.base import Held, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
+from tablequeue.engines.postgresql.connection import PostgreSQLConnection
 
 # The seeds of a queue's advisory locks, tablequeue's own numbers as in install.sql: of those who wait, of the push that
 # notifies them, and of pushes in transactions of callers'.
 LOCKS = (8318836321, 8318836322, 8318836323)
 
 
-class HeldCursor(psycopg.Cursor[tuple[Any, ...]]):
-    """Of a connection of ours: what a statement does outside of a transaction is committed."""
-
-    ours = True
-
-
-class PostgresHeld(Held):
-    pooled = False
-    """Whether each transaction may run in another session, as through PgBouncer: then LISTEN hears nothing."""
-
-
-class PostgresListener(Listener):
-    def __init__(self, held: Held) -> None:
-        super().__init__(held)
+class PostgreSQLListener(Listener):
+    def __init__(self, connection: RawConnection) -> None:
+        super().__init__(connection)
         self._lock = Lock()
         self._attended: set[str] = set()
         self._notified: set[str] = set()
         self._closed = False
         # Wakes `listen`: another thread's statement may have read a notification off the socket.
         self._awake, self._waker = os.pipe()
-        held.dbapi.add_notify_handler(self._note)
+        connection.dbapi.add_notify_handler(self._note)
 
     @classmethod
-    def open(cls, held: Held) -> Listener:
-        assert isinstance(held, PostgresHeld)
-        return Poll(held) if held.pooled else cls(held)
+    def open(cls, connection: RawConnection) -> Listener:
+        assert isinstance(connection, PostgreSQLConnection)
+        return Poll(connection) if connection.pooled else cls(connection)
 
     def __del__(self) -> None:
         os.close(self._awake)
@@ -73,7 +63,7 @@ class PostgresListener(Listener):
         self._run(table, "leave")
 
     def listen(self) -> Collection[str] | None:
-        connection = self.held.dbapi
+        connection = self.connection.dbapi
         while not self._closed:
             readable, _, _ = select([connection.fileno(), self._awake], [], [])
             if self._awake in readable:
@@ -94,7 +84,7 @@ class PostgresListener(Listener):
     def _run(self, table: Table, operation: str) -> None:
         with self._lock:
             for statement in table.statements(operation):
-                self.held.cursor.execute(statement)
+                self.connection.cursor.execute(statement)
 
     def _note(self, notify: psycopg.Notify) -> None:
         self._notified.add(notify.channel)

@@ -1,8 +1,32 @@
 """What endangers a queue on SQLite."""
 
-from tablequeue.engines.looking import Check
+from __future__ import annotations
 
-CHECKS = (
+from pathlib import Path
+
+from tablequeue.engines.base import Params, Statements
+from tablequeue.engines.checks import Check, Checks
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.texts import Row
+
+# Bytes of a WAL that a checkpoint has not emptied for long: SQLite tries from 4 MB on.
+LARGEST_WAL = 64 << 20
+
+
+class SQLiteChecks(Checks):
+    def check(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
+        rows = super().check(cursor, table, params)
+        if params["check"] == "check_synchronous" and cursor.flushed:
+            return []  # it is NORMAL because the flush comes after the commit, from us
+        if params["check"] == "check_wal":
+            # SQLite itself tells the size of its WAL only to who begins a checkpoint.
+            files = [(path, Path(f"{path}-wal")) for (path,) in rows]
+            sizes = [(path, file.stat().st_size) for path, file in files if file.exists()]
+            return [(path, size >> 20) for path, size in sizes if size > LARGEST_WAL]
+        return rows
+
+
+CHECKS = SQLiteChecks(
     Check(
         "check_wal",
         "The WAL {0}-wal has {1} MB: a reader has had a transaction open all the while, or one transaction wrote that "

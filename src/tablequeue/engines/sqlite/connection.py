@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tablequeue import errors
-from tablequeue.engines.base import Cursor, Held
+from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.sqlite.inherited import file_of, note, refuse
 from tablequeue.engines.sqlite.turn import Turn, TurnNotHad
 
@@ -26,7 +26,15 @@ PATIENCE = 10.0
 fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
-class SQLiteHeld(Held):
+class OwnCursor(sqlite3.Cursor):
+    """A cursor of a connection of ours."""
+
+    ours = True
+    flushed = False
+    """Whether commits are on the disk when a call returns, by us or by SQLite."""
+
+
+class SQLiteConnection(RawConnection):
     """A transaction waits for its turn, then takes SQLite's lock; its commit is flushed when both are free again.
 
     A turn that does not come within PATIENCE seconds is not waited for any longer: its process may have been stopped.
@@ -45,8 +53,7 @@ class SQLiteHeld(Held):
     def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
         super().__init__(dbapi, cursor)
         # An Engine of the caller's that flushes less keeps to that.
-        self.full = _pragma(cursor, "synchronous") >= FULL
-        """Whether commits are on the disk when a call returns, by us or by SQLite."""
+        cursor.flushed = _pragma(cursor, "synchronous") >= FULL
         self.flushes = False
         self._path = path
         self._is_wal = False
@@ -57,7 +64,7 @@ class SQLiteHeld(Held):
 
     def transact(self, work: Callable[[], T]) -> T:
         try:
-            result = self._turn.within(PATIENCE, lambda: super(SQLiteHeld, self).transact(work))
+            result = self._turn.within(PATIENCE, lambda: super(SQLiteConnection, self).transact(work))
         except TurnNotHad:
             result = self._out_of_turn(work)
         if self.flushes:
@@ -87,7 +94,7 @@ class SQLiteHeld(Held):
 
     def _enter_wal(self) -> None:
         self._is_wal = True
-        if self.full:
+        if self.cursor.flushed:
             self.cursor.execute("pragma synchronous = normal")
             self.flushes = True
 
@@ -120,7 +127,7 @@ class SQLiteHeld(Held):
             ) from error
 
 
-def hold(dbapi: Any) -> SQLiteHeld:
+def adopt(dbapi: Any) -> SQLiteConnection:
     if sqlite3.sqlite_version_info < OLDEST:
         raise errors.DatabaseError(
             f"This Python has SQLite {sqlite3.sqlite_version}; tablequeue needs {'.'.join(map(str, OLDEST))}.",
@@ -128,7 +135,8 @@ def hold(dbapi: Any) -> SQLiteHeld:
         )
     dbapi.isolation_level = None
     dbapi.text_factory = str
-    cursor = plain_cursor(dbapi)
+    cursor = dbapi.cursor(OwnCursor)
+    cursor.row_factory = None
     path = file_of(cursor)
     if not path:
         raise errors.BadUrl(
@@ -137,11 +145,11 @@ def hold(dbapi: Any) -> SQLiteHeld:
         )
     refuse(path)
     note(path)
-    return SQLiteHeld(dbapi, cursor, path)
+    return SQLiteConnection(dbapi, cursor, path)
 
 
 @contextmanager
-def whole(cursor: Cursor) -> Iterator[None]:
+def atomic(cursor: Cursor) -> Iterator[None]:
     """All of the block's statements or none, also in a transaction of the caller's that goes on after our error."""
     cursor.execute("savepoint tablequeue")
     try:

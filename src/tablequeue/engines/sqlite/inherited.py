@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tablequeue.engines.base import Cursor
+from tablequeue.engines.connection import Cursor
 from tablequeue.errors import ForkUnsafe
 
 Inode = tuple[int, int]

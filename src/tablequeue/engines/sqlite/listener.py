@@ -13,7 +13,8 @@ from collections.abc import Collection
 from select import select
 from time import monotonic
 
-from tablequeue.engines.base import Held, Table
+from tablequeue.engines.base import Table
+from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.sqlite.inherited import file_of
 
@@ -33,9 +34,9 @@ _EVENTS = 1 << 16
 class SQLiteListener(Listener):
     exact = False  # it hears every commit, this process's own completions too; and a look costs 0.03 ms, a pop the lock
 
-    def __init__(self, held: Held) -> None:
-        super().__init__(held)
-        path = file_of(held.cursor)
+    def __init__(self, connection: RawConnection) -> None:
+        super().__init__(connection)
+        path = file_of(connection.cursor)
         self._names: set[str] = set()
         self._closed, self._cutter = os.pipe()
         self._written = -LONGEST_COMMIT
@@ -75,8 +76,8 @@ class SQLiteListener(Listener):
         os.write(self._cutter, b"x")
 
     def _data_version(self) -> int:
-        self.held.cursor.execute("select 1 from sqlite_master limit 1").fetchall()
-        version: int = self.held.cursor.execute("pragma data_version").fetchone()[0]
+        self.connection.cursor.execute("select 1 from sqlite_master limit 1").fetchall()
+        version: int = self.connection.cursor.execute("pragma data_version").fetchone()[0]
         return version
 
 

@@ -230,7 +230,7 @@ end //
 create or replace procedure tq_emails_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
-    declare arranged bigint;
+    declare promoted bigint;
     declare found, locked longtext character set ascii;
     set p_moved = null;
     if p_now is null and clock < @`tablequeue.tq_emails` + 1000000 * p_every then

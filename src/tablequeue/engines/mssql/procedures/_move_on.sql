@@ -9,7 +9,7 @@ begin
     set xact_abort, nocount on;
     begin try
         begin transaction;
-        exec {queue}__arrange 1000, @p_now;
+        exec {queue}__promote 1000, @p_now;
         commit transaction;
     end try
     begin catch

@@ -20,7 +20,7 @@ begin
     exec @more = {queue}__expired @p_n, @p_now;
     set @moved = @moved + @more;
     -- [grouped]
-    exec @more = {queue}__arrange @p_n, @p_now;
+    exec @more = {queue}__promote @p_n, @p_now;
     set @moved = @moved + @more;
     -- [end]
     -- [retention]

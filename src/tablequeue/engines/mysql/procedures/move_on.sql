@@ -1,11 +1,11 @@
--- {queue}_move_on: arranges after {queue}_complete or {queue}_fail has committed. If that is refused, it is no failure
--- of theirs, which the caller would repeat: the next pop that finds too little arranges.
+-- {queue}_move_on: promotes after {queue}_complete or {queue}_fail has committed. If that is refused, it is no failure
+-- of theirs, which the caller would repeat: the next pop that finds too little promotes.
 {create} procedure {queue}_move_on(p_now datetime(6))
 begin
     declare ours boolean;
-    declare arranged bigint;
+    declare promoted bigint;
     declare exit handler for sqlexception rollback;
     call {queue}_begin(ours);
-    call {queue}_arrange(1000, p_now, arranged);
+    call {queue}_promote(1000, p_now, promoted);
     commit;
 end //

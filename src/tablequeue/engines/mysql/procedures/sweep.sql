@@ -5,7 +5,7 @@
 {create} procedure {queue}_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
-    declare arranged bigint;
+    declare promoted bigint;
     declare found, locked longtext character set ascii;
     set p_moved = null;
     if p_now is null and clock < @`tablequeue.{table}` + 1000000 * p_every then
@@ -25,8 +25,8 @@ sweep: begin
         {sql sweep/4 ids=locked};
     end if;
     -- [grouped]
-    call {queue}_arrange(p_n, p_now, arranged);
-    set p_moved = p_moved + arranged;
+    call {queue}_promote(p_n, p_now, promoted);
+    set p_moved = p_moved + promoted;
     -- [end]
     -- [retention]
     set locked = null;

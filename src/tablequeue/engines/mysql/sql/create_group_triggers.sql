@@ -1,5 +1,5 @@
 -- The triggers of a grouped queue only note which groups to look at: those that got a message, and those that may have
--- lost their front. They cannot do more, for a trigger may not change the table it belongs to; arrange reads the notes.
+-- lost their head. They cannot do more, for a trigger may not change the table it belongs to; promote reads the notes.
 -- INSERT ... VALUES: an INSERT ... SELECT would lock the ids of the notes until the end of its statement.
 -- DELIMITER is for the client programs: there are semicolons inside the triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.

@@ -1,9 +1,9 @@
--- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the front, is not.
+-- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
--- The table has the notes of the triggers, which arrange reads; see create_group_triggers.
+-- The table has the notes of the triggers, which promote reads; see create_group_triggers.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table {queue}
-    add column front varbinary(1020) generated always as (case when {front} then group_key end) stored,
+    add column front varbinary(1020) generated always as (case when {head} then group_key end) stored,
     add unique key {table}__front (front),
     add key {table}__blocked (group_key, state, id);
 create table {turns} (

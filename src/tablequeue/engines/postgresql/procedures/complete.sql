@@ -31,7 +31,7 @@ create or replace function {queue}_complete(
         end if;
         -- [grouped]
         if now() = statement_timestamp() then
-            perform {queue}_arrange(1000, p_now);
+            perform {queue}_promote(1000, p_now);
         end if;
         -- [end]
     end;

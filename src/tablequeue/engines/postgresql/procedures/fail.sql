@@ -52,7 +52,7 @@ create or replace function {queue}_fail(
         -- [end]
         -- [grouped]
         if new_state = 'dead' and now() = statement_timestamp() then
-            perform {queue}_arrange(1000, p_now);
+            perform {queue}_promote(1000, p_now);
         end if;
         -- [end]
         return new_state;

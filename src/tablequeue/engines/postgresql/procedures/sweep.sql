@@ -21,7 +21,7 @@ returns bigint language plpgsql as $$
             moved := moved + 1;
         end loop;
         -- [grouped]
-        moved := moved + {queue}_arrange(most, p_now);
+        moved := moved + {queue}_promote(most, p_now);
         -- [end]
         -- [retention]
         {sql purge_history n=1000 age=retention};

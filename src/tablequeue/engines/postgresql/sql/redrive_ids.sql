@@ -1,5 +1,5 @@
 -- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
--- Index: the primary key, and not that of the dead letters beside it (state || '': see arrange). Locks: the rows.
+-- Index: the primary key, and not that of the dead letters beside it (state || '': see promote). Locks: the rows.
 -- A crash leaves all or nothing.
 with redriven as (
     update {queue}

@@ -1,20 +1,20 @@
--- Whenever a group may have lost its front, or got its first message, a trigger makes the lowest id its front; it
+-- Whenever a group may have lost its head, or got its first message, a trigger makes the lowest id its head; it
 -- is scheduled if it has a due time, which the next sweep looks at. One writer at a time: nothing can come between.
 create trigger {table}__pushed after insert on {queue}
-    when not exists (select 1 from {queue} where group_key = new.group_key and {front})
+    when not exists (select 1 from {queue} where group_key = new.group_key and {head})
     begin
         update {queue} set state = case when due_at is null then 'ready' else 'scheduled' end
         where id = (select id from {queue} where group_key = new.group_key and state = 'blocked' order by id limit 1);
     end;
 create trigger {table}__moved after update of state on {queue}
     when new.state in ('dead', 'blocked')
-        and not exists (select 1 from {queue} where group_key = new.group_key and {front})
+        and not exists (select 1 from {queue} where group_key = new.group_key and {head})
     begin
         update {queue} set state = case when due_at is null then 'ready' else 'scheduled' end
         where id = (select id from {queue} where group_key = new.group_key and state = 'blocked' order by id limit 1);
     end;
 create trigger {table}__left after delete on {queue}
-    when not exists (select 1 from {queue} where group_key = old.group_key and {front})
+    when not exists (select 1 from {queue} where group_key = old.group_key and {head})
     begin
         update {queue} set state = case when due_at is null then 'ready' else 'scheduled' end
         where id = (select id from {queue} where group_key = old.group_key and state = 'blocked' order by id limit 1);

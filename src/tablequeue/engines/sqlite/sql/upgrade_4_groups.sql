@@ -4,4 +4,4 @@ drop trigger if exists {table}_pushed;
 drop trigger if exists {table}_moved;
 drop trigger if exists {table}_left;
 drop index if exists {table}_front;
-create unique index if not exists {table}__front on {queue} (group_key) where {front};
+create unique index if not exists {table}__front on {queue} (group_key) where {head};

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tablequeue.definition import Definition
-from tablequeue.engines.base import Stored
+from tablequeue.engines.base import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
 
@@ -36,14 +36,14 @@ def role(name: str) -> str:
 def words(dialect: str, definition: Definition) -> dict[str, str]:
     """Words of the procedures' texts. The character sets of a database's own choice may not hold every payload."""
     return {
-        "create": "create" if dialect in STORED.dropped_first else "create or replace",
+        "create": "create" if dialect in SYNTAX.dropped_first else "create or replace",
         "text": "longtext character set utf8mb4",
         "token": "varchar(64) character set ascii collate ascii_bin",
         "payload": "longblob" if definition.payload == "bytes" else "longtext character set utf8mb4",
     }
 
 
-STORED = Stored(
+SYNTAX = ProcedureSyntax(
     parameter="p_{}",
     role=role,
     head="-- A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.\n"

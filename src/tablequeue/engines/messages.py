@@ -1,0 +1,178 @@
+"""The operations that push, claim, finish and keep messages. An engine overrides those that need more than a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.low_water import claimed_above
+from tablequeue.engines.parts import Part
+from tablequeue.engines.texts import COLUMNS, Row
+
+
+class Messages(Part):
+    # -- pushing -----------------------------------------------------------------------------------------------------
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        """Push one message; return its id, or None if a live one has its key."""
+        rows = self._rows(cursor, table, "push", params)
+        return rows[0][0] if rows else None
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Push all of `params["payloads"]` with the same options; return the ids, aligned with them."""
+        raise NotImplementedError
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        """Push each of `params["rows"]`, parameters of their own; return the ids, aligned, None where the key is
+        taken."""
+        raise NotImplementedError
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        """Return those of `params["keys"]` that live messages have, with their ids."""
+        return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
+
+    def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Notify the consumers that wait, if an operation in a caller's transaction could not: see Table."""
+        raise NotImplementedError
+
+    # -- claiming ----------------------------------------------------------------------------------------------------
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """Return what there is to claim, if the engine looks apart: the next claim or take has it as
+        `params["seen"]`."""
+        raise NotImplementedError
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim up to `n` messages, in the order of the queue; return them as CLAIMED."""
+        return claimed_above(self._claim, cursor, table, params)
+
+    def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Remove up to `n` messages to the history, finished, or under a `token` to be finished; return them as
+        CLAIMED."""
+        return claimed_above(self._take, cursor, table, params)
+
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        """Complete those of the `number` `ids` that `held` holds; if that was all of them, claim up to `n` messages.
+
+        Of a queue without groups, whose messages have leases. Returns those that were completed (None: all), and the
+        claimed rows.
+        """
+        completed = self.complete(cursor, table, params | {"token": params["held"]})
+        if len(completed) < params["number"]:
+            return completed, []
+        return None, self.claim(cursor, table, params)
+
+    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Make up to `n` each of the messages that are due, or whose lease expired, ready (or dead); return how
+        many."""
+        moved = self._sweep(cursor, table, params)
+        table.ready_after(0)
+        return moved
+
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """In up to `n` groups whose turn came free, make the first blocked message ready; return in how many."""
+        return len(self._rows(cursor, table, "promote", params))
+
+    # -- finishing ---------------------------------------------------------------------------------------------------
+
+    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Finish those of `ids` that `token` holds; return them."""
+        once = table.definition.delivery == "at_most_once"
+        return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        """Schedule the message `id` again, or bury it; return its new state, or None if `token` does not hold it."""
+        state = self._fail(cursor, table, params)
+        if state == "ready":
+            table.ready_after(params["id"] - 1)
+        return state
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Give back those of `ids` that `token` holds; return them."""
+        return _ready_again(table, self._finished(cursor, table, "release", params))
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """Return the new end of the lease, or None if `token` does not hold the message."""
+        row = self._row(cursor, table, "extend", params)
+        return row and row[0]
+
+    def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Make a message that was taken in this transaction a dead letter, with the `error` after the earlier ones."""
+        errors: Any = []
+        if table.definition.keeps_history:
+            id = params["id"]
+            (row,) = self._rows(cursor, table, "history", {"low": id, "high": id, "n": 1})
+            errors = row[COLUMNS.index("errors")] or []
+            self._run(cursor, table, "forget", {"id": id})
+        known = json.loads(errors) if isinstance(errors, str) else errors
+        values = {name: value for name, value in params.items() if name != "error"}
+        self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})
+
+    # -- maintenance -------------------------------------------------------------------------------------------------
+
+    def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Make up to `n` dead letters after the id `after` ready, with no attempts made; return them."""
+        return _ready_again(table, self._redrive(cursor, table, "redrive", params))
+
+    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return _ready_again(table, self._redrive(cursor, table, "redrive_ids", params))
+
+    def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` messages in `params["state"]`; return how many."""
+        cursor.execute(table.statement("purge", params["state"]), params)
+        return cursor.rowcount
+
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete those of `ids` that are in `params["state"]`; return how many."""
+        cursor.execute(table.statement("purge_ids", params["state"]), params)
+        return cursor.rowcount
+
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` messages that left the queue `age` seconds ago or longer; return how many."""
+        cursor.execute(table.statement("purge_history"), params)
+        return cursor.rowcount
+
+    # -- what engines do in their own way, without a word about the low-water mark -----------------------------------
+
+    def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, "claim", params)
+
+    def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, by_history("take", table), params)
+
+    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        rows = self._rows(cursor, table, operation, params)
+        if len(rows) > 1:
+            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
+        return rows
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(self._rows(cursor, table, "sweep", params))
+
+    def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
+        """Return those of `ids` that the operation has found held by `token`, and changed."""
+        return [row[0] for row in self._rows(cursor, table, operation, params)]
+
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
+        rows = self._rows(cursor, table, operation, params)
+        return rows[0][0] if rows else None
+
+    def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
+        return sorted(row[0] for row in self._rows(cursor, table, operation, params))
+
+
+def by_history(operation: str, table: Table) -> str:
+    """Return the file of an operation that keeps a history, or has none to keep."""
+    return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
+
+
+def _ready_again(table: Table, ids: list[int]) -> list[int]:
+    if ids:
+        table.ready_after(min(ids) - 1)
+    return ids

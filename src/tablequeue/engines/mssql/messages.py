@@ -1,0 +1,164 @@
+"""The operations on messages that need more than a batch on SQL Server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.mssql.connection import atomic
+from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
+from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
+from tablequeue.engines.texts import Row
+
+# What each row of push_each may have of its own.
+GIVEN = ("headers", "priority", "group", "key", "due", "delay")
+
+
+class SQLServerMessages(Messages):
+    # -- pushing ---------------------------------------------------------------------------------------------------
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
+        try:
+            return super().push(cursor, table, params)
+        except Exception as error:
+            # Another transaction has pushed the key since we looked. Where XACT_ABORT is on, that has undone the
+            # caller's transaction with it: then the error is theirs to see.
+            if params["key"] is not None and _is_taken(error) and (cursor.ours or _goes_on(cursor)):
+                return None
+            raise
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """By OPENJSON, whatever the driver.
+
+        mssql-python's bulk copy (1.16) is not used: it opens a connection of its own, so that it could be part neither
+        of the caller's transaction nor of ours, and it returns no ids. Multi-row VALUES end at 1,000 rows and at 2,100
+        parameters.
+        """
+        steps = list(steps_of(params["payloads"], len))
+        if len(steps) == 1 and not table.definition.grouped:
+            return self._push_step(cursor, table, params, steps[0])
+        ids: list[int] = []
+        with atomic(cursor):
+            for step in steps:
+                ids += self._push_step(cursor, table, params, step)
+            self._note(cursor, table, [params["group"]])
+        return ids
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        rows = params["rows"]
+        ids: list[int | None] = []
+        for start in range(0, len(rows), STEP):
+            step = [_given(row) for row in rows[start : start + STEP]]
+            given = {"producer": params["producer"], "now": params["now"], "rows": json.dumps(step, ensure_ascii=False)}
+            ids += self._push_rows(cursor, table, given)
+        return ids
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})
+
+    def _push_step(self, cursor: Cursor, table: Table, params: Params, payloads: Sequence[str | bytes]) -> list[int]:
+        texts = json.dumps([text_of(payload) for payload in payloads], ensure_ascii=False)
+        return sorted(row[0] for row in self._rows(cursor, table, "push_many", params | {"payloads": texts}))
+
+    def _push_rows(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        while True:
+            try:
+                with atomic(cursor):
+                    return [row[0] for row in self._rows(cursor, table, "push_each", params)]
+            except Exception as error:
+                # As in push; a transaction of the runner's is gone by then, and the runner tries all of it again.
+                if cursor.ours or not _is_taken(error) or not _goes_on(cursor):
+                    raise
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
+        try:
+            with atomic(cursor):
+                return super().promote(cursor, table, params)
+        except Exception as error:
+            # Somebody has a head locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
+            if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
+                return 0
+            raise
+
+    def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        notes = table.definition.grouped and operation == "take_keep"
+        try:
+            if params["n"] <= STEP and not notes:
+                rows = self._rows(cursor, table, operation, params)
+            else:
+                with atomic(cursor):
+                    rows = claimed_in_steps(
+                        lambda n: self._rows(cursor, table, operation, params | {"n": n}), params["n"]
+                    )
+                    if notes:
+                        self._note(cursor, table, _groups(rows, 8))
+        except Exception as error:
+            # A strict queue's head is being taken in a transaction that is still open: nothing is ready for us.
+            if table.definition.strict and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
+                return []
+            raise
+        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
+        return rows
+
+    # -- finishing and keeping -------------------------------------------------------------------------------------
+
+    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        if not (table.definition.grouped and table.definition.keeps_history):
+            return self._by_ids(cursor, table, super().complete, params)
+        with atomic(cursor):
+            rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
+            self._note(cursor, table, _groups(rows, 1))
+        return [row[0] for row in rows]
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._by_ids(cursor, table, super().release, params)
+
+    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._by_ids(cursor, table, super().redrive_ids, params)
+
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        steps = steps_of_ids(params)
+        if len(steps) == 1:
+            return super().purge_ids(cursor, table, params)
+        with atomic(cursor):
+            return sum(super(SQLServerMessages, self).purge_ids(cursor, table, step) for step in steps)
+
+    def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
+        """Do something to `ids`, STEP at a time; to which it was done."""
+        steps = steps_of_ids(params)
+        if len(steps) == 1:
+            return operation(cursor, table, params)
+        with atomic(cursor):
+            return [id for step in steps for id in operation(cursor, table, step)]
+
+    def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
+        if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
+            self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
+
+
+def _groups(rows: Sequence[Row], column: int) -> list[str]:
+    return [row[column] for row in sorted(rows, key=lambda row: row[0])]
+
+
+def _given(row: Params) -> Params:
+    """A row of push_each as JSON has it."""
+    return {name: row[name] for name in GIVEN} | {"payload": text_of(row["payload"])}
+
+
+def _is_taken(error: Exception) -> bool:
+    """Whether the unique index of the keys has refused."""
+    return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("__key")
+
+
+def _goes_on(cursor: Cursor) -> bool:
+    """Whether the caller's transaction can still commit."""
+    return cursor.execute("select xact_state()").fetchone() == (1,)

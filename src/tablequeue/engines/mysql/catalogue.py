@@ -1,0 +1,61 @@
+"""Making and dropping queues on MariaDB and MySQL, where each DDL commits by itself."""
+
+from __future__ import annotations
+
+import pymysql
+from pymysql.constants import ER
+
+from tablequeue import errors
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.catalogue import Catalogue
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.operations import OPERATIONS, conditions, files_for
+from tablequeue.names import HISTORY, PART
+
+
+class MySQLCatalogue(Catalogue):
+    def create(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._clear(cursor, table, params)
+        super().create(cursor, table, params)
+
+    def _alter(self, cursor: Cursor, table: Table, operation: str, params: Params) -> None:
+        for statement in table.statements(operation):
+            try:
+                cursor.execute(statement, params)
+            except pymysql.Error as error:
+                if number_of(error) != ER.KEY_DOES_NOT_EXITS:
+                    raise
+
+    def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
+        # First out of the catalogue: each DDL commits by itself, and a crash must not leave an entry without a table.
+        self.lock(cursor, table, params)
+        if self.has_catalogue(cursor, table, {}):
+            self._run(cursor, table, "unregister", params)
+        for file in files_for(table.engine.name, OPERATIONS["drop"].files, conditions(table.definition)):
+            if file != "unregister":
+                self._run(cursor, table, file, params)
+
+    def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        if self._rows(cursor, table, "lock", params)[0][0] != 1:
+            raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
+        cursor.named_lock = True
+
+    def _clear(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Drop what a crash in the middle of create or drop left; refuse what is not this queue's."""
+        definition = table.definition
+        stem = table.table_name
+        ours = {stem: ("messages", "drop")}
+        if definition.keeps_history:
+            ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
+        if definition.grouped:
+            ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+        found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]
+        for name, comment in found:
+            if comment != f"tablequeue: {ours[name][0]} of {stem}":
+                raise errors.QueueDiffers(
+                    f"The database has a table {name} that is not this queue.",
+                    "Choose another queue name, or rename what is there.",
+                )
+        for name, _ in found:
+            self._run(cursor, table, ours[name][1], params)

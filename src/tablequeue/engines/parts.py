@@ -1,0 +1,30 @@
+"""What the parts of an engine share: they run the statements of `.sql` files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tablequeue.engines.base import Params, Statements
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.texts import Row
+
+
+class Part:
+    """Some of the operations of an engine. It has no state of its own: that of a queue is in its `Table`.
+
+    Each operation takes a cursor, the queue's table and the parameters of its statements.
+    """
+
+    def _run(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> None:
+        """Run a file's statements in turn; the cursor is left at the last one."""
+        for statement in table.statements(operation):
+            cursor.execute(statement, params)
+
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
+        self._run(cursor, table, operation, params)
+        return cursor.fetchall()
+
+    def _row(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> Any:
+        """The first row, or None. The rest stays in the cursor."""
+        self._run(cursor, table, operation, params)
+        return cursor.fetchone()

@@ -1,0 +1,179 @@
+"""The operations on messages that need more than a statement on PostgreSQL: COPY, packs, notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.low_water import claimed_above
+from tablequeue.engines.messages import Messages, by_history
+from tablequeue.engines.parts import Part
+from tablequeue.engines.postgresql.connection import atomic
+from tablequeue.engines.postgresql.packs import Packs, may_pack
+from tablequeue.engines.postgresql.values import Column, copy_lines, copy_text
+from tablequeue.engines.staging import Staging
+from tablequeue.engines.texts import Row
+
+T = TypeVar("T")
+
+# Rows, or characters, from which a bulk push is a COPY instead of one INSERT of an array. Measured, COPY's rate over
+# the array's: 0.6 with 100 rows of 100 bytes (it needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1 with 30 of
+# 1 kB, 2.0 with 10 of 8 kB, 3.3 with one of 64 kB, 7 with 10 of 1 MB.
+COPY_FROM = 1000
+COPY_FROM_SIZE = 50_000
+# How far behind the last note the mark of the notes stays: notes of other threads, with lower ids, may be committed
+# later. Those that are later still are found by the next sweep.
+LATE_NOTES = 1000
+
+# The operations by which a message can be had, or at some time: the last column of their rows is {waited_for}.
+NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids promote".split())
+
+# The arrays of push_each, and the parameter of a row that each is made of.
+_ARRAYS = {
+    "payloads": "payload",
+    "headers": "headers",
+    "priorities": "priority",
+    "groups": "group",
+    "keys": "key",
+    "dues": "due",
+    "delays": "delay",
+}
+
+
+class Notifying(Part):
+    """Operations that notify the consumers that wait."""
+
+    def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._rows(cursor, table, "notify", params)
+
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
+        if operation not in NOTIFYING:
+            return super()._rows(cursor, table, operation, params)
+        rows = super()._rows(cursor, table, operation, params | {"within": not table.engine.is_ours(cursor)})
+        if rows and rows[0][-1]:
+            assert isinstance(table, Table), "of a push"
+            table.notifies_apart = True
+        return rows
+
+
+class PostgreSQLMessages(Notifying, Messages):
+    def __init__(self, packs: Packs) -> None:
+        self.packs = packs
+
+    # -- pushing -----------------------------------------------------------------------------------------------------
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        payloads = params["payloads"]
+        small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
+        if small or not hasattr(cursor, "copy"):
+            return sorted(row[0] for row in self._rows(cursor, table, "push_many", params))
+        cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
+        ids, pushed_at, due_at, state = cursor.fetchone()
+        shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
+        rest = "".join(f"\t{copy_text(value)}" for value in shared)
+        # Our own text, not copy.write_row(): the columns that all rows share are escaped once.
+        with cursor.copy(table.statement("push_copy")) as copy:
+            for chunk in copy_lines(ids, payloads, f"{rest}\t{state}\n"):
+                copy.write(chunk)
+        self.notify(cursor, table, {})
+        return ids
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        rows = params["rows"]
+        arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
+        return [row[0] for row in self._rows(cursor, table, "push_each", {**params, **arrays})]
+
+    # -- claiming ----------------------------------------------------------------------------------------------------
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        claim = self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
+        return claimed_above(claim, cursor, table, params)
+
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        if max(params["number"], params["n"]) >= self.packs.least:
+            with atomic(cursor):  # two statements, of which either may be of a pack
+                return super().complete_and_claim(cursor, table, params)
+        mark = table.mark
+        rows = self._claimed(cursor, table, by_history("complete_and_claim", table), params | {"low_water": mark.id})
+        if not rows:  # what is below the mark
+            return None, self.claim(cursor, table, params)
+        if rows[0][0] is None:  # some are in a pack, or lost
+            rest = self.complete(cursor, table, params | {"token": params["held"]})
+            completed = [*(rows[0][-1] or ()), *rest]
+            return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
+        mark.id = rows[-1][0]
+        return None, rows
+
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
+        # A grouped queue's mark is that of its notes.
+        mark = table.mark
+        ((promoted, last, _),) = self._rows(cursor, table, "promote", params | {"noted": mark.id})
+        mark.id = max(0, (last or 0) - LATE_NOTES)
+        return promoted
+
+    # -- finishing ---------------------------------------------------------------------------------------------------
+
+    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        ids = params["ids"]
+        if len(ids) >= self.packs.least and may_pack(table.definition):
+            packed = params | {"ids": table.engine.dump_ids(sorted(ids))}
+            if self._rows(cursor, table, by_history("complete_packed", table), packed):
+                return list(ids)
+        return self._several(super().complete, cursor, table, params)
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._several(super().release, cursor, table, params)
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        return self._one(super().fail, cursor, table, params)
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        return self._one(super().extend, cursor, table, params)
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, "claim_packed", params)
+
+    def _several(
+        self, finish: Callable[[Cursor, Table, Params], list[int]], cursor: Cursor, table: Table, params: Params
+    ) -> list[int]:
+        """Finish `ids`; those that were not found may be in a pack."""
+        done = finish(cursor, table, params)
+        if len(done) < len(params["ids"]) and may_pack(table.definition):
+            self._unpack(cursor, table, params)
+            done += finish(cursor, table, params)
+        return done
+
+    def _one(
+        self, finish: Callable[[Cursor, Table, Params], T | None], cursor: Cursor, table: Table, params: Params
+    ) -> T | None:
+        """`_several`, for one message."""
+        result = finish(cursor, table, params)
+        if result is None and may_pack(table.definition):
+            self._unpack(cursor, table, params)
+            result = finish(cursor, table, params)
+        return result
+
+    def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """If there is no such pack, another thread may have unpacked it: then its rows are there now, too."""
+        if self._rows(cursor, table, "unpack", params):
+            self.packs.unpacked_one(table)
+
+
+class PostgreSQLStaging(Notifying, Staging):
+    by_columns = True
+
+    def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
+        columns = {name: Column(value) for name, value in params.items() if isinstance(value, list)}
+        self._run(cursor, table, "stage", params | columns)
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self._run(cursor, table, "publish_keyed" if params["keyed"] else "publish", params)
+        pushed = cursor.rowcount
+        self.notify(cursor, table, {})
+        return pushed

@@ -1,0 +1,79 @@
+"""PostgreSQL's errors, as tablequeue's."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from tablequeue import errors
+from tablequeue.errors import TablequeueError
+
+# SQLSTATE pattern, exception, cause, remedy; the first that matches. {} is the server's own sentence.
+_ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
+    (
+        "22P02|22P05|2203|22021|22001|22000|54000",
+        errors.BadPayload,
+        "PostgreSQL cannot store a value: {}.",
+        "Change the value, or use a bytes queue; nothing was pushed.",
+    ),
+    ("22008", errors.BadInput, "PostgreSQL cannot store a time: {}.", "Give a time between 4713 BC and 294276 AD."),
+    # The errors of tablequeue's own functions; {} has no remedy, which is in the hint.
+    ("TQ001", errors.BadInput, "{}.", "Correct the options."),
+    ("TQ002", errors.DuplicateKey, "{}.", "Push with another key, or have such conflicts skipped."),
+    ("TQ003", errors.LeaseLost, "{}.", "Make the lease longer than the work, or extend it in time."),
+    ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
+    ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
+    ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
+    # Of no schema in the search path it tells only when something is to be created.
+    ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
+    ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
+    ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
+    ("55P03|57014", errors.Locked, "PostgreSQL gave up waiting: {}.", "Try again when the other transaction ended."),
+    (
+        "25P02",
+        errors.DatabaseError,
+        "The transaction of the connection had failed before: {}.",
+        "Roll it back first.",
+    ),
+    ("42P01", errors.QueueNotFound, "A table of the queue is gone: {}.", "Create the queue again."),
+    (
+        "42P07|42710|23505",
+        errors.QueueDiffers,
+        "The database has something of that name that is not this queue: {}.",
+        "Choose another queue name, or rename what is there.",
+    ),
+    (
+        "57P0|08",
+        errors.ConnectionLost,
+        "PostgreSQL closed the connection: {}.",
+        "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
+    ),
+)
+
+
+def translated(error: Exception) -> TablequeueError | None:
+    """Return the driver's error as one of ours; None if it is no error of the driver."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    state = error.sqlstate or ""
+    # In one line: the driver's own messages have several.
+    words = " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")
+    for pattern, kind, cause, remedy in _ERRORS:
+        if re.match(pattern, state):
+            return kind(cause.format(words), remedy)
+    if isinstance(error, psycopg.OperationalError) and not state:
+        return errors.ConnectionLost(
+            f"The connection to PostgreSQL broke: {words}.",
+            "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
+        )
+    return errors.DatabaseError(f"PostgreSQL refused the statement: {words}.", "Check the data and the server log.")
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the server rolled back our transaction and asks to try it again."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate == "23505":  # two that promoted in the same group at once
+        return (error.diag.constraint_name or "").endswith("__front")
+    return error.sqlstate in ("40001", "40P01")

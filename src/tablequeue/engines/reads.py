@@ -1,0 +1,101 @@
+"""The operations that only read a queue. None of them changes or locks a message, on any engine."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
+from tablequeue.engines.texts import Row
+
+
+class Next(NamedTuple):
+    """When the next message can be popped."""
+
+    seconds: Any
+    """Until then, a number; not above 0 if one can be now, None if none is to come."""
+    pushing: bool = False
+    """Whether a transaction is open that pushes, as far as the engine knows: one may come at any moment."""
+
+
+class Reads(Part):
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return the first `n` messages in `params["state"]` with ids above `after`, as COLUMNS."""
+        cursor.execute(table.statement("peek", params["state"]), params)
+        return cursor.fetchall()
+
+    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
+        return Next(*self._row(cursor, table, "until_next", params))
+
+    def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
+        return self._row(cursor, table, "find", params)
+
+    def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
+        return self._rows(cursor, table, "live", params)
+
+    def live_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        return self._rows(cursor, table, "live_bounds", params)[0]
+
+    # -- the history -------------------------------------------------------------------------------------------------
+
+    def history(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return the last `n` finished messages with ids from `low` to `high`, highest id first, as COLUMNS."""
+        return self._rows(cursor, table, "history", params)
+
+    def history_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        """Return the lowest and the highest id in the history, or two Nones."""
+        return self._row(cursor, table, "history_bounds", params)
+
+    def finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return up to `n` messages with ids from `low` to `high` that were finished in a time, highest id first."""
+        return self._rows(cursor, table, "finished", params)
+
+    def finished_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        return self._rows(cursor, table, "finished_bounds", params)[0]
+
+    def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return the first `n` messages claimed `age` seconds ago or longer and never finished (at most once)."""
+        return self._rows(cursor, table, "lost", params)
+
+    # -- statistics --------------------------------------------------------------------------------------------------
+
+    def stats(self, cursor: Cursor, table: Table, params: Params) -> Row:
+        """Return the counts of the STATES in turn, the age of the oldest ready message in seconds (or None), and the
+        number of finished ones (or None)."""
+        row = self._row(cursor, table, "stats", params)
+        finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
+        return (*row, finished)
+
+    def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return a row for each of the last `n` messages finished less than `age` seconds ago, the last one first:
+
+        producer, consumer, seconds of wait, seconds of run, attempts, and how many seconds ago.
+        """
+        return self._rows(cursor, table, "stats_finished", params)
+
+    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Of the `n` messages with the highest ids, count those pushed less than `age` seconds ago, by moment:
+
+        producer, how many seconds ago, how many messages.
+        """
+        return self._rows(cursor, table, "stats_pushed", params)
+
+    def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Count the messages that `lost` would find, by producer and consumer."""
+        return self._rows(cursor, table, "stats_lost", params)
+
+    # -- as Arrow batches --------------------------------------------------------------------------------------------
+
+    def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
+        """Return the text of `params["operation"]` with the values in it, for a connection that `arrow` made."""
+        raise NotImplementedError
+
+    def arrow(self, url: sa.URL) -> Any:
+        """Return a connection that reads Arrow batches by itself; None if there is no driver for it."""
+        return None

@@ -1,0 +1,65 @@
+"""The operations that are different on SQLite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.catalogue import Catalogue
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.sqlite.connection import atomic
+from tablequeue.engines.staging import Staging
+from tablequeue.engines.texts import Row
+
+# Payloads in one statement of push_many: 270,000 messages a second where a statement for each made 80,000. Of 20 to 500
+# all are as fast, and so is one JSON array, which cannot hold bytes.
+PUSHED_AT_ONCE = 50
+
+
+class SQLiteMessages(Messages):
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        payloads = params["payloads"]
+        if not payloads:
+            return []
+        statement = table.statement("push_many")
+        with atomic(cursor):
+            for start in range(0, len(payloads), PUSHED_AT_ONCE):
+                some = payloads[start : start + PUSHED_AT_ONCE]
+                named = {f"payload_{place}": payload for place, payload in enumerate(some)}
+                rows = ", ".join(f"(:{name})" for name in named)
+                cursor.execute(statement.replace("(:payload)", rows), params | named)
+        (last,) = cursor.execute("select last_insert_rowid()").fetchone()
+        return list(range(last - len(payloads) + 1, last + 1))
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        with atomic(cursor):
+            return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]
+
+    def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
+
+    def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if params["now"] is None:
+            # Its statements must agree on what is due.
+            (now,) = cursor.execute(f"select {table.engine.clock}", params).fetchone()
+            params = {**params, "now": now}
+        return super()._take(cursor, table, params)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        moved = super()._sweep(cursor, table, params)
+        if moved and table.definition.grouped:
+            # The message behind a head that died may be due already, which its trigger has no clock to tell.
+            moved += super()._sweep(cursor, table, params)
+        return moved
+
+
+class SQLiteStaging(Staging):
+    def dump_words(self, words: Sequence[str]) -> str:
+        return json.dumps(words)
+
+
+class SQLiteCatalogue(Catalogue):
+    def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Do nothing: of our transactions one writes at a time."""

@@ -1,0 +1,43 @@
+"""The operations of writes that many processes make as one: messages are staged, then published together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
+
+
+class Staging(Part):
+    by_columns = False
+    """Whether `stage` takes messages by columns, and checks JSON by itself."""
+
+    def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Stage each of `params["rows"]`, parameters of their own; or lists of values, each named as one of a row."""
+        shared = {name: value for name, value in params.items() if name != "rows"}
+        cursor.executemany(table.statement("stage"), [shared | row for row in params["rows"]])
+
+    def staged_count(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self._rows(cursor, table, "staged_count", params)[0][0]
+
+    def staged_taken(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
+        """Return the keys, among those staged by `write`, that cannot be pushed."""
+        return [row[0] for row in self._rows(cursor, table, "staged_taken", params)]
+
+    def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Whether `batch` is a new one of `writer`."""
+        return bool(self._rows(cursor, table, "writer_advance", params))
+
+    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Push what `attempts` staged; return the number of messages. `keyed` if any may have a key."""
+        self._run(cursor, table, "publish", params)
+        return cursor.rowcount
+
+    def unstage(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._run(cursor, table, "unstage", params)
+
+    def dump_words(self, words: Sequence[str]) -> Any:
+        """Return a list of short texts as one parameter."""
+        return list(words)
