@@ -250,7 +250,7 @@ def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
     queues = {f"tq_{name}" for name in shell.place.open().queues()}
     for part in text.split("\n\n"):
         old = re.search(r"tq_(work_|s)\w+", part)
-        if part.startswith("-- Without the dashes") and old and old[0] in names_of(shell.place) - queues:
+        if part.startswith("-- Remove the dashes") and old and old[0] in names_of(shell.place) - queues:
             text = text.replace(part, part.replace("\n-- ", "\n"))
     shell.run(text)
     assert {name for name in names_of(shell.place) if name.startswith("tq_work_")} >= {"tq_work_history"}

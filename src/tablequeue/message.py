@@ -6,19 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Protocol, Self
 
 from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
-
-LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
-"""The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished"]
-FailedState = Literal["ready", "scheduled", "dead", "lost"]
-"""What a failure makes of a message."""
-
-STATES: tuple[LiveState, ...] = get_args(LiveState)
+from tablequeue.states import FailedState, State
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
@@ -128,7 +121,7 @@ class Claim:
 
     def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self.row = row  # CLAIMED of engines/base.py
+        self.row = row  # CLAIMED of engines/columns.py
         self.id: int = row[0]
         self.payload = payload
         self.token = token
@@ -263,6 +256,3 @@ def checked_token(token: str) -> str:
             "Commit that to finish it, or roll it back to put the message back.",
         )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
-
-
-__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "LiveState", "Message", "NewMessage", "State"]

@@ -1,4 +1,4 @@
-"""The `.sql` files: their texts, the statements in them, and the columns that their rows have."""
+"""The `.sql` files: their texts, the statements in them, and the order of claimed rows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
 
 Row = Sequence[Any]
-
-# The columns of a stored message, in the order that peek, dead and history select them.
-COLUMNS = (
-    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
-    "popped_at lease_until finished_at errors"
-).split()
-
-# The columns of a claimed row, in the order that claim and take return them.
-CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
 
 # Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {

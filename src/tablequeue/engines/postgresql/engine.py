@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
+from tablequeue.engines.columns import QUEUE_ROW, TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -27,6 +28,18 @@ from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
+
+# The columns of the rows that functions return.
+TYPES = {
+    "id": "bigint",
+    "payload": "{payload_type}",
+    "headers": "json",
+    **dict.fromkeys(("attempts", "priority"), "integer"),
+    **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+    **dict.fromkeys(TIMES, "timestamptz"),
+    "errors": "jsonb",
+}
+COMMON = common_expressions("cast(null as timestamptz)")
 
 
 class PostgreSQL(Engine):
@@ -52,6 +65,18 @@ class PostgreSQL(Engine):
     # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
+    expressions: ClassVar = {
+        **COMMON,
+        "queue_values": COMMON["queue_values"]
+        | {
+            column: f"cast({COMMON['queue_values'][column]} as {kind})"
+            for column, kind in TYPES.items()
+            if column in QUEUE_ROW and kind not in ("bigint", "integer")
+        },
+        "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
+        "claimed_types": typed(TYPES),
+        "message_types": typed(TYPES),
+    }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"

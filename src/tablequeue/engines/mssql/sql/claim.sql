@@ -14,8 +14,7 @@ declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 with next as (
     select top (@n)
-        id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
-        dedup_key, consumer, headers, payload
+        {queue_row without producer errors}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
@@ -29,6 +28,4 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, @now),
     lease_until = @until
 output
-    inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
-    inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
-    convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at;
+    {claimed of inserted};

@@ -6,14 +6,14 @@ declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 with next as (
     select top (@n)
-        id, attempts, priority, pushed_at, due_at, group_key, dedup_key, headers, payload
+        {history_row without token first_popped_at popped_at finished_at producer consumer errors}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
 )
 delete from next
 {note_deleted}output
-    deleted.id, deleted.payload, deleted.headers, deleted.attempts + 1 as attempts, deleted.pushed_at,
-    @now as popped_at, cast(null as datetime2(6)) as lease_until, deleted.priority,
-    convert(nvarchar(510), deleted.group_key) as group_key, convert(nvarchar(510), deleted.dedup_key) as dedup_key,
-    deleted.due_at;
+    {claimed of deleted with
+        attempts = deleted.attempts + 1 as attempts
+        popped_at = @now as popped_at
+        lease_until = cast(null as datetime2(6)) as lease_until};

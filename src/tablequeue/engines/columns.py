@@ -1,0 +1,112 @@
+"""The lists of a message's columns, which the texts name and do not repeat.
+
+A text says `{claimed}` where the list of that name stands. More of the syntax:
+
+- `{claimed of inserted}` has `inserted.` before each column;
+- `{history_row without token popped_at}` leaves columns out;
+- `{claimed with` ends the line, and each line up to the next `}` says what stands in the place of one column, as in
+  `attempts = attempts + 1`. A single one may stay in the line: `{claimed with attempts = attempts + 1}`.
+
+A list that begins its line is broken into lines like that one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+# The columns of a stored message, in the order that peek, dead and history select them, by the names of `Message`.
+COLUMNS = (
+    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
+    "popped_at lease_until finished_at errors"
+).split()
+# The same by the names of the tables.
+_STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
+
+# The columns of a claimed row, in the order that claim and take return them.
+CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+
+# All columns of a queue's table, and of its history, in their order there.
+QUEUE_ROW = (
+    "id state attempts priority token pushed_at due_at first_popped_at popped_at lease_until group_key dedup_key "
+    "producer consumer headers errors payload"
+).split()
+HISTORY_ROW = (
+    "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
+    "consumer headers errors payload"
+).split()
+
+LISTS: Mapping[str, list[str]] = {
+    # A message, as COLUMNS: from the queue, and from its history.
+    "live_columns": _STORED,
+    "history_columns": _STORED,
+    # A claimed row, as CLAIMED; the bare names of its columns; and a null for each.
+    "claimed": CLAIMED,
+    "claimed_names": CLAIMED,
+    "claimed_nulls": CLAIMED,
+    # A row of the queue, and of its history; and the parameters of operations that are the values of a row.
+    "queue_row": QUEUE_ROW,
+    "queue_values": QUEUE_ROW,
+    "history_row": HISTORY_ROW,
+    # The same with types, for what a function returns and for table variables.
+    "claimed_types": CLAIMED,
+    "message_types": _STORED,
+    "history_types": HISTORY_ROW,
+}
+
+# The columns that are times.
+TIMES = tuple(column for column in _STORED if column.endswith(("_at", "_until")))
+# The parameters of operations that have other names than their columns.
+PARAMETERS = {"group_key": "group", "dedup_key": "key", "due_at": "due"}
+# The longest line of a text.
+WIDTH = 120
+
+_LIST = re.compile(
+    rf"(?m)(^ *)?\{{({'|'.join(LISTS)})"
+    r"(?: of (\w+))?(?: without ((?:\w+ ??)+))?(?: with\s+((?:[^{}]|\{\w+\})*))?\}"
+)
+
+
+def common_expressions(time: str) -> dict[str, dict[str, str]]:
+    """What stands for columns on every engine. `time` is a null of the type of times."""
+    state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
+    return {
+        "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
+        "queue_values": {column: f":{PARAMETERS.get(column, column)}" for column in QUEUE_ROW},
+        "live_columns": {"finished_at": f"{time} as finished_at"},
+        "history_columns": {"state": state, "lease_until": f"{time} as lease_until"},
+    }
+
+
+def typed(types: Mapping[str, str]) -> dict[str, str]:
+    """What stands for columns where their types are wanted."""
+    return {column: f"{column} {kind}" for column, kind in types.items()}
+
+
+def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
+    """The text with its lists; `expressions` are those of an engine for columns of a list, `{}` before a name."""
+
+    def columns(match: re.Match[str]) -> str:
+        indent, name, of, without, replaced = match.groups()
+        names = [column for column in LISTS[name] if column not in (without or "").split()]
+        prefix = f"{of}." if of else ""
+        given = {column: expression.replace("{}", prefix) for column, expression in expressions.get(name, {}).items()}
+        for line in (replaced or "").splitlines():
+            column, _, expression = line.strip().partition(" = ")
+            if column not in names:
+                raise ValueError(f"{{{name}}} has no column {column!r}.")
+            given[column] = expression
+        items = [given.get(column, prefix + column) for column in names]
+        return ", ".join(items) if indent is None else filled(items, indent)
+
+    return _LIST.sub(columns, text)
+
+
+def filled(items: Iterable[str], indent: str) -> str:
+    """The items in lines as long as can be; a line ends between two of them."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(f"{indent}{lines[-1]} {item},") > WIDTH:
+            lines.append("")
+        lines[-1] += f" {item}," if lines[-1] else f"{item},"
+    return "\n".join(indent + line for line in lines)[:-1]
