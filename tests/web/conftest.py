@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tablequeue import Database, connect
 from tests.web.support import Client, serving
+
+# Instead of five seconds, which a busy machine may need for a page.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture
