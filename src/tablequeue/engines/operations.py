@@ -49,16 +49,13 @@ CREATE = {
 
 # And those that bring one from the version before to each version. One with `_if_` needs a table of the old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
-    2: {"upgrade_2": "", "upgrade_2_history": "keep"},
+    2: {"upgrade_2": ""},
     3: {"create_packs": ""},
     4: {
         **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
         "upgrade_4": "",
-        "upgrade_4_ready": "sorted",
-        "upgrade_4_groups": "grouped",
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
-        "upgrade_4_history": "keep",
     },
 }
 
@@ -119,9 +116,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "complete": Operation(
         Effect.WRITE,
         {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
-        parts="complete_packed_keep complete_packed_none unpack",
+        parts="complete_packed unpack",
     ),
-    "complete_and_claim": Operation(Effect.STEP, parts="complete_and_claim_keep complete_and_claim_none"),
+    "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state"),
     "release": Operation(Effect.WRITE),
     "extend": Operation(Effect.WRITE),

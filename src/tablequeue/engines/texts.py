@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -47,6 +47,19 @@ def sql_text(engine: str, operation: str) -> str:
 def operations_of(engine: str) -> tuple[str, ...]:
     folder = resources.files("tablequeue.engines").joinpath(engine, "sql")
     return tuple(sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")))
+
+
+def chosen(text: str, there: set[str]) -> Iterator[str]:
+    """Return the lines for queues that meet the conditions `there`.
+
+    The lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are for such queues only.
+    """
+    wanted = True
+    for line in text.splitlines():
+        if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
+            wanted = mark[2] == "end" or (there >= {*mark[2].split()}) is (mark[1] is None)
+        elif wanted:
+            yield line
 
 
 def statements_in(text: str) -> list[str]:
