@@ -27,13 +27,13 @@ DEFINITIONS = [
     for payload in PAYLOADS
     for history in HISTORIES
 ]
-# An engine may serve several dialects; its texts are under its own name.
+# An engine may serve several dialects. Its SQL is under its own name.
 FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
 FILES = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
 
 
 def dialect_of(name: str) -> Any:
-    """Made without the driver, which need not be installed."""
+    """Return the dialect without its driver, which need not be installed."""
     return sa.URL.create(name).get_dialect()()
 
 
@@ -64,7 +64,7 @@ def test_the_table_has_every_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_what_runs_in_autocommit(name: str) -> None:
-    """Where one writer has the database, nothing that writes."""
+    """On an engine with one writer, no operation that writes."""
     effects = {OPERATIONS[operation].effect for operation in engine_class(name).autocommit}
     assert effects == {Effect.READ} if name == "sqlite" else effects >= {Effect.READ, Effect.WRITE}
     assert Effect.DDL not in effects
@@ -153,7 +153,7 @@ def test_a_new_queue_without_statistics_is_noticed(place: Place, kind: Kind) -> 
 
 
 def test_identifiers_fit_into_63_characters(kind: Kind) -> None:
-    """PostgreSQL cuts longer names off, silently."""
+    """PostgreSQL silently truncates longer names."""
     longest = "q" * 48
     engine = kind.engine_class(dialect_of(kind.name))
     for operation in created_by(engine.name, Definition()):
