@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,7 +74,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
     for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
-        context.run(engine.staging.stage, shared | values)
+        context.run(engine.staging.stage, cast(Params, shared | values))
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -146,7 +146,7 @@ def unstage(queue: Queue, write: str) -> None:
     context.run(engine.staging.unstage, {"write": write, "now": None})
 
 
-def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
+def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Columns of messages, and of how many, as the engine stages them."""
     place = 0
     for batch in batches:
@@ -164,10 +164,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(size // 2))
 
 
-def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
+def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of messages, and how many, as the engine stages them."""
 
-    def rows() -> Iterator[Params]:
+    def rows() -> Iterator[dict[str, Any]]:
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
@@ -221,7 +221,7 @@ def _check_objects(headers: pa.Array) -> None:
         raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
 
 
-def _check_row(queue: Queue, row: Params) -> None:
+def _check_row(queue: Queue, row: dict[str, Any]) -> None:
     """What an engine that stages columns checks by itself."""
     if queue.definition.payload == "text" and "\0" in row["payload"]:
         raise BadPayload("A payload has a NUL, which a text column cannot hold.", "Use a bytes queue.")

@@ -20,12 +20,11 @@ from sqlalchemy.engine import Dialect
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.message import STATES
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
-
-Params = dict[str, Any]
 
 
 @dataclass(slots=True)

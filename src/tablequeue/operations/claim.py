@@ -29,34 +29,33 @@ def claim(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """A new token, and the rows claimed under it, as CLAIMED."""
-    return claimed(context, leased(context, n, lease, now), now, connection)
+    token, params = leased(context, n, lease, now)
+    return token, claimed(context, params, now, connection)
 
 
 def claimed(
     context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
-) -> tuple[str, Sequence[Row]]:
-    """The token of what `leased` has made, and the rows claimed under it. Unless `refusable`, a refusal claims none."""
-    return params["token"], _swept(context, removal(context), params, now, connection, refusable)
+) -> Sequence[Row]:
+    """The rows claimed as `leased` has it. Unless `refusable`, a refusal claims none."""
+    return _swept(context, removal(context), params, now, connection, refusable)
 
 
 def removal(context: Context) -> Remove:
     """The operation of the engine that gives messages to a consumer."""
-    return (
-        context.engine.messages.take
-        if context.table.definition.delivery == "at_most_once"
-        else context.engine.messages.claim
-    )
+    messages = context.engine.messages
+    return messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
 
 
-def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
-    """What a claim asks for, under a new token."""
+def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> tuple[str, Params]:
+    """A new token, and what a claim under it asks for."""
     definition = context.table.definition
-    params = _params(context, n, secrets.token_hex(16), now)
+    token = secrets.token_hex(16)
+    params = _params(context, n, token, now)
     if definition.delivery == "at_least_once":
         params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
     elif lease is not None:
         raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
-    return params
+    return token, params
 
 
 def take(context: Context, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
@@ -66,9 +65,8 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(
-        context, context.engine.messages.take, _params(context, n, None, now), now, connection, refusable=True
-    )
+    params = _params(context, n, None, now)
+    return _swept(context, context.engine.messages.take, params, now, connection, refusable=True)
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
@@ -167,8 +165,9 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
-        if table.definition.retention is not None and connection is None and monotonic() >= table.next_purge:
-            _purge_history(context, now)
+        retention = table.definition.retention
+        if retention is not None and connection is None and monotonic() >= table.next_purge:
+            _purge_history(context, retention, now)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
@@ -201,7 +200,7 @@ def topped_up(
     return sorted([*rows, *more], key=rank)
 
 
-def _purge_history(context: Context, now: datetime | None) -> None:
-    params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
+def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
+    params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
     deleted = context.run(context.engine.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

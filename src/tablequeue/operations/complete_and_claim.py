@@ -26,13 +26,13 @@ def complete_and_claim(
     In two transactions where the next message of a group becomes ready by the end of one. Nor is anything gained by one
     within a transaction of the caller's.
     """
-    params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
     if not simple or now is not None or connection is not None:
         complete(context, claims, now, connection)
-        return claimed(context, params, now, connection, refusable=connection is not None)
+        return token, claimed(context, params, now, connection, refusable=connection is not None)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = context.run(engine.messages.complete_and_claim, params | held)
@@ -42,5 +42,5 @@ def complete_and_claim(
     if monotonic() >= table.next_sweep:
         keep_up(context, now)
         if len(rows) == n:
-            return params["token"], rows
-    return params["token"], topped_up(context, engine.messages.claim, rows, params, now, connection, refusable=False)
+            return token, rows
+    return token, topped_up(context, engine.messages.claim, rows, params, now, connection, refusable=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ class Context:
     """The name under which this process pushes and pops."""
     codec: Codec
     engine: Engine
-    plain: Params = field(default_factory=dict)
+    plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
 
     @classmethod

@@ -29,7 +29,7 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
-    params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
+    params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     _finish(context, context.engine.messages.release, claims, params, "released", connection)
 
 
@@ -44,7 +44,7 @@ def fail(
 ) -> FailedState:
     definition = context.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
-    params = {
+    params: Params = {
         **_held(claim),
         "error": _words(error),
         "delay": delay,
@@ -71,7 +71,7 @@ def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> No
 def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
     _need_lease(context, "extended")
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
-    params = {**_held(claim), "lease": lease, "now": context.time(now)}
+    params: Params = {**_held(claim), "lease": lease, "now": context.time(now)}
     until = context.run(context.engine.messages.extend, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")

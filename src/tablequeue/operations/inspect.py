@@ -11,7 +11,7 @@ from tablequeue.definition import Duration
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
 from tablequeue.message import STATES, LiveState, Message, checked_id, load_errors
-from tablequeue.operations.context import Context, count, seconds
+from tablequeue.operations.context import Context, Params, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 
 _LARGEST = (1 << 63) - 1
@@ -20,7 +20,7 @@ _LARGEST = (1 << 63) - 1
 def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list[Message]:
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
-    params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
+    params: Params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
     return [_message(context, row) for row in context.run(context.engine.reads.peek, params)]
 
 
@@ -45,7 +45,7 @@ def lost(context: Context, limit: int, older_than: Duration | None, now: datetim
             "Look at peek(state='in_progress') and dead().",
         )
     age = definition.lease if older_than is None else seconds(older_than, "older_than")
-    params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
+    params: Params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
     return [_message(context, row) for row in context.run(context.engine.reads.lost, params)]
 
 

@@ -130,7 +130,7 @@ def upgrade(runner: Runner, name: str) -> int:
     _, before = known(_lookup(runner, name))
     if before == engine.schema_version:
         return before
-    params = {"name": name, "names": names(runner), "now": None}
+    params: Params = {"name": name, "names": names(runner), "now": None}
     return runner.run(upgrade, engine.shared, params)
 
 

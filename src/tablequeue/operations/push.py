@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from tablequeue import telemetry
 from tablequeue.definition import LARGEST, Definition, Duration
@@ -132,15 +132,15 @@ def _push_each(
         ids = context.engine.messages.push_each(cursor, table, params | {"rows": rows})
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
-            keys = [rows[place]["key"] for place in refused]
+            keys = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(keys)
             there = context.engine.messages.find_keys(cursor, table, {"keys": keys})
-            gone = [place for place in refused if rows[place]["key"] not in there]
+            gone = [place for place, key in zip(refused, keys, strict=True) if key not in there]
             again = context.engine.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
-            for place in refused:
-                ids[place] = there.get(rows[place]["key"])
+            for place, key in zip(refused, keys, strict=True):
+                ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
                 ids[place] = id
         if on_conflict == "raise":
@@ -152,7 +152,7 @@ def _push_each(
 
 def _plain(context: Context) -> Params:
     check_group(context.table, None)
-    context.plain.update(_call(context, None) | _options(context, NOTHING))
+    context.plain = _call(context, None) | _options(context, NOTHING)
     return context.plain
 
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any
 
 from tablequeue.errors import QueueNotFound
-from tablequeue.operations.context import Context
+from tablequeue.operations.context import Context, Params
 
 
 def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, datetime]:
     """When the schedule was last due and pushed, and the database's clock; a new one as if it had been due now."""
-    params = {"name": name, "now": context.time(now)}
+    params: Params = {"name": name, "now": context.time(now)}
     engine = context.engine
     try:
         row = context.run(engine.schedules.schedule_state, params)
@@ -30,5 +30,5 @@ def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, 
 
 def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:
     """Whether the schedule is due at that time and nobody has pushed for it: then push, in the same transaction."""
-    params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
+    params: Params = {"name": name, "due": context.time(due, "due"), "now": context.time(now)}
     return context.run(context.engine.schedules.advance_schedule, params, connection)

@@ -10,7 +10,7 @@ from datetime import datetime
 from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.operations.context import Context, seconds
+from tablequeue.operations.context import Context, Params, seconds
 
 # Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite:
 # 0.3 s of a processor for so many, nearly all of it reading them; 4 ms for none.
@@ -148,13 +148,13 @@ def _lost(context: Context, now: datetime | None) -> Lost:
     definition = context.table.definition
     if definition.delivery != "at_most_once":
         return None
-    params = {"age": definition.lease, "now": context.time(now)}
+    params: Params = {"age": definition.lease, "now": context.time(now)}
     rows = context.run(context.engine.reads.stats_lost, params)
     return {(producer, consumer): number for producer, consumer, number in rows}
 
 
 def _window(context: Context, length: float, lost: Lost, now: datetime | None) -> Window:
-    params = {"age": length, "now": context.time(now)}
+    params: Params = {"age": length, "now": context.time(now)}
     finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
         pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})

@@ -31,7 +31,14 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
     if not token:  # taken, in the caller's transaction
         context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
         return
-    params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": context.time(now)}
+    params: Params = {
+        "id": row[0],
+        "token": token,
+        "error": reason,
+        "delay": 0,
+        "max_attempts": 0,
+        "now": context.time(now),
+    }
     try:
         context.run(context.engine.messages.fail, params, connection)
     except TablequeueError:
