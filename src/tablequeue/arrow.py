@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.message import ID
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
 from tablequeue.queue import Queue
@@ -103,7 +104,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
         high = within.high
         while rows := context.run(getattr(engine, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
-            high = rows[-1][0] - 1
+            high = rows[-1][ID] - 1
         return
     try:
         # By ids alone: the last id of a read is not known where it is not among the columns.

@@ -20,6 +20,11 @@ FailedState = Literal["ready", "scheduled", "dead", "lost"]
 
 STATES: tuple[LiveState, ...] = get_args(LiveState)
 
+# The columns of a claimed row, and their places in it. By place, and not as a NamedTuple: to make one for each message
+# takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
+CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
+
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
@@ -128,8 +133,9 @@ class Claim:
 
     def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self.row = row  # CLAIMED of engines/base.py
-        self.id: int = row[0]
+        self.row = row
+        """What the claim returned, in the columns of `CLAIMED`."""
+        self.id: int = row[ID]
         self.payload = payload
         self.token = token
 
@@ -152,47 +158,47 @@ class Claim:
     @property
     def headers(self) -> dict[str, Any]:
         """What the producer gave as `headers`; empty if nothing."""
-        return load_headers(self.row[2])
+        return load_headers(self.row[HEADERS])
 
     @property
     def attempts(self) -> int:
         """How often the message was claimed, this claim included."""
-        return self.row[3]
+        return self.row[ATTEMPTS]
 
     @property
     def pushed_at(self) -> datetime:
         """When it was pushed, in UTC."""
-        return self._queue.load_time(self.row[4])
+        return self._queue.load_time(self.row[PUSHED_AT])
 
     @property
     def popped_at(self) -> datetime:
         """When it was popped under this claim, in UTC."""
-        return self._queue.load_time(self.row[5])
+        return self._queue.load_time(self.row[POPPED_AT])
 
     @property
     def lease_until(self) -> datetime | None:
         """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
-        return None if self.row[6] is None else self._queue.load_time(self.row[6])
+        return None if self.row[LEASE_UNTIL] is None else self._queue.load_time(self.row[LEASE_UNTIL])
 
     @property
     def priority(self) -> int:
         """0 in a queue that does not go by priority."""
-        return self.row[7]
+        return self.row[PRIORITY]
 
     @property
     def group(self) -> str | None:
         """Its group, in a queue with groups."""
-        return self.row[8] or None
+        return self.row[GROUP] or None
 
     @property
     def key(self) -> str | None:
         """Its deduplication key, if it has one."""
-        return self.row[9]
+        return self.row[KEY]
 
     @property
     def due_at(self) -> datetime | None:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
-        return None if self.row[10] is None else self._queue.load_time(self.row[10])
+        return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
         """The message is done: it moves to the history, or is deleted if the queue keeps none.

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
-from tablequeue.message import Claim, FailedState, LiveState, Message
+from tablequeue.message import PAYLOAD, Claim, FailedState, LiveState, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -444,7 +444,7 @@ class Queue:
         """Those of them whose payloads can be read; each of the others is buried."""
         load = self.context.codec.load
         try:
-            return [Claim(self, row, load(row[1]), token) for row in rows]
+            return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]
         except BadPayload:
             return [
                 Claim(self, row, payload, token)

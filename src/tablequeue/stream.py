@@ -17,7 +17,7 @@ from datetime import datetime
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.streams import StreamRow
+from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.operations.claim import promote_after, sweep
 from tablequeue.operations.context import Context, Params, count
@@ -234,10 +234,16 @@ def _states(context: Context) -> list[StreamState]:
         rows = context.run(engine.streams.streams, {})
     except QueueNotFound:
         return []  # the table is made by the first stream
-    load = engine.load_time
     return [
-        StreamState(stream, epoch, batch, completed, open, None if claimed_at is None else load(claimed_at))
-        for stream, epoch, batch, completed, _, claimed_at, open in rows
+        StreamState(
+            stream=row.stream,
+            epoch=row.epoch,
+            batch=row.batch,
+            completed=row.completed,
+            open=row.open,
+            claimed_at=None if row.claimed_at is None else engine.load_time(row.claimed_at),
+        )
+        for row in rows
     ]
 
 

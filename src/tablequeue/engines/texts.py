@@ -13,25 +13,20 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
+from tablequeue.message import DUE_AT, ID, PRIORITY, Message
 
 Row = Sequence[Any]
 
 # The columns of a stored message, in the order that peek, dead and history select them.
-COLUMNS = (
-    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
-    "popped_at lease_until finished_at errors"
-).split()
-
-# The columns of a claimed row, in the order that claim and take return them.
-CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+COLUMNS = tuple(Message.__dataclass_fields__)
 
 # Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "heap": None,
     "fifo": None,
-    "lifo": lambda row: -row[0],
-    "due": lambda row: (row[10], row[0]),
-    "priority": lambda row: (-row[7], row[0]),
+    "lifo": lambda row: -row[ID],
+    "due": lambda row: (row[DUE_AT], row[ID]),
+    "priority": lambda row: (-row[PRIORITY], row[ID]),
 }
 
 

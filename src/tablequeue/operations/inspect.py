@@ -10,7 +10,7 @@ from typing import Any
 from tablequeue.definition import Duration
 from tablequeue.engines.texts import COLUMNS, Row
 from tablequeue.errors import BadInput
-from tablequeue.message import STATES, LiveState, Message, checked_id, load_errors
+from tablequeue.message import ID, STATES, LiveState, Message, checked_id, load_errors
 from tablequeue.operations.context import Context, Params, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 
@@ -66,7 +66,7 @@ def history_batches(context: Context, low: int, high: int, size: int) -> Iterato
     """The whole range in short reads of up to `size` rows: no snapshot stays open on the way."""
     while low <= high and (rows := history_rows(context, low, high, size)):
         yield rows
-        high = rows[-1][0] - 1
+        high = rows[-1][ID] - 1
 
 
 def need_history(context: Context) -> None:

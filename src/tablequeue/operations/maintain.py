@@ -11,8 +11,8 @@ from tablequeue.definition import Definition, Duration
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.rows import QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
-from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_name
@@ -41,7 +41,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
         "now": None,
     }
 
-    def create(cursor: object, table: Table, params: Params) -> Row | None:
+    def create(cursor: object, table: Table, params: Params) -> QueueRow | None:
         engine.catalogue.install(cursor, table, params)
         row = engine.catalogue.lookup(cursor, table, params)
         if row is None:
@@ -51,7 +51,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
     row = _lookup(runner, name) or runner.run(create, table, params, creating=True)
     if row is None:
         return table
-    there = _entered(engine, name, *row)
+    there = _entered(engine, name, row)
     if there.definition != definition:
         differences = "; ".join(there.definition.differences(definition))
         raise QueueDiffers(
@@ -75,7 +75,7 @@ def find(runner: Runner, name: str) -> Table:
         near = difflib.get_close_matches(name, names(runner), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return _entered(runner.engine, name, row[0], row[1])
+    return _entered(runner.engine, name, row)
 
 
 def names(runner: Runner) -> list[str]:
@@ -114,10 +114,10 @@ def upgrade(runner: Runner, name: str) -> int:
 
     engine = runner.engine
 
-    def known(row: Row | None) -> tuple[Table, int]:
+    def known(row: QueueRow | None) -> tuple[Table, int]:
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        return _entered(engine, name, row[0], row[1], oldest=1), row[1]
+        return _entered(engine, name, row, oldest=1), row.schema_version
 
     def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
         # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
@@ -207,15 +207,15 @@ def _installed(runner: Runner) -> bool:
     return not runner.missing() and runner.run(engine.catalogue.has_catalogue, engine.shared, {})
 
 
-def _lookup(runner: Runner, name: str) -> Row | None:
+def _lookup(runner: Runner, name: str) -> QueueRow | None:
     """What the catalogue says of the queue: its definition, and the version of its tables."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
-def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:
+def _entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
     """The queue that the catalogue describes so. Until version 3 it did not name the table."""
-    present = engine.schema_version
+    version, present = row.schema_version, engine.schema_version
     if version > present:
         raise SchemaTooNew(
             f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {present}.",
@@ -226,6 +226,6 @@ def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | N
             f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
-    values = json.loads(text)
+    values = json.loads(row.entry)
     table_name = values.pop("table", f"tq_{name}")
     return engine.table(name, Definition.from_dict(values), table_name)

@@ -25,7 +25,7 @@ def state(context: Context, name: str, now: datetime | None) -> tuple[datetime, 
         context.run(engine.schedules.enter_schedule, params)
         row = context.run(engine.schedules.schedule_state, params)
         assert row is not None, "it was entered, and nobody deletes one"
-    return engine.load_time(row[0]), engine.load_time(row[1])
+    return engine.load_time(row.last_pushed), engine.load_time(row.clock)
 
 
 def advance(context: Context, name: str, due: datetime, now: datetime | None, connection: Any) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import TypeVar
 
 from tablequeue.definition import Duration
-from tablequeue.engines.texts import Row
+from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
 from tablequeue.operations.context import Context, Params, seconds
 
@@ -112,16 +114,13 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
     looked = None
     if length is not None and context.table.definition.keeps_history:
         looked = _window(context, length, lost, now)
-    total = None if lost is None else sum(lost.values())
-    return replace(Stats(context.table.name, *row), lost=total, window=looked)
+    return Stats(context.table.name, **row._asdict(), lost=_total(lost), window=looked)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
 
 Who = str | None
-Rows = Sequence[Row]
-Lost = dict[tuple[Who, Who], int] | None
-"""By producer and consumer; None where none can be lost."""
+R = TypeVar("R", FinishedRow, PushedRow, LostRow)
 
 
 def times(durations: Iterable[float]) -> Times | None:
@@ -144,67 +143,78 @@ def _length(window: Duration) -> float:
     return length
 
 
-def _lost(context: Context, now: datetime | None) -> Lost:
+def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
+    """None where none can be lost."""
     definition = context.table.definition
     if definition.delivery != "at_most_once":
         return None
     params: Params = {"age": definition.lease, "now": context.time(now)}
-    rows = context.run(context.engine.reads.stats_lost, params)
-    return {(producer, consumer): number for producer, consumer, number in rows}
+    return context.run(context.engine.reads.stats_lost, params)
 
 
-def _window(context: Context, length: float, lost: Lost, now: datetime | None) -> Window:
+def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now: datetime | None) -> Window:
     params: Params = {"age": length, "now": context.time(now)}
     finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
         pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})
-        number = sum(row[2] for row in pushed)
+        number = sum(row.messages for row in pushed)
         if number < most:
             break
     # How far back they reach, which the rates are made of; at least a millisecond.
-    pushed_reach = length if number < MOST else max(0.001, *(row[1] for row in pushed))
-    finished_reach = length if len(finished) < MOST else max(0.001, finished[-1][-1])
+    pushed_reach = length if number < MOST else max(0.001, *(row.ago for row in pushed))
+    finished_reach = length if len(finished) < MOST else max(0.001, finished[-1].ago)
 
-    def activity(who: Who, pushed: Rows | None, finished: Rows, lost: int | None) -> Activity:
-        count = None if pushed is None else sum(row[2] for row in pushed)
+    def activity(
+        who: Who,
+        pushed: Sequence[PushedRow] | None,
+        finished: Sequence[FinishedRow],
+        lost: Sequence[LostRow] | None,
+    ) -> Activity:
+        count = _total(pushed)
         return Activity(
             who=who,
             pushed=count,
             push_rate=None if count is None else count / pushed_reach,
             finished=len(finished),
             completion_rate=len(finished) / finished_reach,
-            redeliveries=sum([row[4] for row in finished]) - len(finished),
-            lost=lost,
-            wait_time=times([row[2] for row in finished]),
-            run_time=times([row[3] for row in finished]),
-            pushed_slices=None if pushed is None else _slices([(row[1], row[2]) for row in pushed], length),
-            finished_slices=_slices(Counter([row[5] for row in finished]).items(), length),
+            redeliveries=sum([row.attempts for row in finished]) - len(finished),
+            lost=_total(lost),
+            wait_time=times([row.wait for row in finished]),
+            run_time=times([row.run for row in finished]),
+            pushed_slices=None if pushed is None else _slices([(row.ago, row.messages) for row in pushed], length),
+            finished_slices=_slices(Counter([row.ago for row in finished]).items(), length),
         )
 
-    def by_name(column: int, pushed: Rows | None) -> Iterator[Activity]:
-        """Of each producer or consumer, whose name is in that column of what is finished, and first in `pushed`."""
-        pushed_by, finished_by = _by(0, pushed or ()), _by(column, finished)
-        lost_by = None if lost is None else Counter[Who]()
-        for names, several in (lost or {}).items():
-            assert lost_by is not None
-            lost_by[names[column]] += several
-        for who in sorted({*pushed_by, *finished_by, *(lost_by or ())}, key=lambda who: who or ""):
-            mine = None if pushed is None else pushed_by[who]
-            yield activity(who, mine, finished_by[who], None if lost_by is None else lost_by[who])
+    def by_name(role: str, pushed: Sequence[PushedRow] | None) -> Iterator[Activity]:
+        """Of each producer or consumer."""
+        pushed_by, finished_by, lost_by = _by(role, pushed), _by(role, finished), _by(role, lost)
+        for who in sorted({*pushed_by, *finished_by, *lost_by}, key=lambda who: who or ""):
+            yield activity(
+                who,
+                None if pushed is None else pushed_by[who],
+                finished_by[who],
+                None if lost is None else lost_by[who],
+            )
 
     return Window(
         seconds=length,
         whole=number < MOST and len(finished) < MOST,
-        queue=activity(None, pushed, finished, None if lost is None else sum(lost.values())),
-        producers=tuple(by_name(0, pushed)),
-        consumers=tuple(by_name(1, None)),
+        queue=activity(None, pushed, finished, lost),
+        producers=tuple(by_name("producer", pushed)),
+        consumers=tuple(by_name("consumer", None)),
     )
 
 
-def _by(column: int, rows: Rows) -> dict[Who, list[Row]]:
-    groups: dict[Who, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row[column]].append(row)
+def _total(rows: Sequence[PushedRow] | Sequence[LostRow] | None) -> int | None:
+    return None if rows is None else sum([row.messages for row in rows])
+
+
+def _by(role: str, rows: Sequence[R] | None) -> Mapping[Who, Sequence[R]]:
+    """The rows of each producer or consumer; none of another."""
+    groups: defaultdict[Who, list[R]] = defaultdict(list)
+    who = attrgetter(role)
+    for row in rows or ():
+        groups[who(row)].append(row)
     return groups
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
+from tablequeue.message import ID, PAYLOAD
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
 
@@ -22,7 +23,7 @@ def readable(
     """The claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
     for row in rows:
         try:
-            yield row, context.codec.load(row[1])
+            yield row, context.codec.load(row[PAYLOAD])
         except BadPayload as error:
             _bury(context, token, row, error.cause, now, connection)
 
@@ -32,7 +33,7 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
         context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
         return
     params: Params = {
-        "id": row[0],
+        "id": row[ID],
         "token": token,
         "error": reason,
         "delay": 0,

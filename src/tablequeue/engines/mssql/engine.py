@@ -31,8 +31,9 @@ from tablequeue.engines.mssql.refusals import (
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.texts import CLAIMED, Client, quoted_role, ready_states
+from tablequeue.engines.texts import Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
+from tablequeue.message import CLAIMED
 
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
