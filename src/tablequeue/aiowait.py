@@ -16,8 +16,7 @@ from tablequeue.threads import Threads
 class AsyncWaiter:
     """`Waiter` for asyncio: no thread is held while it sleeps.
 
-    To leave it does not wait for anything, so that no cancellation can come between a pop that has found a message and
-    the one who gets it.
+    Leaving it waits for nothing, so that no cancellation can come between a pop that found a message and its consumer.
     """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
@@ -38,10 +37,10 @@ class AsyncWaiter:
             self._leaving = self._threads.start(self._waiter.leave)
 
     async def wait(self, limit: float) -> None:
-        """After a pop that has found nothing: until another one may find something, or for `limit` seconds."""
+        """Wait, after a pop that found nothing, until another pop may find something, or for `limit` seconds."""
         end = monotonic() + limit if limit < INFINITE else INFINITE
         if self._leaving is not None:
-            await asyncio.wrap_future(self._leaving)  # else it might leave after it has come again
+            await asyncio.wrap_future(self._leaving)  # else it might leave after it has begun to wait again
             self._leaving = None
         while (pause := await self._threads.run(partial(self._waiter.pause, end))) is not None:
             try:
@@ -51,11 +50,11 @@ class AsyncWaiter:
                 continue
             self._woken.clear()
             if self._waiter.pops_at_once:
-                await asyncio.sleep(self._waiter.linger(end))
+                await asyncio.sleep(self._waiter.back_off(end))
                 return
 
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:
-            return  # the loop has ended, and nobody waits in it
+            return  # the loop has ended, and no task waits in it

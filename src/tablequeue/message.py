@@ -16,7 +16,7 @@ LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
 State = LiveState | Literal["finished"]
 FailedState = Literal["ready", "scheduled", "dead", "lost"]
-"""What a failure makes of a message."""
+"""The state of a message after a failed attempt."""
 
 STATES: tuple[LiveState, ...] = get_args(LiveState)
 
@@ -30,7 +30,7 @@ _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A payload with options of its own, for `push_many`: those of `Queue.push`. One that is None is the call's."""
+    """A payload with options of its own, for `push_many`: those of `Queue.push`. None: the option of the call."""
 
     payload: Any
     delay: Duration | None = None
@@ -85,12 +85,12 @@ class Message:
 
     @property
     def wait_time(self) -> timedelta | None:
-        """Pushed to first popped."""
+        """Time from the push to the first pop."""
         return self.first_popped_at - self.pushed_at if self.first_popped_at else None
 
     @property
     def run_time(self) -> timedelta | None:
-        """Last popped to finished."""
+        """Time from the last pop to the finish."""
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
 
 
@@ -121,7 +121,7 @@ class Finisher(Protocol):
 
 
 class Claim:
-    """A popped message: yours alone until the lease ends. Finish it with `complete`, `fail` or `release`.
+    """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
 
     These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
     `connection=` and `now=` are those of every verb; see `Queue`.
@@ -141,10 +141,10 @@ class Claim:
 
     @classmethod
     def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
-        """A claim known by its id and token alone, as on a command line: good for finishing it.
+        """Make a claim from its id and token alone, as on a command line, to finish it.
 
-        `attempts` is for the backoff of `fail`. `BadInput` if they cannot be those of a claim; whether it is held is
-        only known when it is finished.
+        `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
+        held is only known when it is finished.
         """
         checked_id(id)
         checked_token(token)
@@ -157,7 +157,7 @@ class Claim:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """What the producer gave as `headers`; empty if nothing."""
+        """The headers that it was pushed with; empty if there were none."""
         return load_headers(self.row[HEADERS])
 
     @property
@@ -201,7 +201,7 @@ class Claim:
         return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
@@ -216,13 +216,12 @@ class Claim:
         connection: Any = None,
         now: datetime | None = None,
     ) -> FailedState:
-        """The attempt failed: keep the error, and try the message again later.
+        """Fail the attempt: keep the error, and retry the message later.
 
-        error      why: a string, or an exception, of which the traceback is kept.
-        retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
-        retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
-                   last attempt.
-        connection, now   as in every verb: see `Queue`.
+        error      a string, or an exception whose traceback is kept.
+        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
+        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
+        connection, now   see `Queue`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
@@ -230,7 +229,7 @@ class Claim:
         return self._queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     def release(self, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None) -> None:
-        """Give the message back unworked: it is ready after `delay` (seconds, or a timedelta).
+        """Give the message back unprocessed: it is ready after `delay` (seconds, or a timedelta).
 
         The attempt does not count. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
         delivery is at most once.
@@ -240,10 +239,10 @@ class Claim:
     def extend(
         self, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime:
-        """Hold the message for `seconds` (or a timedelta) from now; return when that ends.
+        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
 
-        The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
-        delivery is at most once.
+        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        `BadInput` where delivery is at most once.
         """
         return self._queue.extend(self, seconds, connection=connection, now=now)
 
@@ -253,14 +252,14 @@ def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], dateti
 
 
 def checked_id(id: int) -> int:
-    """An id that a bigint can hold; else `BadInput`."""
+    """Return the id, if a bigint can hold it; else `BadInput`."""
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
         raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
     return id
 
 
 def checked_token(token: str) -> str:
-    """A token as a pop makes them; else `BadInput`."""
+    """Return the token, if a pop can have made it; else `BadInput`."""
     if isinstance(token, str) and _is_token(token):
         return token
     if token == "":

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """The threads of one AsyncDatabase, and what becomes of a call in them when its task is cancelled."""
+    """The threads of one AsyncDatabase. Their methods differ in what a cancelled task does to its call."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -30,15 +30,15 @@ class Threads:
         self._pool = ThreadPoolExecutor(self._size, "tablequeue")
 
     def start(self, call: Callable[[], T]) -> Future[T]:
-        """It is done, and nobody waits for it."""
+        """Run the call; no task waits for it."""
         return self._pool.submit(call)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Once begun it goes on; before that, a cancellation takes it back."""
+        """Run the call. A cancellation takes it back if it has not begun; else it goes on."""
         return await asyncio.wrap_future(self._pool.submit(call))
 
     async def run_to_end(self, call: Callable[[], T]) -> T:
-        """A cancellation does not take it back."""
+        """Run the call, even if the task is cancelled before it has begun."""
         future = self._pool.submit(call)
         try:
             return await asyncio.wrap_future(future)
@@ -48,7 +48,10 @@ class Threads:
             raise
 
     async def run_or_undo(self, call: Callable[[], T], undo: Callable[[Future[T]], None], to_end: bool) -> T:
-        """After a cancellation `undo` gets what became of it, in a thread; `to_end`: also if it had not begun."""
+        """Run the call; after a cancellation `undo` gets its future, in a thread.
+
+        to_end   whether a call that had not begun by then is run all the same; else it is taken back.
+        """
         future = self._pool.submit(call)
         try:
             return await asyncio.wrap_future(future)
@@ -64,7 +67,7 @@ class Threads:
             raise
 
     def close(self) -> None:
-        """Wait for the calls that were made so far."""
+        """Wait for the calls made so far."""
         ending = self._pool
         self.renew()
         ending.shutdown()
@@ -74,7 +77,7 @@ _all_threads: weakref.WeakSet[Threads] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
-    # A forked child has none of its parent's threads: what it gives them to do would wait for ever.
+    # A forked child has none of its parent's threads: a call given to them would wait for ever.
     for threads in list(_all_threads):
         threads.renew()
 

@@ -1,4 +1,4 @@
-"""Completing and claiming at once: one transaction, and one flush, for what are two."""
+"""Complete and claim in one transaction, with one flush instead of two."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tablequeue.operations.finish import complete, not_held
 def complete_and_claim(
     context: Context, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
-    """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
+    """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.
 
-    What follows the completion is not refused: then fewer messages are claimed, or none. The caller would repeat the
-    call, and be told that its claims are lost.
+    No error is raised after the completion, but fewer messages are claimed, or none: the caller would repeat the call,
+    and get `LeaseLost` for claims that it completed itself.
 
-    In two transactions where the next message of a group becomes ready by the end of one. Nor is anything gained by one
-    within a transaction of the caller's.
+    In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
+    transaction of the caller's, where one would gain nothing.
     """
     token, params = leased(context, n, lease, now)
     table, engine = context.table, context.engine
@@ -38,7 +38,7 @@ def complete_and_claim(
     completed, rows = context.run(engine.messages.complete_and_claim, params | held)
     if completed is not None:
         raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
-    # Not before the completion: a sweep would take the message from a consumer that is a little late.
+    # After the completion: before it, a sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
         keep_up(context, now)
         if len(rows) == n:

@@ -1,4 +1,4 @@
-"""Finishing: complete, fail, release, extend. Each acts only under the token of the claim it is given."""
+"""Finishes: complete, fail, release, extend. Each acts only under the token of its claim."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
     try:
         _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
-        promote_after(context, now, connection, len(claims))  # the others of the batch were completed
+        promote_after(context, now, connection, len(claims))  # for the others of the batch, which were completed
         raise
     promote_after(context, now, connection, len(claims))
 
@@ -86,7 +86,7 @@ def _finish(
     done: str,
     connection: Any,
 ) -> None:
-    """Finish the claims, all in one transaction; then raise for those that were not held any more."""
+    """Finish the claims, all in one transaction; then raise `LeaseLost` for those that were no longer held."""
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
         by_token[checked_token(claim.token)].append(claim.id)
@@ -127,7 +127,7 @@ def _words(error: str | BaseException) -> str:
         words = error
     else:
         raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
-    # The error is for people to read: what no database text can hold is shown as its escape.
+    # People read the error: characters that no database text can hold are shown as escapes.
     return words.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 

@@ -1,4 +1,4 @@
-"""Making, dropping, emptying queues, and putting dead letters back."""
+"""Maintenance: make, find, upgrade, empty and drop queues, and redrive dead letters."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tablequeue.operations.inspect import need_history, peek
 Which = Sequence[int] | Callable[[Message], bool] | None
 """Dead letters: by their ids, by a predicate, or all."""
 
-# Rows deleted or changed in one transaction: bounded, so that consumers get their turn in between.
+# Rows deleted or changed in one transaction: few enough that consumers get their turn in between.
 BATCH = 1000
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue, or find that it is there with the same definition.
+    """Make the queue; or return it, if it is there with the same definition.
 
-    It looks first: for what is there nobody needs the right to create, nor a lock.
+    It looks first: a queue that is there needs no right to create, and no lock.
     """
     engine = runner.engine
     table = engine.table(check_name(name), definition)
@@ -62,7 +62,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
 
 
 def find(runner: Runner, name: str) -> Table:
-    """The queue of that name, as the catalogue defines it."""
+    """Return the queue of that name, as the catalogue defines it; `QueueNotFound` suggests the nearest name."""
     row = _lookup(runner, check_name(name))
     if row is None:
         if path := runner.missing():
@@ -79,7 +79,7 @@ def find(runner: Runner, name: str) -> Table:
 
 
 def names(runner: Runner) -> list[str]:
-    """The names of all queues, sorted."""
+    """Return the names of all queues, sorted."""
     return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
 
 
@@ -98,7 +98,7 @@ def drop(context: Context) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue; the names of those to call."""
+    """Make or replace the stored procedures of a queue; return the names of those to call."""
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
@@ -120,7 +120,7 @@ def upgrade(runner: Runner, name: str) -> int:
         return _entered(engine, name, row, oldest=1), row.schema_version
 
     def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
-        # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
+        # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
         engine.catalogue.lock(cursor, catalogue, params)
         there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
         for version in range(before + 1, engine.schema_version + 1):
@@ -135,7 +135,7 @@ def upgrade(runner: Runner, name: str) -> int:
 
 
 def purge(context: Context, states: Sequence[str]) -> int:
-    """Delete every message in `states`, in bounded batches; how many."""
+    """Delete every message in `states`, in bounded batches; return how many."""
     total = 0
     for state in states:
         deleted = BATCH
@@ -146,7 +146,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
 
 
 def purge_dead(context: Context, which: Which) -> int:
-    """Delete dead letters; how many."""
+    """Delete dead letters; return how many."""
     if which is None:
         return purge(context, ["dead"])
 
@@ -158,7 +158,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
 
 def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:
-    """Delete what left the queue that long ago, in bounded batches; how many."""
+    """Delete what left the queue `older_than` ago or earlier, in bounded batches; return how many."""
     need_history(context)
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
@@ -169,8 +169,8 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
 
 
 def redrive(context: Context, which: Which, now: datetime | None) -> int:
-    """Dead letters become ready with all attempts before them; how many."""
-    context.time(now)  # refused before anything is changed
+    """Make dead letters ready again, with all attempts before them; return how many."""
+    context.time(now)  # raises before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
         return len(context.run(context.engine.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
@@ -183,7 +183,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
     while batch := context.run(context.engine.messages.redrive, {"after": after, "n": BATCH}):
-        # Onwards only: a letter that dies again meanwhile is not redriven for ever.
+        # By ascending ids: a message that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
 
@@ -191,7 +191,7 @@ def _redrive_all(context: Context) -> int:
 def _each_dead(
     context: Context, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]
 ) -> int:
-    """Do something to the dead letters of these ids, or to those for which the predicate holds; to how many."""
+    """Call `do` for the dead letters with these ids, or those that the predicate chooses; return how many."""
     if not callable(which):
         return do(whole_ids(which))
     total, after = 0, 0
@@ -208,13 +208,13 @@ def _installed(runner: Runner) -> bool:
 
 
 def _lookup(runner: Runner, name: str) -> QueueRow | None:
-    """What the catalogue says of the queue: its definition, and the version of its tables."""
+    """Return what the catalogue has of the queue, or None."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
 def _entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
-    """The queue that the catalogue describes so. Until version 3 it did not name the table."""
+    """Return the queue of a row of the catalogue. Until version 3 that did not name the table."""
     version, present = row.schema_version, engine.schema_version
     if version > present:
         raise SchemaTooNew(

@@ -1,4 +1,4 @@
-"""The numbers of a queue: how many messages are where, and what was done in the last minutes, by whom."""
+"""The numbers of a queue: how many messages are in each state, and what each producer and consumer did lately."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
 from tablequeue.operations.context import Context, Params, seconds
 
-# Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite:
-# 0.3 s of a processor for so many, nearly all of it reading them; 4 ms for none.
+# Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
+# many take 0.3 s of a processor, nearly all of it to read them; none take 4 ms.
 MOST = 50_000
-# Pushed messages that are looked at first, then ten times as many: mostly they reach further back than the window.
+# Pushed messages that are read first, then ten times as many: mostly these reach further back than the window.
 FIRST = 1000
-# Finished messages that are counted; of more the engine has an estimate. Spelled into the texts, stats_history.sql.
+# Finished messages that are counted; of more the engine has an estimate. stats_history.sql has the same number.
 COUNTED = 100_000
 # Parts of the window that messages are counted in, for a plot.
 SLICES = 60
@@ -27,7 +27,7 @@ SLICES = 60
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Percentiles of a duration, in seconds, as `percentile_cont` of SQL has them."""
+    """Percentiles of a duration, in seconds, as `percentile_cont` of SQL computes them."""
 
     p50: float
     p95: float
@@ -36,17 +36,17 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was done in a window: with a queue's messages, those of one producer, or those that one consumer finished.
+    """What was done in a window: with the messages of a queue, of one producer, or finished by one consumer.
 
     who              the name of the producer or consumer; None for the queue.
     pushed           messages pushed; `push_rate` a second. None for a consumer.
     finished         messages finished; `completion_rate` a second.
     redeliveries     attempts at the finished messages after the first one of each.
-    lost             messages delivered at most once and never completed, whenever that was; None if the queue delivers
-                     at least once, where none can be lost.
-    wait_time        pushed to first popped, of the finished messages; None if there are none. So is `run_time`, last
-                     popped to finished.
-    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; so are `finished_slices`.
+    lost             messages delivered at most once and never completed, at any time; None if the queue delivers at
+                     least once, where none can be lost.
+    wait_time        from the push to the first pop, of the finished messages; None if there are none.
+    run_time         from the last pop to the finish; None if there are none.
+    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; `finished_slices` likewise.
     """
 
     who: str | None
@@ -64,10 +64,10 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The last `seconds` of a queue, as its history has them: of the queue, and of each producer and consumer by name.
+    """What was done in the last `seconds`: with the queue, and by each producer and consumer, sorted by name.
 
-    Exact while fewer than 50,000 messages were pushed, and as many finished, in the window. Of more the last 50,000
-    are counted, `whole` is False, and the rates are those of the time that these reach back.
+    Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. Of more the last
+    50,000 count, `whole` is False, and the rates are over the time since the first of these.
     """
 
     seconds: float
@@ -79,14 +79,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts at one moment, exact but for a large `finished`; `estimated` names what is not.
+    """Counts at one moment. They are exact, except what `estimated` names.
 
     finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
     blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
                 at least once, where none can be lost.
-    window      what was done lately; None if it was not asked for, or the queue keeps no history.
+    window      what was done lately; None if not asked for, or if the queue keeps no history.
     """
 
     queue: str
@@ -102,7 +102,7 @@ class Stats:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """What of it is not exact: `finished` if it is an estimate, `window` if that is not whole."""
+        """The names of what is not exact: `finished` if it is an estimate, `window` if it is not whole."""
         window = self.window is not None and not self.window.whole
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
@@ -124,7 +124,7 @@ R = TypeVar("R", FinishedRow, PushedRow, LostRow)
 
 
 def times(durations: Iterable[float]) -> Times | None:
-    """Percentiles of durations; None of none."""
+    """Return the percentiles of durations; None if there are none."""
     ordered = sorted(durations)
     return Times(*(_percentile(ordered, share) for share in (0.5, 0.95, 0.99))) if ordered else None
 
@@ -144,7 +144,7 @@ def _length(window: Duration) -> float:
 
 
 def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
-    """None where none can be lost."""
+    """Return the lost messages; None if the queue can lose none."""
     definition = context.table.definition
     if definition.delivery != "at_most_once":
         return None
@@ -160,7 +160,7 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
         number = sum(row.messages for row in pushed)
         if number < most:
             break
-    # How far back they reach, which the rates are made of; at least a millisecond.
+    # How far back they reach, for the rates; at least a millisecond.
     pushed_reach = length if number < MOST else max(0.001, *(row.ago for row in pushed))
     finished_reach = length if len(finished) < MOST else max(0.001, finished[-1].ago)
 
@@ -186,7 +186,7 @@ def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now
         )
 
     def by_name(role: str, pushed: Sequence[PushedRow] | None) -> Iterator[Activity]:
-        """Of each producer or consumer."""
+        """Yield the activity of each producer or consumer."""
         pushed_by, finished_by, lost_by = _by(role, pushed), _by(role, finished), _by(role, lost)
         for who in sorted({*pushed_by, *finished_by, *lost_by}, key=lambda who: who or ""):
             yield activity(
@@ -210,7 +210,7 @@ def _total(rows: Sequence[PushedRow] | Sequence[LostRow] | None) -> int | None:
 
 
 def _by(role: str, rows: Sequence[R] | None) -> Mapping[Who, Sequence[R]]:
-    """The rows of each producer or consumer; none of another."""
+    """Return the rows of each producer or consumer, and none for any other name."""
     groups: defaultdict[Who, list[R]] = defaultdict(list)
     who = attrgetter(role)
     for row in rows or ():
@@ -219,7 +219,7 @@ def _by(role: str, rows: Sequence[R] | None) -> Mapping[Who, Sequence[R]]:
 
 
 def _slices(numbers: Iterable[tuple[float, int]], length: float) -> tuple[int, ...]:
-    """Numbers of messages that were so many seconds ago, in each slice of the window."""
+    """Count messages in each slice of the window, from pairs of seconds ago and a number of messages."""
     slices = [0] * SLICES
     for ago, number in numbers:
         slices[-1 - min(int(ago * SLICES / length), SLICES - 1)] += number
