@@ -64,7 +64,7 @@ class Kind:
     """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
     producers_and_consumers: tuple[int, int] = (8, 50)
     """The processes of a large crowd, and the threads in each: half of all are consumers."""
-    messages: int = 20
+    messages: int = 10
     """How many each producer of a large crowd pushes."""
     waiting: str | None = None
     """Counts the sessions of a server that wait for what another one has locked."""
@@ -90,6 +90,12 @@ class Kind:
     @property
     def has_schemas(self) -> bool:
         return self.engine_class.has_schemas
+
+    @property
+    def heap_is_fifo(self) -> bool:
+        """Whether a heap has the texts of a fifo to the letter, as where an index by ids gives both."""
+        texts = self.engine_class.ready_index, self.engine_class.order_by
+        return self.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
 
     def place(self, url: str, schema: str | None) -> Place:
         return Place(url, schema)

@@ -30,7 +30,7 @@ import tablequeue
 from tablequeue import Database, Message, Queue
 from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests import crashes
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
 from tests.crowd import PATIENCE, answer, started

@@ -25,9 +25,9 @@ from tablequeue.engines.mssql.steps import STEP
 from tablequeue.engines.procedures import template, templates
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
-from tablequeue.message import STATES
 from tablequeue.operations.claim import SWEEP_SIZE
 from tablequeue.operations.maintain import BATCH
+from tablequeue.states import STATES
 from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors

@@ -17,6 +17,7 @@ from tablequeue.engines.texts import operations_of
 from tests import checks
 from tests.servers import Kind, Place
 from tests.support import DESIGNS, with_parts
+from tests.transitions import check_states
 
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
@@ -224,6 +225,17 @@ BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
+
+def transitions(**options: Any) -> Check:
+    def run(database: Database, kind: Kind) -> None:
+        check_states(database, **options)
+
+    run.__name__ = f"transitions of {options}" if options else "transitions"
+    return run
+
+
+TRANSITIONS, TRANSITIONS_OF_GROUPS = transitions(), transitions(groups=True)
+
 Mutant = Callable[[type[Engine]], type[Engine]]
 KEY = r"(cast\(:key as text\)|:key)"
 
@@ -266,6 +278,9 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a wait that ends with the last pop": (rewritten("first_popped_at", "popped_at", "stats_finished"), WINDOW),
     "completed messages that are lost": (rewritten("finished_at is null and ", "", "stats_lost"), LOST),
     "messages that are lost at once": (rewritten(":age", "0", "stats_lost"), LOST),
+    "a release that buries": (rewritten(r"'ready' end", "'dead' end", "release"), TRANSITIONS),
+    "a push that is never scheduled": (rewritten("'scheduled'", "'ready'", "push"), TRANSITIONS),
+    "a redrive that leaves the dead dead": (rewritten("'blocked'", "'dead'", "redrive"), TRANSITIONS_OF_GROUPS),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

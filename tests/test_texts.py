@@ -13,11 +13,12 @@ from tablequeue import Database, Definition
 from tablequeue.cli.values import parameters
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
 from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
-from tablequeue.message import STATES
+from tablequeue.states import STATES
 from tests.checks import check_plan_of_a_new_queue, check_plans
 from tests.servers import ELSEWHERE, KINDS, Kind, Place, only
 from tests.support import DESIGNS, designs_with, rewritten
@@ -111,6 +112,21 @@ OF_ENGINES = {"dues", "due_at", "delays", "groups", "noted", "priorities", "time
 def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
     named = {name for engine, operation in FILES for name in parameters(sql_text(engine, operation))}
     assert named - Params.__annotations__.keys() == OF_ENGINES
+
+
+def test_a_list_of_columns_is_named_and_not_repeated() -> None:
+    """A column is added to the list, then; see columns.py. The columns of a push are spelled out: few texts push."""
+    for name, operation in FILES:
+        text = re.sub(r"\s+", " ", sql_text(name, operation))
+        for names in LISTS.values():
+            runs = [", ".join(names[start : start + 9]) for start in range(len(names) - 8)]
+            assert not [run for run in runs if run in text], f"{name}/{operation}"
+
+
+def test_a_word_for_no_column_is_refused() -> None:
+    assert listed("{claimed of new with\n    id = 1}", {}).startswith("1, new.payload, new.headers, ")
+    with pytest.raises(ValueError, match="no column 'attempt'"):
+        listed("{claimed with attempt = 1}", {})
 
 
 def test_claims_pass_over_locked_rows() -> None:

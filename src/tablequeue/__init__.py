@@ -13,11 +13,12 @@ from tablequeue.definition import (
     QueueOptions,
 )
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
-from tablequeue.message import AttemptError, Claim, FailedState, LiveState, Message, NewMessage, State
+from tablequeue.message import AttemptError, Claim, Message, NewMessage
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.payload import Unreadable
 from tablequeue.queue import OnConflict, Queue
+from tablequeue.states import FailedState, LiveState, State
 
 __all__ = [
     "Activity",

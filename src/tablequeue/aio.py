@@ -26,13 +26,14 @@ from tablequeue.database import Database
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.errors import BadInput, DriverMissing, Empty, TablequeueError
-from tablequeue.message import Claim, FailedState
+from tablequeue.message import Claim
 from tablequeue.operations import finish
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
+from tablequeue.states import FailedState
 from tablequeue.threads import Threads
 
 if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and AsyncDatabase.engine need

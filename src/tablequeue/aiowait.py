@@ -1,4 +1,4 @@
-"""Waiting for messages in asyncio: the looks are calls in threads, the sleep is the event loop's."""
+"""Waiting for messages in asyncio: queries are calls in threads, sleeping is done by the event loop."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tablequeue.threads import Threads
 
 
 class AsyncWaiter:
-    """`Waiter` for asyncio: no thread is held while it sleeps.
+    """`Waiter` for asyncio: it occupies no thread while it sleeps.
 
-    Leaving it waits for nothing, so that no cancellation can come between a pop that found a message and its consumer.
+    Leaving it does not await anything. So no cancellation can come between a pop that found a message and the return
+    of that message.
     """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
@@ -37,10 +38,10 @@ class AsyncWaiter:
             self._leaving = self._threads.start(self._waiter.leave)
 
     async def wait(self, limit: float) -> None:
-        """Wait, after a pop that found nothing, until another pop may find something, or for `limit` seconds."""
+        """After a pop that found nothing: wait until another pop may find something, for up to `limit` seconds."""
         end = monotonic() + limit if limit < INFINITE else INFINITE
         if self._leaving is not None:
-            await asyncio.wrap_future(self._leaving)  # else it might leave after it has begun to wait again
+            await asyncio.wrap_future(self._leaving)  # or it could leave after it has entered again
             self._leaving = None
         while (pause := await self._threads.run(partial(self._waiter.pause, end))) is not None:
             try:
@@ -57,4 +58,4 @@ class AsyncWaiter:
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:
-            return  # the loop has ended, and no task waits in it
+            return  # the loop has ended, so no task waits in it

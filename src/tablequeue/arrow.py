@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.engines.texts import Row
 from tablequeue.message import ID
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
@@ -102,7 +103,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
     arrow = connection_of(context) if within.high - within.low >= FEW else None
     if arrow is None:
         high = within.high
-        while rows := context.run(getattr(engine, operation), read(high, ROWS)):
+        while rows := context.run(getattr(engine.reads, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
             high = rows[-1][ID] - 1
         return

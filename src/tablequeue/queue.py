@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
-from tablequeue.message import PAYLOAD, Claim, FailedState, LiveState, Message
+from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -22,6 +22,7 @@ from tablequeue.operations.maintain import Which
 from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
 from tablequeue.operations.wait import INFINITE, Waiter
+from tablequeue.states import WAITING_STATES, FailedState, LiveState
 
 
 class Queue:
@@ -434,7 +435,7 @@ class Queue:
 
         Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, ("blocked", "ready", "scheduled"))
+        return maintain.purge(self.context, WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""

@@ -32,18 +32,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         params: dict[str, Any] = item.callspec.params if called else {}  # type: ignore[attr-defined]
         fits = params.get("design") in (None, *designs_with(needed))
         if params.get("design") == "heap" and item.path.parent == HERE and item.path.stem != "test_order":
-            fits = fits and not _heap_is_fifo(params["kind"])
+            fits = fits and not params["kind"].heap_is_fifo
         if isinstance(kind := params.get("kind"), VariantKind):
             fits = fits and kind.fits(item.path.stem, params.get("design"))
         (fit if fits else unfit).append(item)
     items[:] = fit
     config.hook.pytest_deselected(items=unfit)
-
-
-def _heap_is_fifo(kind: Kind) -> bool:
-    """Whether a heap has the texts of a fifo to the letter, as where an index by ids gives both."""
-    texts = kind.engine_class.ready_index, kind.engine_class.order_by
-    return kind.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
 
 
 def _named(kind: Kind) -> str:

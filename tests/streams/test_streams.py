@@ -245,7 +245,7 @@ def test_a_batch_is_read_without_a_look_at_what_waits(db: Database, kind: Kind) 
 
 
 def forgets_the_epoch(engine: Any) -> Any:
-    class Forgets(type(engine.streams.streams)):  # type: ignore[misc]
+    class Forgets(type(engine.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
 
@@ -259,7 +259,7 @@ def forgets_the_epoch(engine: Any) -> Any:
 
 
 def gives_a_lease(engine: Any) -> Any:
-    class Leases(type(engine.streams.streams)):  # type: ignore[misc]
+    class Leases(type(engine.streams)):  # type: ignore[misc]
         def stream_claim(self, cursor: Any, table: Any, params: Any) -> int:
             return len(engine.messages.claim(cursor, table, {**params, "lease": 60}))
 
@@ -267,7 +267,7 @@ def gives_a_lease(engine: Any) -> Any:
 
 
 def forgets_failures(engine: Any) -> Any:
-    class Forgets(type(engine.streams.streams)):  # type: ignore[misc]
+    class Forgets(type(engine.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:
             super().stream_set(cursor, table, {**params, "failures": json.dumps({})})
 
@@ -275,7 +275,7 @@ def forgets_failures(engine: Any) -> Any:
 
 
 def claims_again(engine: Any) -> Any:
-    class Again(type(engine.streams.streams)):  # type: ignore[misc]
+    class Again(type(engine.streams)):  # type: ignore[misc]
         def stream_lock(self, cursor: Any, table: Any, params: Any) -> Any:
             row = super().stream_lock(cursor, table, params)
             return row and row._replace(batch=row.completed, token=None)

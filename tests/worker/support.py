@@ -16,13 +16,13 @@ from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 from tests.support import with_parts
 
-# Seconds after which what does not come has failed; it takes milliseconds.
+# Seconds after which a test that waits has failed. What it waits for takes milliseconds.
 PATIENCE = 60
 
 
 @contextmanager
 def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thread]:
-    """A worker at work in a thread, stopped at the end of the block."""
+    """Run a worker in a thread, and stop it at the end of the block."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -44,15 +44,15 @@ def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thre
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    """Look until it holds: for what the database, or another process, tells nobody."""
+    """Poll until `holds` is true: for changes in the database, or in another process, that notify nobody."""
     deadline = monotonic() + PATIENCE
     while not holds():
-        assert monotonic() < deadline, f"in vain: {what}"
+        assert monotonic() < deadline, f"waited in vain: {what}"
         sleep(0.002)
 
 
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
-    """The engine, whose connection breaks as `fate` says of each `complete`, `fail` and `release`.
+    """Return an engine whose connection breaks at a `complete`, `fail` or `release`, as `fate` says.
 
     `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
     """

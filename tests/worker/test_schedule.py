@@ -1,4 +1,4 @@
-"""Periodic pushes: each due time once, whoever asks and however often."""
+"""Periodic pushes: one for each due time, however many workers push and however often."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
         done.set()
 
     worker.every("* * * * *", "work", "tick", name="minutely")
-    # As if it had last been due in another year.
+    # As if it had last been due years ago.
     schedule.state(queue.context, "minutely", datetime(2020, 1, 1, tzinfo=UTC))
     with working(worker, db):
         assert done.wait(PATIENCE)

@@ -19,12 +19,13 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
+from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.message import STATES
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
+from tablequeue.states import HEAD_STATES, STATES
 
 
 @dataclass(slots=True)
@@ -135,6 +136,8 @@ class EngineBase(ABC):
     """The column type of each payload type."""
     staged_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type where it is staged."""
+    expressions: ClassVar[Mapping[str, Mapping[str, str]]]
+    """What stands for a column in a list of columns, if not its name; see columns.py."""
     own_clock: ClassVar[str]
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
@@ -190,7 +193,8 @@ class EngineBase(ABC):
         """
         words = self.words(table, state) if isinstance(table, Table) else self.common_words()
         words = {**words, **instead}
-        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], sql_text(self.name, operation))
+        text = listed(sql_text(self.name, operation), self.expressions)
+        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
 
     def common_words(self) -> dict[str, str]:
         """Return the `{words}` of the texts that are about no queue."""
@@ -224,8 +228,9 @@ class EngineBase(ABC):
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
-            "head": "state in ('ready', 'scheduled', 'in_progress')",
+            "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
+            "states": ", ".join(map(repr, STATES)),
             # Of a grouped queue: a turn is noted, so that a message may be made ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
+from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
-from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.engines.texts import Row
 
 
 class Messages(Part):

@@ -19,6 +19,7 @@ from importlib import resources
 
 from tablequeue.definition import LARGEST, LONGEST, Backoff, Definition
 from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
+from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import PROCEDURES, conditions
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
@@ -139,7 +140,8 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
     definition, syntax = table.definition, _syntax(engine)
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
-    for line in _chosen(template(engine.name, file), conditions(definition)):
+    text = listed(template(engine.name, file), engine.expressions)
+    for line in _chosen(text, conditions(definition)):
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:

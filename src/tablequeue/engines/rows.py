@@ -1,4 +1,4 @@
-"""The rows that operations return, by name; those of messages are in `COLUMNS` of texts.py and `CLAIMED` of message.py.
+"""The rows that operations return, by name; those of messages are COLUMNS of columns.py and CLAIMED of message.py.
 
 Times are as the driver gives them; `Engine.load_time` reads them.
 """

@@ -1,4 +1,4 @@
-"""The `.sql` files: their texts, the statements in them, and the columns that their rows have."""
+"""The `.sql` files: their texts, the statements in them, and the order of claimed rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
-from tablequeue.message import DUE_AT, ID, PRIORITY, Message
+from tablequeue.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
-
-# The columns of a stored message, in the order that peek, dead and history select them.
-COLUMNS = tuple(Message.__dataclass_fields__)
 
 # Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {

@@ -12,9 +12,10 @@ from tablequeue.definition import Duration
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim, FailedState, checked_id, checked_token
+from tablequeue.message import Claim, checked_id, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.states import FailedState
 
 
 def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:

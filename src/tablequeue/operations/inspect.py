@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from tablequeue.definition import Duration
-from tablequeue.engines.texts import COLUMNS, Row
+from tablequeue.engines.columns import COLUMNS
+from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.message import ID, STATES, LiveState, Message, checked_id, load_errors
+from tablequeue.message import ID, Message, checked_id, load_errors
 from tablequeue.operations.context import Context, Params, count, seconds
 from tablequeue.payload import load_headers, load_or_show
+from tablequeue.states import STATES, LiveState
 
 _LARGEST = (1 << 63) - 1
 

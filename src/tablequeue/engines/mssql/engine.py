@@ -6,14 +6,14 @@ tests/test_mssql_texts.py; what the drivers do was read in their sources and doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from textwrap import fill
 from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
+from tablequeue.engines.columns import absent_columns, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
@@ -33,26 +33,26 @@ from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
-from tablequeue.message import CLAIMED
 
 # No clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
 
-# The columns of a history, in the order that take_keep writes them, and the types of columns in table variables.
-FINISHED = (
-    "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
-    "consumer headers errors payload"
-).split()
-TYPES = {
-    "id": "bigint",
-    "attempts": "int",
-    "priority": "int",
-    "token": "uniqueidentifier",
-    **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
-    **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
-    **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
-}
+# Types of columns in table variables. Keys and groups are stored as bytes in the queue, and as text in the history.
+TYPES = typed(
+    {
+        "id": "bigint",
+        **dict.fromkeys(("attempts", "priority"), "int"),
+        "token": "uniqueidentifier",
+        **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
+        **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
+        **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
+        "payload": "{payload_type}",
+    },
+    "datetime2(6)",
+)
+READS = absent_columns("cast(null as datetime2(6))")
+BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
 
 
 def after(seconds: str, start: str = "@now") -> str:
@@ -95,6 +95,13 @@ class SQLServer(Engine):
     # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
     staged_types: ClassVar = payload_types
+    expressions: ClassVar = {
+        "live_columns": BYTES | READS["live_columns"],
+        "history_columns": READS["history_columns"],
+        "claimed": BYTES,
+        "claimed_types": TYPES,
+        "history_types": TYPES,
+    }
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
@@ -140,10 +147,6 @@ class SQLServer(Engine):
                 "        for json path, without_array_wrapper, include_null_values\n"
                 "    )))"
             ),
-            # Of table variables in the stored procedures: a row of a claim, and what goes into the history.
-            "claimed_types": _types(CLAIMED, definition, self.payload_types),
-            "history_types": _types(FINISHED, definition, self.payload_types),
-            "history_columns": f"\n{_filled(FINISHED)}\n        ",
             # A grouped queue's notes for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
@@ -208,14 +211,3 @@ class SQLServer(Engine):
     def dump_ids(self, ids: Sequence[int]) -> str:
         # In order, so that two that lock some of the same rows do not lock each other out.
         return str(sorted(set(ids)))
-
-
-def _types(columns: Sequence[str], definition: Definition, payload_types: Mapping[str, str]) -> str:
-    """Columns as the definition of a table variable has them; all that has no type here is a time."""
-    types = TYPES | {"payload": payload_types[definition.payload]}
-    typed = (f"{column}~{types.get(column, 'datetime2(6)')}" for column in columns)  # ~: a line ends between columns
-    return f"\n{_filled(typed)}\n        "
-
-
-def _filled(items: Iterable[str]) -> str:
-    return fill(", ".join(items), 112, initial_indent=" " * 12, subsequent_indent=" " * 12).replace("~", " ")

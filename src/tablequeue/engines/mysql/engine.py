@@ -16,6 +16,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
+from tablequeue.engines.columns import absent_columns
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
@@ -33,6 +34,8 @@ from tablequeue.names import PART
 
 # Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
 AUTOINC_READ_FAILED = 1467
+# Keys and groups are stored as bytes.
+BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
 INDEXED = ("due", "priority")
 
@@ -61,6 +64,10 @@ class MySQL(Engine):
         "bytes": "longblob not null",
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
+    expressions: ClassVar = {
+        **{name: BINARY | given for name, given in absent_columns("cast(null as datetime(6))").items()},
+        "claimed": BINARY,
+    }
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"

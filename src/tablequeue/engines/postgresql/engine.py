@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
+from tablequeue.engines.columns import absent_columns, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -28,6 +29,19 @@ from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.message import DUE_AT, ID
 from tablequeue.names import PART
+
+# The columns of the rows that functions return.
+TYPES = typed(
+    {
+        "id": "bigint",
+        "payload": "{payload_type}",
+        "headers": "json",
+        **dict.fromkeys(("attempts", "priority"), "integer"),
+        **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+        "errors": "jsonb",
+    },
+    "timestamptz",
+)
 
 
 class PostgreSQL(Engine):
@@ -53,6 +67,12 @@ class PostgreSQL(Engine):
     # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
+    expressions: ClassVar = {
+        **absent_columns("cast(null as timestamptz)"),
+        "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
+        "claimed_types": TYPES,
+        "message_types": TYPES,
+    }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"

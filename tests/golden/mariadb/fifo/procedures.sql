@@ -844,8 +844,8 @@ begin
         when 'ready' then
             select
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
-                first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
+                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                lease_until, cast(null as datetime(6)) as finished_at, errors
             from tq_emails force index (tq_emails__state)
             where state = 'ready' and sweep_at is null and id > p_after
             order by id
@@ -853,8 +853,8 @@ begin
         when 'scheduled' then
             select
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
-                first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
+                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                lease_until, cast(null as datetime(6)) as finished_at, errors
             from tq_emails force index (tq_emails__state)
             where state = 'scheduled' and id > p_after
             order by id
@@ -862,8 +862,8 @@ begin
         when 'in_progress' then
             select
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
-                first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
+                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                lease_until, cast(null as datetime(6)) as finished_at, errors
             from tq_emails force index (tq_emails__state)
             where state = 'in_progress' and id > p_after
             order by id
@@ -871,8 +871,8 @@ begin
         when 'dead' then
             select
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
-                first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
+                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                lease_until, cast(null as datetime(6)) as finished_at, errors
             from tq_emails force index (tq_emails__state)
             where state = 'dead' and sweep_at is null and id > p_after
             order by id
@@ -880,8 +880,8 @@ begin
         when 'blocked' then
             select
                 id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at,
-                first_popped_at, popped_at, lease_until, cast(null as datetime(6)) as finished_at, errors
+                convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+                lease_until, cast(null as datetime(6)) as finished_at, errors
             from tq_emails force index (tq_emails__state)
             where state = 'blocked' and sweep_at is null and id > p_after
             order by id

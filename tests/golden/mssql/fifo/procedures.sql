@@ -674,8 +674,8 @@ begin
             set @turn = @turn + 1;
         end;
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-            due_at, @p_token as token
+            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at,
+            @p_token as token
         from @claimed
         order by id;
         commit transaction;
@@ -717,10 +717,10 @@ begin
         declare @turn int = 0;
         declare @moved int;
         declare @claimed table (
-            id bigint, attempts int, priority int, token uniqueidentifier, pushed_at datetime2(6),
-            due_at datetime2(6), first_popped_at datetime2(6), popped_at datetime2(6), finished_at datetime2(6),
-            group_key nvarchar(510), dedup_key nvarchar(510), producer nvarchar(512), consumer nvarchar(512),
-            headers nvarchar(max), errors nvarchar(max), payload nvarchar(max)
+            id bigint, attempts int, priority int, token uniqueidentifier, pushed_at datetime2(6), due_at datetime2(6),
+            first_popped_at datetime2(6), popped_at datetime2(6), finished_at datetime2(6), group_key nvarchar(510),
+            dedup_key nvarchar(510), producer nvarchar(512), consumer nvarchar(512), headers nvarchar(max),
+            errors nvarchar(max), payload nvarchar(max)
         );
         exec @moved = tq_emails__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
@@ -757,16 +757,16 @@ begin
             set @turn = @turn + 1;
         end;
         insert into tq_emails_history (
-            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at,
-            group_key, dedup_key, producer, consumer, headers, errors, payload
+            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key,
+            dedup_key, producer, consumer, headers, errors, payload
         )
         select
-            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at,
-            group_key, dedup_key, producer, consumer, headers, errors, payload
+            id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key,
+            dedup_key, producer, consumer, headers, errors, payload
         from @claimed;
         select
-            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until,
-            priority, group_key, dedup_key, due_at
+            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until, priority,
+            group_key, dedup_key, due_at
         from @claimed
         order by id;
         commit transaction;

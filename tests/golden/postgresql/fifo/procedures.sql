@@ -480,7 +480,8 @@ create or replace function public.tq_emails_pop(
     p_now timestamptz default null
 ) returns table (
     id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, token uuid
+    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz,
+    token uuid
 ) language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
     declare

@@ -14,4 +14,5 @@ from tq_emails
 where id in (select id from tq_emails where state = 'ready' order by id limit :n);
 delete from tq_emails
 where id in (select id from tq_emails where state = 'ready' order by id limit :n)
-returning id, payload, headers, attempts + 1, pushed_at, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), null, priority, group_key, dedup_key, due_at;
+returning
+    id, payload, headers, attempts + 1, pushed_at, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), null, priority, group_key, dedup_key, due_at;

@@ -11,7 +11,7 @@ begin
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
-    if @p_state is null or @p_state not in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+    if @p_state is null or @p_state not in ({states})
         throw 51001, N'The state is not known. Give ready, scheduled, in_progress, dead or blocked.', 1;
     -- The state is spelled into each statement: its index serves no parameter.
     if @p_state = 'ready' exec {queue}__peek_ready @p_n, @p_after;

@@ -37,10 +37,14 @@ begin
         declare @turn int = 0;
         declare @moved int;
         -- [at_least_once]
-        declare @claimed table ({claimed_types});
+        declare @claimed table (
+            {claimed_types}
+        );
         -- [end]
         -- [at_most_once]
-        declare @claimed table ({history_types});
+        declare @claimed table (
+            {history_types}
+        );
         -- [end]
         exec @moved = {queue}__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
@@ -61,18 +65,22 @@ begin
             set @turn = @turn + 1;
         end;
         -- [at_most_once]
-        insert into {history} ({history_columns})
-        select{history_columns}from @claimed;
+        insert into {history} (
+            {history_row}
+        )
         select
-            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until,
-            priority, group_key, dedup_key, due_at, @p_token as token
+            {history_row}
+        from @claimed;
+        select
+            {claimed_names with lease_until = cast(null as datetime2(6)) as lease_until},
+            @p_token as token
         from @claimed
         order by {order_by};
         -- [end]
         -- [at_least_once]
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-            due_at, @p_token as token
+            {claimed_names},
+            @p_token as token
         from @claimed
         order by {order_by};
         -- [end]

@@ -27,10 +27,14 @@ begin
         declare @turn int = 0;
         declare @moved int;
         -- [keep]
-        declare @claimed table ({history_types});
+        declare @claimed table (
+            {history_types}
+        );
         -- [end]
         -- [none]
-        declare @claimed table ({claimed_types});
+        declare @claimed table (
+            {claimed_types}
+        );
         -- [end]
         exec @moved = {queue}__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
@@ -58,18 +62,20 @@ begin
         order by min(id);
         -- [end]
         -- [keep]
-        insert into {history} ({history_columns})
-        select{history_columns}from @claimed;
+        insert into {history} (
+            {history_row}
+        )
         select
-            id, payload, headers, attempts, pushed_at, popped_at, cast(null as datetime2(6)) as lease_until,
-            priority, group_key, dedup_key, due_at
+            {history_row}
+        from @claimed;
+        select
+            {claimed_names with lease_until = cast(null as datetime2(6)) as lease_until}
         from @claimed
         order by {order_by};
         -- [end]
         -- [none]
         select
-            id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-            due_at
+            {claimed_names}
         from @claimed
         order by {order_by};
         -- [end]

@@ -29,6 +29,4 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, @now),
     lease_until = @until
 output
-    inserted.id, inserted.payload, inserted.headers, inserted.attempts, inserted.pushed_at, inserted.popped_at,
-    inserted.lease_until, inserted.priority, convert(nvarchar(510), inserted.group_key) as group_key,
-    convert(nvarchar(510), inserted.dedup_key) as dedup_key, inserted.due_at;
+    {claimed of inserted};

@@ -6,12 +6,12 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @now datetime2(6) = {now};
 delete from message
 output
-    deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
-    deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
-    deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload
+    {finished_row of deleted with
+        finished_at = @now
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)}
 into {history} (
-    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
-    consumer, headers, errors, payload
+    {finished_row}
 )
 output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
 from {queue} as message with (rowlock, forceseek)

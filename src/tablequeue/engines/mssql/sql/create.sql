@@ -19,7 +19,7 @@
 create table {queue} (
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
     state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}__state default 'ready'
-        constraint ck_{table}__state check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+        constraint ck_{table}__state check (state in ({states})),
     attempts int not null constraint df_{table}__attempts default 0,
     priority int not null constraint df_{table}__priority default 0,
     token uniqueidentifier null,

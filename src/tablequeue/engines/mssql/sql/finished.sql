@@ -7,9 +7,7 @@ declare @high bigint = :high;
 declare @since datetime2(6) = cast(:since as datetime2(6));
 declare @until datetime2(6) = cast(:until as datetime2(6));
 select top (@n)
-    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-    priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    cast(null as datetime2(6)) as lease_until, finished_at, errors
+    {history_columns}
 from {history}
 where id between @low and @high and finished_at >= @since and finished_at < @until
 order by id desc;

@@ -5,9 +5,7 @@ declare @n bigint = :n;
 declare @low bigint = :low;
 declare @high bigint = :high;
 select top (@n)
-    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-    priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    cast(null as datetime2(6)) as lease_until, finished_at, errors
+    {history_columns}
 from {history}
 where id between @low and @high
 order by id desc;

@@ -6,9 +6,7 @@ declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};
 select top (@n)
-    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-    priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    cast(null as datetime2(6)) as lease_until, finished_at, errors
+    {history_columns}
 from {history}
 where finished_at is null and popped_at <= @before
 order by id;

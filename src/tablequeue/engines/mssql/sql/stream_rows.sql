@@ -4,9 +4,7 @@
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 select
-    id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
-    convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    lease_until, cast(null as datetime2(6)) as finished_at, errors
+    {live_columns}
 from {queue} as message with (forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token

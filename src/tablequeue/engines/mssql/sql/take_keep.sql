@@ -17,16 +17,20 @@ with next as (
 )
 delete from next
 output
-    deleted.id, deleted.attempts + 1, deleted.priority, @token, deleted.pushed_at, deleted.due_at,
-    coalesce(deleted.first_popped_at, @now), @now, case when @token is null then @now end,
-    convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key), deleted.producer, @consumer,
-    deleted.headers, deleted.errors, deleted.payload
+    {history_row of deleted with
+        attempts = deleted.attempts + 1
+        token = @token
+        first_popped_at = coalesce(deleted.first_popped_at, @now)
+        popped_at = @now
+        finished_at = case when @token is null then @now end
+        group_key = convert(nvarchar(510), deleted.group_key)
+        dedup_key = convert(nvarchar(510), deleted.dedup_key)
+        consumer = @consumer}
 into {history} (
-    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-    producer, consumer, headers, errors, payload
+    {history_row}
 )
 output
-    deleted.id, deleted.payload, deleted.headers, deleted.attempts + 1 as attempts, deleted.pushed_at,
-    @now as popped_at, cast(null as datetime2(6)) as lease_until, deleted.priority,
-    convert(nvarchar(510), deleted.group_key) as group_key, convert(nvarchar(510), deleted.dedup_key) as dedup_key,
-    deleted.due_at;
+    {claimed of deleted with
+        attempts = deleted.attempts + 1 as attempts
+        popped_at = @now as popped_at
+        lease_until = cast(null as datetime2(6)) as lease_until};

@@ -13,7 +13,7 @@ with next as (
 )
 delete from next
 {note_deleted}output
-    deleted.id, deleted.payload, deleted.headers, deleted.attempts + 1 as attempts, deleted.pushed_at,
-    @now as popped_at, cast(null as datetime2(6)) as lease_until, deleted.priority,
-    convert(nvarchar(510), deleted.group_key) as group_key, convert(nvarchar(510), deleted.dedup_key) as dedup_key,
-    deleted.due_at;
+    {claimed of deleted with
+        attempts = deleted.attempts + 1 as attempts
+        popped_at = @now as popped_at
+        lease_until = cast(null as datetime2(6)) as lease_until};

@@ -57,7 +57,7 @@ begin
     -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
     -- and all is undone: a client reads to the end.
     with message (
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        {claimed_names}
     ) as (
         {sql claim_find/2 now=p_popped_at}
     )

@@ -23,7 +23,6 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + interval :lease second;
 select
-    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    {claimed}
 from {queue}
 where id = last_insert_id() and token = :token;

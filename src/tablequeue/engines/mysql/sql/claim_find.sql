@@ -11,8 +11,11 @@ where {claimable}
 order by {order_by}
 limit :look;
 select
-    message.id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    {claimed with
+        id = message.id
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = {now} + interval :lease second}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where {free}
 limit :n

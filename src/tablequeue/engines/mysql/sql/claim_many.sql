@@ -2,8 +2,10 @@
 -- Index: {claim_index}, then the primary key. Locks: the rows; those that another one is claiming are passed over.
 -- A crash before the commit claims none.
 select
-    id, payload, headers, attempts + 1, pushed_at, {now}, {now} + interval :lease second, priority,
-    convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = {now} + interval :lease second}
 from {queue} force index ({claim_index})
 where {claimable}
 order by {order_by}

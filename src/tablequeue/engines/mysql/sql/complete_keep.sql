@@ -6,12 +6,12 @@ select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 insert into {history} (
-    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
-    consumer, headers, errors, payload
+    {finished_row}
 )
 select
-    message.id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, {now}, group_key, dedup_key,
-    producer, consumer, headers, errors, payload
+    {finished_row with
+        id = message.id
+        finished_at = {now}}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 delete {queue}

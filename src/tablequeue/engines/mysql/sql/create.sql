@@ -7,7 +7,7 @@
 -- comment says whose it is; the next create drops it (leftovers.sql) and begins again.
 create table {queue} (
     id bigint not null auto_increment primary key,
-    state enum('ready', 'scheduled', 'in_progress', 'dead', 'blocked')
+    state enum({states})
         character set ascii collate ascii_bin not null default 'ready',
     attempts int not null default 0,
     priority int not null default 0,

@@ -1,9 +1,6 @@
 -- The last :n finished messages with ids from :low to :high, highest id first. Index: the primary key. Locks: none.
 select
-    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-    priority, convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, producer,
-    consumer, pushed_at, due_at, first_popped_at, popped_at, cast(null as datetime(6)) as lease_until, finished_at,
-    errors
+    {history_columns}
 from {history}
 where id between :low and :high
 order by id desc

@@ -1,9 +1,7 @@
 -- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- Index: the primary key. Locks: none.
 select
-    id, payload, headers, state, attempts, priority, convert(group_key using utf8mb4) as group_key,
-    convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    lease_until, cast(null as datetime(6)) as finished_at, errors
+    {live_columns}
 from {queue}
 where id between :low and :high
 order by id desc

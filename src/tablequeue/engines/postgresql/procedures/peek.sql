@@ -4,9 +4,7 @@ create or replace function {queue}_peek(
     p_state text default 'ready',
     p_after bigint default 0
 ) returns table (
-    id bigint, payload {payload_type}, headers json, state text, attempts integer, priority integer, group_key text,
-    dedup_key text, producer text, consumer text, pushed_at timestamptz, due_at timestamptz,
-    first_popped_at timestamptz, popped_at timestamptz, lease_until timestamptz, finished_at timestamptz, errors jsonb
+    {message_types}
 ) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     begin

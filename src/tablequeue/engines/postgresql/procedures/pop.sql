@@ -14,8 +14,8 @@ create or replace function {queue}_pop(
     p_lease float8 default null,
     p_now timestamptz default null
 ) returns table (
-    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz, token uuid
+    {claimed_types},
+    token uuid
 ) language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     declare

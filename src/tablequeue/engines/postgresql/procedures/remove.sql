@@ -2,8 +2,7 @@
 create or replace function {queue}_remove(
     p_n integer, p_consumer text, p_token uuid, p_now timestamptz
 ) returns table (
-    id bigint, payload {payload_type}, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
-    lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    {claimed_types}
 ) language plpgsql as $$
     #variable_conflict use_column
     declare

@@ -20,5 +20,4 @@ where {row} = any(array(
     for update skip locked
 ))
 returning
-    id, {payload_text}, {headers_text}, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
-    due_at;
+    {claimed};

@@ -43,13 +43,15 @@ with picked as materialized (
         lease_until = {now} + cast(:lease as float8) * interval '1 second'
     where {row} = any(array(select place from picked where not (select packs from whole)))
     returning
-        id, {payload_text} as payload, {headers_text} as headers, attempts, pushed_at, popped_at, lease_until, priority,
-        group_key, dedup_key, due_at
+        {claimed with
+            payload = {payload_text} as payload
+            headers = {headers_text} as headers}
 )
 select
-    id, {payload_text}, {headers_text}, attempts + 1, pushed_at, {now},
-    {now} + cast(:lease as float8) * interval '1 second',
-    priority, group_key, dedup_key, due_at
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = {now} + cast(:lease as float8) * interval '1 second'}
 from gone
 union all
 select * from claimed;

@@ -8,12 +8,10 @@ with finished as (
     returning *
 ), kept as (
     insert into {history} (
-        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-        producer, consumer, headers, errors, payload
+        {finished_row}
     )
     select
-        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, {now}, group_key, dedup_key, producer,
-        consumer, headers, errors, payload
+        {finished_row with finished_at = {now}}
     from finished
 ), claimed as (
     update {queue}
@@ -32,9 +30,9 @@ with finished as (
         for update skip locked
     ))
     returning
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        {claimed_names}
 )
 select *, null as finished from claimed
 union all
-select null, null, null, null, null, null, null, null, null, null, null, array_agg(id) from finished
+select {claimed_nulls}, array_agg(id) from finished
 having count(*) < :number;

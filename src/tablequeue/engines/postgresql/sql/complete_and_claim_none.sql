@@ -23,9 +23,9 @@ with finished as (
         for update skip locked
     ))
     returning
-        id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
+        {claimed_names}
 )
 select *, null as finished from claimed
 union all
-select null, null, null, null, null, null, null, null, null, null, null, array_agg(id) from finished
+select {claimed_nulls}, array_agg(id) from finished
 having count(*) < :number;

@@ -6,11 +6,9 @@ with finished as (
     returning *
 )
 insert into {history} (
-    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
-    consumer, headers, errors, payload
+    {finished_row}
 )
 select
-    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, {now}, group_key, dedup_key, producer,
-    consumer, headers, errors, payload
+    {finished_row with finished_at = {now}}
 from finished
 returning id;

@@ -3,13 +3,11 @@
 select *
 from (
     select
-        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+        {live_columns}
     from {queue}
     union all
     select
-        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+        {live_columns}
     from {packed}
     where first_id <= :high and last_id >= :low
 ) as message

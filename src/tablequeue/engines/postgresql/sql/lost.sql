@@ -1,9 +1,7 @@
 -- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
 -- Index: {table}__finished. Locks: none.
 select
-    id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
-    priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    cast(null as timestamptz) as lease_until, finished_at, errors
+    {history_columns}
 from {history}
 where finished_at is null and popped_at <= {now} - cast(:age as float8) * interval '1 second'
 order by id

@@ -3,14 +3,12 @@
 select *
 from (
     select
-        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+        {live_columns}
     from {queue}
     where state = 'in_progress'
     union all
     select
-        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+        {live_columns}
     from {packed}
     where last_id > :after
 ) as message

@@ -13,14 +13,16 @@ with taken as (
     returning *
 )
 insert into {history} (
-    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-    producer, consumer, headers, errors, payload
+    {history_row}
 )
 select
-    id, attempts + 1, priority, cast(:token as uuid), pushed_at, due_at, coalesce(first_popped_at, {now}), {now},
-    case when cast(:token as uuid) is null then {now} end, group_key, dedup_key, producer, cast(:consumer as text),
-    headers, errors, payload
+    {history_row with
+        attempts = attempts + 1
+        token = cast(:token as uuid)
+        first_popped_at = coalesce(first_popped_at, {now})
+        popped_at = {now}
+        finished_at = case when cast(:token as uuid) is null then {now} end
+        consumer = cast(:consumer as text)}
 from taken
 returning
-    id, {payload_text}, {headers_text}, attempts, pushed_at, popped_at, cast(null as timestamptz), priority, group_key,
-    dedup_key, due_at;
+    {claimed with lease_until = cast(null as timestamptz)};

@@ -10,5 +10,7 @@ where id = any(array(
     for update skip locked
 ))
 returning
-    id, {payload_text}, {headers_text}, attempts + 1, pushed_at, {now}, cast(null as timestamptz), priority, group_key,
-    dedup_key, due_at;
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = cast(null as timestamptz)};

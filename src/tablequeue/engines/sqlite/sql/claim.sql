@@ -12,4 +12,4 @@ set state = 'in_progress',
     lease_until = {now} + cast(:lease * 1000000 as integer)
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
 returning
-    id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at;
+    {claimed};

@@ -5,7 +5,7 @@
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (
     id integer primary key autoincrement,
-    state text not null default 'ready' check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    state text not null default 'ready' check (state in ({states})),
     attempts integer not null default 0,
     priority integer not null default 0,
     token text,

@@ -1,6 +1,5 @@
 -- One message of the queue, whatever its state. Index: the primary key. Locks: none.
 select
-    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-    first_popped_at, popped_at, lease_until, null as finished_at, errors
+    {live_columns}
 from {queue}
 where id = :id;

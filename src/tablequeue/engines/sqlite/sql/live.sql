@@ -1,8 +1,7 @@
 -- The last :n messages of a queue with ids from :low to :high, in whatever state, highest id first.
 -- Index: the primary key. Locks: none.
 select
-    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
-    first_popped_at, popped_at, lease_until, null as finished_at, errors
+    {live_columns}
 from {queue}
 where id between :low and :high
 order by id desc

@@ -2,14 +2,22 @@
 -- Index: {table}__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
 insert into {history} (
-    id, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
-    producer, consumer, headers, errors, payload
+    {history_row}
 )
 select
-    id, attempts + 1, priority, :token, pushed_at, due_at, coalesce(first_popped_at, {now}), {now},
-    case when :token is null then {now} end, group_key, dedup_key, producer, :consumer, headers, errors, payload
+    {history_row with
+        attempts = attempts + 1
+        token = :token
+        first_popped_at = coalesce(first_popped_at, {now})
+        popped_at = {now}
+        finished_at = case when :token is null then {now} end
+        consumer = :consumer}
 from {queue}
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
 delete from {queue}
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
-returning id, payload, headers, attempts + 1, pushed_at, {now}, null, priority, group_key, dedup_key, due_at;
+returning
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = null};

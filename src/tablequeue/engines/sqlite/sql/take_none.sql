@@ -2,4 +2,8 @@
 -- Index: {table}__ready. Locks: the database. A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
 where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
-returning id, payload, headers, attempts + 1, pushed_at, {now}, null, priority, group_key, dedup_key, due_at;
+returning
+    {claimed with
+        attempts = attempts + 1
+        popped_at = {now}
+        lease_until = null};

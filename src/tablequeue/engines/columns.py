@@ -1,0 +1,93 @@
+"""The lists of a message's columns, which the texts name and do not repeat.
+
+A text says `{claimed}` where the list of that name stands. More of the syntax:
+
+- `{claimed of inserted}` has `inserted.` before each column;
+- `{claimed with` ends the line, and each line up to the next `}` says what stands in the place of one column, as in
+  `attempts = attempts + 1`. A single one may stay in the line: `{claimed with attempts = attempts + 1}`.
+
+A list that begins its line is broken into lines like that one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tablequeue.message import CLAIMED, Message
+
+# The columns of a stored message, in the order that peek, dead and history select them, by the names of `Message`.
+COLUMNS = list(Message.__dataclass_fields__)
+# The same by the names of the tables.
+_STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
+
+# All columns of a history, in the order of its table.
+HISTORY_ROW = (
+    "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
+    "consumer headers errors payload"
+).split()
+
+LISTS: Mapping[str, list[str]] = {
+    # A message, as COLUMNS: from the queue, and from its history.
+    "live_columns": _STORED,
+    "history_columns": _STORED,
+    # A claimed row, as CLAIMED of message.py; the bare names of its columns; and a null for each.
+    "claimed": CLAIMED,
+    "claimed_names": CLAIMED,
+    "claimed_nulls": CLAIMED,
+    # A row of the history, and one that is finished: no token fences it any more.
+    "history_row": HISTORY_ROW,
+    "finished_row": [column for column in HISTORY_ROW if column != "token"],
+    # The same with types, for what a function returns and for table variables.
+    "claimed_types": CLAIMED,
+    "message_types": _STORED,
+    "history_types": HISTORY_ROW,
+}
+
+# The longest line of a text.
+WIDTH = 120
+
+_LIST = re.compile(rf"(?m)(^ *)?\{{({'|'.join(LISTS)})(?: of (\w+))?(?: with\s+((?:[^{{}}]|\{{\w+\}})*))?\}}")
+
+
+def absent_columns(time: str) -> dict[str, dict[str, str]]:
+    """What every engine has in place of columns that are not there. `time` is a null of the type of times."""
+    state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
+    return {
+        "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
+        "live_columns": {"finished_at": f"{time} as finished_at"},
+        "history_columns": {"state": state, "lease_until": f"{time} as lease_until"},
+    }
+
+
+def typed(types: Mapping[str, str], time: str) -> dict[str, str]:
+    """What stands for columns where their types are wanted; one that has no type here is a time."""
+    return {column: f"{column} {types.get(column, time)}" for column in {*_STORED, *CLAIMED, *HISTORY_ROW}}
+
+
+def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
+    """The text with its lists; `expressions` are those of an engine for columns of a list, `{}` before a name."""
+
+    def columns(match: re.Match[str]) -> str:
+        indent, name, of, replaced = match.groups()
+        prefix = f"{of}." if of else ""
+        given = {column: expression.replace("{}", prefix) for column, expression in expressions.get(name, {}).items()}
+        for line in (replaced or "").splitlines():
+            column, _, expression = line.strip().partition(" = ")
+            if column not in LISTS[name]:
+                raise ValueError(f"{{{name}}} has no column {column!r}.")
+            given[column] = expression
+        items = [given.get(column, prefix + column) for column in LISTS[name]]
+        return ", ".join(items) if indent is None else filled(items, indent)
+
+    return _LIST.sub(columns, text)
+
+
+def filled(items: Iterable[str], indent: str) -> str:
+    """The items in lines as long as can be; a line ends between two of them."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(f"{indent}{lines[-1]} {item},") > WIDTH:
+            lines.append("")
+        lines[-1] += f" {item}," if lines[-1] else f"{item},"
+    return "\n".join(indent + line for line in lines)[:-1]

@@ -1,0 +1,89 @@
+"""The states of a message, and every way from one to another.
+
+The SQL of the engines moves messages; this table says which moves there are. tests/test_states.py compares it with the
+texts of every engine and with what real databases do, in both directions. ARCHITECTURE.md shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
+
+LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
+"""The state of a message that is in the queue, and not in its history."""
+State = LiveState | Literal["finished"]
+FailedState = Literal["ready", "scheduled", "dead", "lost"]
+"""The state of a message after a failed attempt."""
+Start = Literal["new"]
+End = Literal["deleted"]
+
+STATES: tuple[LiveState, ...] = get_args(LiveState)
+HEAD_STATES: tuple[LiveState, ...] = ("ready", "scheduled", "in_progress")
+"""The states of a message that is the head of its group: at most one message of a group is in one of them."""
+WAITING_STATES: tuple[LiveState, ...] = ("blocked", "ready", "scheduled")
+"""The states of a message that waits for a consumer."""
+
+
+class Transition(NamedTuple):
+    """One way from a state to another."""
+
+    source: State | Start | End
+    verb: str
+    target: State | End
+    queues: str = ""
+    """In which queues: words of `engines.operations.conditions`, each of which must hold, or must not after `not`."""
+    when: str = ""
+    """For which messages, if not for all that are in the state."""
+
+
+# The operations of the engines that do what a verb stands for; and `take` under a token is a claim at most once.
+VERBS: Mapping[str, str] = {
+    "push": "push push_many push_each publish",
+    "claim": "claim complete_and_claim stream_claim",
+    "take": "take",
+    "put_back": "put_back",
+    "complete": "complete complete_and_claim",
+    "fail": "fail",
+    "release": "release",
+    "sweep": "sweep",
+    "promote": "promote",
+    "redrive": "redrive redrive_ids",
+    "purge": "purge purge_ids",
+    "purge_history": "purge_history",
+}
+
+# In the history of a queue that delivers at most once, a message that was not completed is in progress, too.
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition("new", "push", "ready", "not grouped", "due at once"),
+    Transition("new", "push", "scheduled", "not grouped", "due later"),
+    Transition("new", "push", "blocked", "grouped"),
+    Transition("ready", "claim", "in_progress"),
+    Transition("ready", "take", "finished", "keep"),
+    Transition("ready", "take", "deleted", "none"),
+    Transition("ready", "purge", "deleted"),
+    Transition("scheduled", "sweep", "ready", "", "due"),
+    Transition("scheduled", "claim", "in_progress", "due", "due"),
+    Transition("scheduled", "take", "finished", "due keep", "due"),
+    Transition("scheduled", "take", "deleted", "due none", "due"),
+    Transition("scheduled", "purge", "deleted"),
+    Transition("in_progress", "complete", "finished", "keep"),
+    Transition("in_progress", "complete", "deleted", "none"),
+    Transition("in_progress", "fail", "ready", "at_least_once", "attempts left, no delay"),
+    Transition("in_progress", "fail", "scheduled", "at_least_once", "attempts left, a delay"),
+    Transition("in_progress", "fail", "dead", "at_least_once", "no attempts left"),
+    Transition("in_progress", "release", "ready", "at_least_once", "no delay"),
+    Transition("in_progress", "release", "scheduled", "at_least_once", "a delay"),
+    Transition("in_progress", "sweep", "ready", "at_least_once", "lease expired, attempts left"),
+    Transition("in_progress", "sweep", "dead", "at_least_once", "lease expired, no attempts left"),
+    Transition("in_progress", "purge_history", "deleted", "at_most_once"),
+    Transition("blocked", "promote", "ready", "grouped", "due"),
+    Transition("blocked", "promote", "scheduled", "grouped", "due later"),
+    Transition("blocked", "purge", "deleted", "grouped"),
+    Transition("dead", "redrive", "ready", "not grouped"),
+    Transition("dead", "redrive", "blocked", "grouped"),
+    Transition("dead", "purge", "deleted"),
+    Transition("finished", "purge_history", "deleted", "keep"),
+    # In the transaction of the take, whose caller cannot read the payload.
+    Transition("finished", "put_back", "dead", "keep", "payload unreadable"),
+    Transition("deleted", "put_back", "dead", "none", "payload unreadable"),
+)
