@@ -38,7 +38,7 @@ ENGINES: dict[str, type[Engine]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
 
 def without_mark(engine: type[Engine]) -> type[Engine]:
-    """An engine whose low-water mark never rises: each claim walks the index from its beginning."""
+    """Return an engine whose low-water mark never rises: each claim walks the index from its beginning."""
 
     class WithoutMark(engine):  # type: ignore[misc, valid-type]
         def is_ours(self, cursor: Cursor) -> bool:

@@ -13,16 +13,16 @@ from tablequeue import Database
 from tests import mariadb, mssql
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
 
-# What is started in the background of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
+# A program in the background of a shell ignores Ctrl-C, and so would the programs that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# PyMySQL reads the machine's certificates for every connection, 37 ms, also where the server knows no TLS.
+# PyMySQL loads the machine's certificates for every connection, which takes 37 ms, even if the server has no TLS.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 
 @pytest.fixture(scope="session")
 def postgresql_url() -> Iterator[str]:
-    """The server that TABLEQUEUE_TEST_POSTGRESQL_URL names, or else a private one."""
+    """The URL of the server in TABLEQUEUE_TEST_POSTGRESQL_URL, or of a private one."""
     given = os.environ.get("TABLEQUEUE_TEST_POSTGRESQL_URL")
     if given:
         yield given
@@ -37,7 +37,7 @@ def postgresql_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mariadb_url() -> Iterator[str]:
-    """The server that TABLEQUEUE_TEST_MARIADB_URL names, or else a private one."""
+    """The URL of the server in TABLEQUEUE_TEST_MARIADB_URL, or of a private one."""
     given = os.environ.get("TABLEQUEUE_TEST_MARIADB_URL")
     if given:
         yield given
@@ -52,7 +52,7 @@ def mariadb_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mssql_url() -> Iterator[str]:
-    """A database of this run's own on the server that TABLEQUEUE_TEST_MSSQL_URL names."""
+    """The URL of a new database for this run, on the server in TABLEQUEUE_TEST_MSSQL_URL."""
     with mssql.database() as url:
         yield url
 

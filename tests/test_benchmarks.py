@@ -1,4 +1,4 @@
-"""What the benchmarks say of their figures; the figures themselves are no test's business."""
+"""The benchmarks' presentation of their figures. The figures themselves are not tested."""
 
 from __future__ import annotations
 

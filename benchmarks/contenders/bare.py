@@ -35,7 +35,7 @@ class Bare(Contender):
         proxy.detach()
         self._held = queue.context.engine.adopt(proxy.dbapi_connection)
         self._table = queue.context.table
-        self._cursor = self._held.dbapi.cursor()  # as the driver gives it: the engine's own cuts corners
+        self._cursor = self._held.dbapi.cursor()  # the driver's own cursor, because that of the engine takes short cuts
         self._batch = batch
         self._low_water = 0
 

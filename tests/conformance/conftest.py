@@ -1,4 +1,4 @@
-"""The one suite that every engine must pass: engines times designs, as many as a test's needs allow."""
+"""The suite that every engine must pass. Each test runs on every engine, with every design that fits it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test runs with every design that has what it needs; with the others it makes no sense and is not collected."""
+    """Keep a test only with the designs that have what it needs."""
     fit: list[pytest.Item] = []
     unfit: list[pytest.Item] = []
     for item in items:
@@ -46,7 +46,7 @@ def _named(kind: Kind) -> str:
 
 @pytest.fixture(params=[*KINDS, *PROCEDURAL, *PACKING], ids=_named)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
+    """An engine: as it is, with verbs that call the stored procedures, or with every claim packed."""
     one: Kind = request.param
     return one
 
@@ -59,17 +59,17 @@ def design(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def options(design: str) -> dict[str, Any]:
-    """Text, three attempts and a backoff of 10, 20, 40 seconds to the letter."""
+    """Text payloads, three attempts and a back-off of exactly 10, 20 and 40 seconds."""
     return DESIGNS[design] | {"payload": "text", "max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
 
 
 @pytest.fixture
 def queue(db: Database, options: dict[str, Any]) -> Queue:
-    """The queue "work" of the design, with `options`."""
+    """The queue "work" with the current design and `options`."""
     return db.create_queue("work", **options)
 
 
 @pytest.fixture(params=CALLERS.values(), ids=tuple(CALLERS))
 def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Iterator[Caller]:
-    """A transaction of the caller's, in each form that `connection=` takes."""
+    """A transaction of the caller, in each form that `connection=` takes."""
     yield from request.param(place, kind)

@@ -34,7 +34,7 @@ def handle(message: Claim) -> Any:
             os.kill(os.getpid(), 9)
         case "leave a process":
             if not os.fork():
-                signal.alarm(30)  # the end of what the tests leave
+                signal.alarm(30)  # ends this process if the tests leave it behind
                 time.sleep(3600)
             os._exit(7)
         case "close all":

@@ -1,4 +1,4 @@
-"""What the tests of workers share."""
+"""Shared parts of the worker tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def until(holds: Callable[[], Any], what: str) -> None:
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
     """Return an engine whose connection breaks at a `complete`, `fail` or `release`, as `fate` says.
 
-    `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
+    `before` breaks it before the call takes effect, and `after` loses only the answer. Any other word does not break
+    it.
     """
     lost = local()
 
@@ -93,7 +94,7 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
             if end == "after":
                 if verb in engine.autocommit:
                     break_off()
-                lost.now = True  # when it is committed
+                lost.now = True  # after the commit
             return result
 
     return with_parts(Losing, {"messages": LosingMessages})

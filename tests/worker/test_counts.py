@@ -67,7 +67,7 @@ def check_others(place: Place, kind: Kind, definition: str) -> None:
 
     def fate(verb: str) -> str:
         if not others:
-            worker.stop()  # or it would pop the message again itself
+            worker.stop()  # otherwise the worker would pop the message again
             others.append(Thread(target=complete))
             others[0].start()
         return "before" if others[0].is_alive() else "not at all"

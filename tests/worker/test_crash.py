@@ -53,7 +53,7 @@ def worker(place: Place, target: list[str], *options: str) -> Iterator[subproces
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it has ended, and all of its children
+            pass  # the process and all of its children have ended
         process.communicate()
 
 

@@ -29,8 +29,8 @@ def check_lease(db: Database, queue: Queue) -> None:
         if not first.is_set():
             first.set()
             with queue.waiter() as waiter:
-                waiter.wait(4 * queue.definition.lease)  # ends when a lease does
-            queue.pop()  # as another consumer would: it gets what nobody holds
+                waiter.wait(4 * queue.definition.lease)  # ends when a lease expires
+            queue.pop()  # another consumer, which gets messages that nobody holds
 
     queue.push("x")
     worker = Worker(maximum=1)

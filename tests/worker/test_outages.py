@@ -141,7 +141,7 @@ def test_a_worker_stops_while_the_server_is_down(
         finally:
             own_server.start()
     queue = own_place.open().queue("work")
-    with queue.waiter() as waiter:  # for the end of the leases
+    with queue.waiter() as waiter:  # wait for the end of the leases
         while "finished" not in counts(queue) or len(counts(queue)) > 1:
             waiter.wait(1)
             queue.complete_many(queue.pop_many(3))
@@ -182,7 +182,7 @@ def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_p
     def fall(*args: Any) -> None:
         own_server.kill()
 
-    sa.event.listen(db.engine, "do_connect", fall)  # where the transaction of the push begins
+    sa.event.listen(db.engine, "do_connect", fall)  # here the transaction of the push begins
     db.engine.dispose()
     try:
         assert scheduler._push(minutely) == RETRY

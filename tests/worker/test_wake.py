@@ -235,7 +235,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     listener.add_notify_handler(heard.append)
 
     def notified() -> int:
-        listener.execute("select 1")  # what was notified before comes with its answer
+        listener.execute("select 1")  # earlier notifications arrive with its answer
         found = len(heard)
         heard.clear()
         return found

@@ -20,7 +20,7 @@ from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 
 LEASE = timedelta(seconds=2)
-# Each kind of consumer: its options, a handler that does what the message says, and one that never ends.
+# For each kind of consumer: its options, a handler that does what the message says, and one that never ends.
 CONSUMERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "threads": ({}, handlers.by_payload, handlers.never_end),
     "tasks": ({}, handlers.by_payload_async, handlers.never_end_async),
@@ -214,7 +214,7 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
         queue.push_many(range(9))
         until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no consumer")
         worker.stop()
-        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a consumer is free
+        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # or it pops for a free consumer
         assert counts(other) == {"ready": 8, "in_progress": 1}
         go.set()
     assert counts(queue) == {"finished": 2, "ready": 7}

@@ -3,6 +3,7 @@
 A text says `{claimed}` where the list of that name stands. More of the syntax:
 
 - `{claimed of inserted}` has `inserted.` before each column;
+- `{history_row without token popped_at}` leaves columns out;
 - `{claimed with` ends the line, and each line up to the next `}` says what stands in the place of one column, as in
   `attempts = attempts + 1`. A single one may stay in the line: `{claimed with attempts = attempts + 1}`.
 
@@ -21,7 +22,11 @@ COLUMNS = list(Message.__dataclass_fields__)
 # The same by the names of the tables.
 _STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
 
-# All columns of a history, in the order of its table.
+# All columns of a queue's table, and of its history, in their order there.
+QUEUE_ROW = (
+    "id state attempts priority token pushed_at due_at first_popped_at popped_at lease_until group_key dedup_key "
+    "producer consumer headers errors payload"
+).split()
 HISTORY_ROW = (
     "id attempts priority token pushed_at due_at first_popped_at popped_at finished_at group_key dedup_key producer "
     "consumer headers errors payload"
@@ -35,49 +40,59 @@ LISTS: Mapping[str, list[str]] = {
     "claimed": CLAIMED,
     "claimed_names": CLAIMED,
     "claimed_nulls": CLAIMED,
-    # A row of the history, and one that is finished: no token fences it any more.
+    # A row of the queue, and of its history; and the parameters of operations that are the values of a row.
+    "queue_row": QUEUE_ROW,
+    "queue_values": QUEUE_ROW,
     "history_row": HISTORY_ROW,
-    "finished_row": [column for column in HISTORY_ROW if column != "token"],
     # The same with types, for what a function returns and for table variables.
     "claimed_types": CLAIMED,
     "message_types": _STORED,
     "history_types": HISTORY_ROW,
 }
 
+# The columns that are times.
+TIMES = tuple(column for column in _STORED if column.endswith(("_at", "_until")))
+# The parameters of operations that have other names than their columns.
+PARAMETERS = {"group_key": "group", "dedup_key": "key", "due_at": "due"}
 # The longest line of a text.
 WIDTH = 120
 
-_LIST = re.compile(rf"(?m)(^ *)?\{{({'|'.join(LISTS)})(?: of (\w+))?(?: with\s+((?:[^{{}}]|\{{\w+\}})*))?\}}")
+_LIST = re.compile(
+    rf"(?m)(^ *)?\{{({'|'.join(LISTS)})"
+    r"(?: of (\w+))?(?: without ((?:\w+ ??)+))?(?: with\s+((?:[^{}]|\{\w+\})*))?\}"
+)
 
 
-def absent_columns(time: str) -> dict[str, dict[str, str]]:
-    """What every engine has in place of columns that are not there. `time` is a null of the type of times."""
+def common_expressions(time: str) -> dict[str, dict[str, str]]:
+    """What stands for columns on every engine. `time` is a null of the type of times."""
     state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
     return {
         "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
+        "queue_values": {column: f":{PARAMETERS.get(column, column)}" for column in QUEUE_ROW},
         "live_columns": {"finished_at": f"{time} as finished_at"},
         "history_columns": {"state": state, "lease_until": f"{time} as lease_until"},
     }
 
 
-def typed(types: Mapping[str, str], time: str) -> dict[str, str]:
-    """What stands for columns where their types are wanted; one that has no type here is a time."""
-    return {column: f"{column} {types.get(column, time)}" for column in {*_STORED, *CLAIMED, *HISTORY_ROW}}
+def typed(types: Mapping[str, str]) -> dict[str, str]:
+    """What stands for columns where their types are wanted."""
+    return {column: f"{column} {kind}" for column, kind in types.items()}
 
 
 def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
     """The text with its lists; `expressions` are those of an engine for columns of a list, `{}` before a name."""
 
     def columns(match: re.Match[str]) -> str:
-        indent, name, of, replaced = match.groups()
+        indent, name, of, without, replaced = match.groups()
+        names = [column for column in LISTS[name] if column not in (without or "").split()]
         prefix = f"{of}." if of else ""
         given = {column: expression.replace("{}", prefix) for column, expression in expressions.get(name, {}).items()}
         for line in (replaced or "").splitlines():
             column, _, expression = line.strip().partition(" = ")
-            if column not in LISTS[name]:
+            if column not in names:
                 raise ValueError(f"{{{name}}} has no column {column!r}.")
             given[column] = expression
-        items = [given.get(column, prefix + column) for column in LISTS[name]]
+        items = [given.get(column, prefix + column) for column in names]
         return ", ".join(items) if indent is None else filled(items, indent)
 
     return _LIST.sub(columns, text)

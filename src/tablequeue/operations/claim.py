@@ -38,13 +38,9 @@ def claimed(
     context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
-    return _swept(context, removal(context), params, now, connection, refusable)
-
-
-def removal(context: Context) -> Remove:
-    """Return the operation of the engine that gives messages to a consumer."""
     messages = context.engine.messages
-    return messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
+    remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
+    return _swept(context, remove, params, now, connection, refusable)
 
 
 def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> tuple[str, Params]:

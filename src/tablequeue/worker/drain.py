@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tablequeue.worker.fetcher import Fetcher
+
+class Fetching(Protocol):
+    """What a drain needs of the fetcher of a queue."""
+
+    def has_assignments(self) -> bool: ...
+
+    def wake(self) -> None: ...
 
 
 class Drain:
@@ -17,20 +22,20 @@ class Drain:
 
     def __init__(self) -> None:
         self.done = False
-        self.fetchers: list[Fetcher] = []
+        self.fetchers: list[Fetching] = []
         self._lock = Lock()
         self._finished = 0
         """How many assignments were finished so far."""
-        self._empty: dict[Fetcher, int] = {}
+        self._empty: dict[Fetching, int] = {}
         """Each queue that was found empty, with the number of assignments finished before that pop."""
 
-    def before_pop(self, fetcher: Fetcher) -> int:
+    def before_pop(self, fetcher: Fetching) -> int:
         """Return the number for `found_empty`, in case the pop finds nothing. The drain is not done before that."""
         with self._lock:
             self._empty.pop(fetcher, None)
             return self._finished
 
-    def found_empty(self, fetcher: Fetcher, finished: int) -> None:
+    def found_empty(self, fetcher: Fetching, finished: int) -> None:
         with self._lock:
             self._empty[fetcher] = finished
             empty = all(self._empty.get(one) == self._finished for one in self.fetchers)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
-from tablequeue.engines.columns import absent_columns, typed
+from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
@@ -39,19 +39,17 @@ SCATTERED = ("heap", "due")
 
 
 # Types of columns in table variables. Keys and groups are stored as bytes in the queue, and as text in the history.
-TYPES = typed(
-    {
-        "id": "bigint",
-        **dict.fromkeys(("attempts", "priority"), "int"),
-        "token": "uniqueidentifier",
-        **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
-        **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
-        **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
-        "payload": "{payload_type}",
-    },
-    "datetime2(6)",
-)
-READS = absent_columns("cast(null as datetime2(6))")
+TYPES = {
+    "id": "bigint",
+    **dict.fromkeys(("attempts", "priority"), "int"),
+    "token": "uniqueidentifier",
+    **dict.fromkeys(TIMES, "datetime2(6)"),
+    **dict.fromkeys(("group_key", "dedup_key"), "nvarchar(510)"),
+    **dict.fromkeys(("producer", "consumer"), "nvarchar(512)"),
+    **dict.fromkeys(("headers", "errors"), "nvarchar(max)"),
+    "payload": "{payload_type}",
+}
+READS = common_expressions("cast(null as datetime2(6))")
 BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
 
 
@@ -99,8 +97,8 @@ class SQLServer(Engine):
         "live_columns": BYTES | READS["live_columns"],
         "history_columns": READS["history_columns"],
         "claimed": BYTES,
-        "claimed_types": TYPES,
-        "history_types": TYPES,
+        "claimed_types": typed(TYPES),
+        "history_types": typed(TYPES),
     }
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"

@@ -16,7 +16,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.base import Table
-from tablequeue.engines.columns import absent_columns
+from tablequeue.engines.columns import common_expressions
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
@@ -65,7 +65,7 @@ class MySQL(Engine):
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
     expressions: ClassVar = {
-        **{name: BINARY | given for name, given in absent_columns("cast(null as datetime(6))").items()},
+        **{name: BINARY | given for name, given in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
     }
     # Not now(): it depends on the time zone of the connection, which may be the caller's.

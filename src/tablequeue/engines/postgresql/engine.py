@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
-from tablequeue.engines.columns import absent_columns, typed
+from tablequeue.engines.columns import QUEUE_ROW, TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -31,17 +31,16 @@ from tablequeue.message import DUE_AT, ID
 from tablequeue.names import PART
 
 # The columns of the rows that functions return.
-TYPES = typed(
-    {
-        "id": "bigint",
-        "payload": "{payload_type}",
-        "headers": "json",
-        **dict.fromkeys(("attempts", "priority"), "integer"),
-        **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
-        "errors": "jsonb",
-    },
-    "timestamptz",
-)
+TYPES = {
+    "id": "bigint",
+    "payload": "{payload_type}",
+    "headers": "json",
+    **dict.fromkeys(("attempts", "priority"), "integer"),
+    **dict.fromkeys(("state", "group_key", "dedup_key", "producer", "consumer"), "text"),
+    **dict.fromkeys(TIMES, "timestamptz"),
+    "errors": "jsonb",
+}
+COMMON = common_expressions("cast(null as timestamptz)")
 
 
 class PostgreSQL(Engine):
@@ -68,10 +67,16 @@ class PostgreSQL(Engine):
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
     expressions: ClassVar = {
-        **absent_columns("cast(null as timestamptz)"),
+        **COMMON,
+        "queue_values": COMMON["queue_values"]
+        | {
+            column: f"cast({COMMON['queue_values'][column]} as {kind})"
+            for column, kind in TYPES.items()
+            if column in QUEUE_ROW and kind not in ("bigint", "integer")
+        },
         "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
-        "claimed_types": TYPES,
-        "message_types": TYPES,
+        "claimed_types": typed(TYPES),
+        "message_types": typed(TYPES),
     }
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
-from tablequeue.engines.columns import absent_columns
+from tablequeue.engines.columns import common_expressions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -50,7 +50,7 @@ class SQLite(Engine):
         "bytes": "blob not null",
     }
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
-    expressions: ClassVar = absent_columns("null")
+    expressions: ClassVar = common_expressions("null")
     # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
     # with fractions came with 3.42 only.
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"

@@ -14,8 +14,7 @@ declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
 with next as (
     select top (@n)
-        id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
-        dedup_key, consumer, headers, payload
+        {queue_row without producer errors}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}

@@ -6,12 +6,12 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @now datetime2(6) = {now};
 delete from message
 output
-    {finished_row of deleted with
+    {history_row of deleted without token with
         finished_at = @now
         group_key = convert(nvarchar(510), deleted.group_key)
         dedup_key = convert(nvarchar(510), deleted.dedup_key)}
 into {history} (
-    {finished_row}
+    {history_row without token}
 )
 output deleted.id, convert(nvarchar(510), deleted.group_key) as group_key
 from {queue} as message with (rowlock, forceseek)

@@ -10,8 +10,7 @@ declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarcha
 declare @key varbinary(1020) = convert(varbinary(1020), cast(:key as nvarchar(510)));
 set identity_insert {queue} on;
 insert into {queue} (
-    id, state, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, group_key, dedup_key, consumer,
-    headers, errors, payload
+    {queue_row without token lease_until producer}
 )
 values (
     @id, 'dead', @attempts, @priority, @pushed_at, @due, @popped_at, @popped_at, @group, @key,

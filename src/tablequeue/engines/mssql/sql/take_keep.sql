@@ -9,8 +9,7 @@ declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @now datetime2(6) = {now};
 with next as (
     select top (@n)
-        id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
-        payload
+        {history_row without token popped_at finished_at consumer}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}

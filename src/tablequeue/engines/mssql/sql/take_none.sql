@@ -6,7 +6,7 @@ declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 with next as (
     select top (@n)
-        id, attempts, priority, pushed_at, due_at, group_key, dedup_key, headers, payload
+        {history_row without token first_popped_at popped_at finished_at producer consumer errors}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}

@@ -6,10 +6,10 @@ select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 insert into {history} (
-    {finished_row}
+    {history_row without token}
 )
 select
-    {finished_row with
+    {history_row without token with
         id = message.id
         finished_at = {now}}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token

@@ -8,10 +8,10 @@ with finished as (
     returning *
 ), kept as (
     insert into {history} (
-        {finished_row}
+        {history_row without token}
     )
     select
-        {finished_row with finished_at = {now}}
+        {history_row without token with finished_at = {now}}
     from finished
 ), claimed as (
     update {queue}

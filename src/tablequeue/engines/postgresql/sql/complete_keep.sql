@@ -6,9 +6,9 @@ with finished as (
     returning *
 )
 insert into {history} (
-    {finished_row}
+    {history_row without token}
 )
 select
-    {finished_row with finished_at = {now}}
+    {history_row without token with finished_at = {now}}
 from finished
 returning id;

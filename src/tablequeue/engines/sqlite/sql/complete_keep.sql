@@ -1,10 +1,10 @@
 -- Finish those of :ids that are held under :token: they move to the history.
 -- Index: the primary key. Locks: the database. Both statements commit together: a crash finishes all or none.
 insert into {history} (
-    {finished_row}
+    {history_row without token}
 )
 select
-    {finished_row with finished_at = {now}}
+    {history_row without token with finished_at = {now}}
 from {queue}
 where id in (select value from json_each(:ids)) and token = :token;
 delete from {queue}
