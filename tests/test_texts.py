@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition
+from tablequeue.cli.values import parameters
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.states import STATES
@@ -101,6 +103,15 @@ def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
     for statement in statements_in(text):
         bare = re.findall(r"(?:from|into|update|table|exists|on|copy|function) '?(tq_\w+)", statement)
         assert bare == [], "a table without its schema"
+
+
+# What an engine makes of the parameters that it is given.
+OF_ENGINES = {"dues", "due_at", "delays", "groups", "noted", "priorities", "timeout"}
+
+
+def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
+    named = {name for engine, operation in FILES for name in parameters(sql_text(engine, operation))}
+    assert named - Params.__annotations__.keys() == OF_ENGINES
 
 
 def test_a_list_of_columns_is_named_and_not_repeated() -> None:
