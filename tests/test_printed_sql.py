@@ -1,4 +1,4 @@
-"""What `tablequeue sql` prints, run as it is printed by the client programs: psql, mariadb and sqlite3."""
+"""The clients psql, mariadb and sqlite3 run the output of `tablequeue sql` as it is printed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.test_upgrade import filled
 
 ROOT = Path(__file__).parent
 
-# The program of each engine, and how it is told where to run a script.
+# The client of each engine, and its arguments for a database.
 PROGRAMS: dict[str, Callable[[sa.URL, str], tuple[list[str], dict[str, str]]]] = {
     "sqlite": lambda url, schema: (["sqlite3", "-bail", url.database or ""], {}),
     "postgresql": lambda url, schema: (
@@ -54,13 +54,13 @@ OPTIONS = {
     "strict": "--strict",
     "groups": "--groups",
 }
-# What is no script by itself: it reads rows from the client, ends what its session has begun, or undoes part of it.
+# Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
 NO_SCRIPTS = {"push_copy", "leave", "put_back"}
 
 
 @dataclass
 class Shell:
-    """The client program in the schema of a test, which is there, and the working folder of none."""
+    """The client program, in the schema of a test, which exists already."""
 
     place: Place
     kind: Kind
@@ -99,7 +99,7 @@ def shell(place: Place, kind: Kind) -> Shell:
 
 
 def names_of(place: Place) -> set[str]:
-    """What is in the schema, or in the file, but for the catalogue of an empty database."""
+    """Return the objects in the schema or the file, without the catalogue of an empty database."""
     inspector = sa.inspect(place.sa_engine())
     return {*inspector.get_table_names(place.schema), *inspector.get_view_names(place.schema)} - {"tq_queues"}
 
@@ -155,7 +155,7 @@ def test_create_and_drop(shell: Shell, design: str) -> None:
 
 @pytest.mark.parametrize("design", ["fifo", "groups"])
 def test_with_a_schema(shell: Shell, design: str) -> None:
-    """The text itself says where, and makes the schema; the connection is elsewhere."""
+    """The SQL names and creates the schema, while the connection is in another one."""
     if not shell.kind.has_schemas:
         pytest.skip("there are no schemas")
     schema = f"test_{secrets.token_hex(8)}"
@@ -175,7 +175,7 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
-    """Each runs to its end, on a queue that has everything."""
+    """Each operation runs to its end, on a queue with all parts."""
     options = OPTIONS[design].split()
     tables = ("create", "create_streams", "create_staged", "create_schedules")
     shell.run(*(shell.printed(operation, *options) for operation in tables))
@@ -231,7 +231,7 @@ def test_procedures_and_grants(shell: Shell, design: str) -> None:
 
 @only("postgresql", "sqlite")
 def test_upgrade(shell: Shell) -> None:
-    """Of a queue of version 1, with a message in every state."""
+    """Upgrade a queue of version 1 with a message in every state."""
     script = (ROOT / "fixtures" / f"schema_1.{shell.kind.name}.sql").read_text("utf-8")
     script = re.sub("(?i)create schema first;", "", script)
     shell.run(script.replace("first.", f"{shell.place.schema}." if shell.place.schema else ""))
@@ -244,7 +244,7 @@ def test_upgrade(shell: Shell) -> None:
 
 @only("postgresql", "sqlite", "mariadb")
 def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
-    """What is in comments is for the tables that there are; the queue is then as the library upgrades it."""
+    """Commented lines are for tables that exist. The result is the same as after an upgrade by the library."""
     shell = Shell(filled(place, kind, 3), kind)
     text = shell.printed("upgrade", "--from-version", "3")
     queues = {f"tq_{name}" for name in shell.place.open().queues()}
@@ -263,7 +263,7 @@ def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
 @pytest.mark.parametrize("dialect", ENGINES)
 @pytest.mark.parametrize("options", ["", "--groups", "--strict", "--payload bytes", "--payload text", "--order due"])
 def test_no_parameter_is_left(dialect: str, options: str) -> None:
-    """With values in no operation, and without them in none that is run once."""
+    """No operation with values has a parameter, and no operation that runs once has one without values."""
     engine = engine_class(dialect)
     for operation in {*operations(engine.name), *operations_of(engine.name)} - {"procedures", "grant"}:
         words = ["sql", operation, "work", "--dialect", dialect, *options.split()]
