@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,46 +15,55 @@ from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
 from tests.support import DESIGNS, designs_with
 
-HERE = Path(__file__).parent
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): run with the designs of support.py that have them all.")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a test only with the designs that have what it needs."""
-    fit: list[pytest.Item] = []
-    unfit: list[pytest.Item] = []
-    for item in items:
-        needed = [name for marker in item.iter_markers("needs") for name in marker.args]
-        called = isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        params: dict[str, Any] = item.callspec.params if called else {}  # type: ignore[attr-defined]
-        fits = params.get("design") in (None, *designs_with(needed))
-        if params.get("design") == "heap" and item.path.parent == HERE and item.path.stem != "test_order":
-            fits = fits and not params["kind"].heap_is_fifo
-        if isinstance(kind := params.get("kind"), VariantKind):
-            fits = fits and kind.fits(item.path.stem, params.get("design"))
-        (fit if fits else unfit).append(item)
-    items[:] = fit
-    config.hook.pytest_deselected(items=unfit)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on every engine, and with every design that has the capabilities that the test needs."""
+    needed = [capability for marker in metafunc.definition.iter_markers("needs") for capability in marker.args]
+    marked = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
+
+    def is_free(name: str) -> bool:
+        """Whether neither a marker nor a fixture of the module sets it."""
+        fixed = hasattr(metafunc.module, name) and not needed
+        return name in metafunc.fixturenames and not fixed and not any(name in names for names in marked)
+
+    names = [name for name in ("kind", "design") if is_free(name)]
+    if not names:
+        return
+    kinds = [*KINDS, *PROCEDURAL, *PACKING] if "kind" in names else [None]
+    designs = designs_with(needed) if "design" in names else [None]
+    file = metafunc.definition.path.stem
+    rows: dict[str, list[Any]] = {}
+    for kind, design in product(kinds, designs):
+        if kind is None or _fits(file, kind, design):
+            given = {"kind": kind, "design": design}
+            rows["-".join(filter(None, (kind and _named(kind), design)))] = [given[name] for name in names]
+    metafunc.parametrize(names, [*rows.values()], ids=[*rows])
+
+
+def _fits(file: str, kind: Kind, design: str | None) -> bool:
+    if design == "heap" and file != "test_order" and kind.heap_is_fifo:
+        return False
+    return not isinstance(kind, VariantKind) or kind.fits(file, design)
 
 
 def _named(kind: Kind) -> str:
     return f"{kind.name}-{kind.variant}" if isinstance(kind, VariantKind) else kind.name
 
 
-@pytest.fixture(params=[*KINDS, *PROCEDURAL, *PACKING], ids=_named)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """An engine: as it is, with verbs that call the stored procedures, or with every claim packed."""
-    one: Kind = request.param
-    return one
+@pytest.fixture
+def kind() -> Kind:
+    """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
+    raise AssertionError("pytest_generate_tests sets it")
 
 
-@pytest.fixture(params=DESIGNS)
-def design(request: pytest.FixtureRequest) -> str:
-    one: str = request.param
-    return one
+@pytest.fixture
+def design() -> str:
+    """One of DESIGNS."""
+    raise AssertionError("pytest_generate_tests sets it")
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from tests.callers import Caller
 from tests.checks import check_at_most_once
 from tests.crowd import processes
 from tests.servers import Place
-from tests.support import at, claimed, counts, designs_with, ids_of, refuses, snapshot
+from tests.support import at, claimed, counts, ids_of, refuses, snapshot
 
 # strict and groups cannot be combined with it: see test_what_does_not_go_together.
-every_order = pytest.mark.parametrize("design", designs_with(["many_in_progress"]))
+every_order = pytest.mark.needs("many_in_progress")
 
 
 @pytest.fixture
