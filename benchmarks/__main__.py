@@ -1,4 +1,4 @@
-"""All workloads, one after the other: in some minutes, or in full, with the page that is made of the figures.
+"""Run all workloads, one after the other: briefly, or in full with the page of the figures.
 
 python -m benchmarks [--full] [workload ...]
 """
@@ -15,7 +15,7 @@ from benchmarks import page
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    # Not by choices=, which in Python 3.11 would have to hold no workload, too.
+    # Not by choices=, which in Python 3.11 refuses an empty list of workloads.
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"of {', '.join(page.WORKLOADS)}; all if none")
     parser.add_argument("--full", action="store_true", help="as much as the page is about; takes an hour and more")
     chosen = parser.parse_args(arguments)
@@ -31,7 +31,7 @@ def main() -> None:
     failed = []
     for workload in arguments.workloads:
         print(f"-- {workload}", flush=True)
-        # A process each: none finds the caches, the threads or the signals of the one before.
+        # Each workload has a process of its own, and so does not inherit caches, threads or signals of the one before.
         if subprocess.run([sys.executable, "-m", f"benchmarks.{workload}", *options], check=False).returncode:
             failed.append(workload)
     if arguments.full:

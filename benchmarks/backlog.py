@@ -1,11 +1,12 @@
-"""What a claim costs with 100,000 messages waiting, and in a full run with 1,000,000, over its cost with 1,000.
+"""Compare the cost of a claim with 100,000 messages waiting (in a full run also 1,000,000) to its cost with 1,000.
 
     python -m benchmarks.backlog [--engines ...] [--designs ...] [--repeats 5] [--full]
 
-The queues of all sizes stand side by side and are measured in turn, round after round; after each round the messages
-are replaced, outside the clock. Popped and completed one by one; the figure is a backlog's rate over the smallest's: 1
-is flat. Groups: 10,000 of them, in turn. Every commit is flushed. Only the order `fifo` if no other design is named, in
-a full run on PostgreSQL with 10,000,000 messages too. Beside it on SQLite, up to 100,000: litequeue.
+There is a queue for each size, and they are measured in turn, round after round. After each round the messages are
+replaced, which is not timed. Messages are popped and completed one by one. The figure is the rate of a backlog divided
+by that of the smallest: 1 is flat. A grouped queue has 10,000 groups. Every commit is flushed. By default only the
+order `fifo` is measured, in a full run on PostgreSQL also with 10,000,000 messages. On SQLite it is compared with
+litequeue, up to 100,000 messages.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from tablequeue import NewMessage, Queue
 
 SIZES = (1_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000, 10_000_000)
-# Of the rate with the smallest backlog.
+# Aims for the ratio to the rate with the smallest backlog.
 AIMS = {1_000_000: 0.9, 10_000_000: 0.8}
 GROUPS = 10_000
 CYCLES = 200
 CHUNK = 10_000
-# litequeue's pop sorts all that waits: at 1,000,000 it would be minutes for each round, and 200 cycles too long.
+# litequeue's pop sorts all waiting messages: with 1,000,000 a round would take minutes, and 200 cycles are too many.
 PEERS_CYCLES = 20
-CONDITIONS = f"Popped and completed one by one, {CYCLES} in a round, every commit flushed."
+CONDITIONS = f"Messages are popped and completed one by one, {CYCLES} in a round. Every commit is flushed."
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
@@ -46,7 +47,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
 
 
 def messages(queue: Queue, start: int, number: int) -> Iterator[NewMessage]:
-    """Payloads of 100 bytes, spread over the groups, or over 10 priorities."""
+    """Yield payloads of 100 bytes, spread over the groups, or over 10 priorities."""
     definition = queue.definition
     for place in range(start, start + number):
         yield NewMessage(
@@ -60,7 +61,7 @@ def fill(queue: Queue, size: int) -> None:
     plain = not queue.definition.groups and queue.definition.order != "priority"
     for start in range(0, size, CHUNK):
         number = min(CHUNK, size - start)
-        # Plain payloads go the fast way.
+        # Plain payloads are pushed faster than `NewMessage`.
         queue.push_many(["x" * 100] * number if plain else messages(queue, start, number))
 
 
@@ -72,7 +73,7 @@ def cycles(queue: Queue) -> None:
 
 
 def measured(queue: Queue) -> float:
-    """Cycles a second; the backlog is as long again after it."""
+    """Return the cycles a second. Afterwards the backlog has its old length again."""
     cycles_a_second = rate(partial(cycles, queue), CYCLES)
     fill(queue, CYCLES)
     return cycles_a_second
@@ -81,7 +82,7 @@ def measured(queue: Queue) -> float:
 def compare(
     database: tablequeue.Database, engine: str, design: str, sizes: Sequence[int], repeats: int
 ) -> Iterator[Figure]:
-    """Each backlog's rate over the smallest's."""
+    """Yield the rate of each backlog divided by that of the smallest."""
     queues = {size: database.create_queue(f"{design}_{size}", payload="text", **DESIGNS[design]) for size in sizes}
     for size, queue in queues.items():
         fill(queue, size)

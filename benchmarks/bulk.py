@@ -1,10 +1,10 @@
-"""In bulk: messages are pushed at once and drained by one process, every commit flushed.
+"""Push messages in bulk and drain them with one process. Every commit is flushed.
 
     python -m benchmarks.bulk [--engines sqlite,postgresql] [--repeats 5] [--full]
 
-tablequeue with all that it has on, by batches of several sizes, beside the same statements by the bare driver, row by
-row to the history, and the other queues, each at its best. Slow ones get fewer messages in a round; a shorter queue
-slows nobody down.
+Compares tablequeue with everything on, in batches of several sizes, with the same statements on the bare driver (which
+writes the history row by row), and with other queues in their best configurations. Slow ones get fewer messages in a
+round, because a shorter queue slows none of them down.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEPS: Mapping[str, Step] = {
     "push": lambda contender, messages: contender.push_bulk(messages),
     "drain": lambda contender, messages: contender.drain(len(messages)),
 }
-# Of what the other queues reach. A push is bounded by COPY, which some of them are not five times away from.
+# Aims against the other queues. A push is limited by COPY, and some of them reach more than a fifth of that.
 PEER = {"push": 1, "drain": 5}
 AIMS = {
     ("postgresql", "push", BARE_COPY): 0.8,
@@ -45,9 +45,9 @@ AIMS = {
     ("sqlite", "drain", "bare driver by 1,000"): 0.8,
 }
 CONDITIONS = (
-    f"{FULL:,} payloads of 100 bytes, one process, every commit flushed unless the line says otherwise. tablequeue "
-    "pops 1,000 at a time, by which it completes those before; the lines below it are other sizes. `bare COPY` pushes "
-    "and claims everything at once."
+    f"{FULL:,} payloads of 100 bytes, one process. Every commit is flushed unless the line says otherwise. tablequeue "
+    "pops 1,000 messages at a time, and completes those before in the same call. The lines below it have other batch "
+    "sizes. `bare COPY` pushes and claims everything at once."
 )
 
 

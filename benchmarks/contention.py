@@ -1,9 +1,9 @@
-"""Contention: 8 and 64 processes; each pushes a message, pops one and completes it, again and again for some seconds.
+"""Contention: in each of 8 or 64 processes, a loop pushes a message, pops one and completes it, for some seconds.
 
     python -m benchmarks.contention [--engines sqlite,postgresql] [--repeats 5] [--full]
 
-tablequeue beside the same statements by the bare driver, which on SQLite wait by busy_timeout, and with 8 processes the
-other queues on SQLite. What was pushed and what was delivered is compared over all processes.
+Compares tablequeue with the same statements on the bare driver, which on SQLite wait by busy_timeout, and with 8
+processes also with other queues on SQLite. The pushed and the delivered messages of all processes are compared.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from benchmarks.rounds import interleaved
 
 Make = Callable[[str], Contender]
 
-# The fairness to be reached: cycles of the slowest process / the median process.
+# The aims for fairness: cycles of the slowest process / cycles of the median process.
 PROCESSES = {8: 0.5, 64: 0.25}
 SIDES: Mapping[str, Make] = {OURS: Tablequeue, BARE: bare}
-# With the fewer processes only: of 64, some wait until they give up.
+# Only with 8 processes: of 64, some wait until they give up.
 PEERS: Mapping[str, Mapping[str, Make]] = {
     "sqlite": {Litequeue.name: Litequeue, Huey.name: Huey, PersistQueue.name: PersistQueue},
     "postgresql": {},
 }
-# That a crowd is at work.
+# The time for which the processes work.
 SECONDS, FULL = 1, 4
 # Seconds after which a process that does not answer has failed.
 PATIENCE = 120
-# Who may hand out a message twice: that is counted, and of all others an error.
+# Contenders that may deliver a message twice. This is counted; in all others it is an error.
 DOUBLES = (PersistQueue.name,)
 CONDITIONS = (
-    "Payloads of 100 bytes, every commit flushed. A cycle is a push, a pop and a completion, each a transaction. On "
-    "SQLite, busy_timeout is 60 s for all; the bare driver waits by it alone."
+    "Payloads of 100 bytes. Every commit is flushed. A cycle is a push, a pop and a completion, each in a "
+    "transaction of its own. On SQLite, busy_timeout is 60 s for all; the bare driver has no other way to wait."
 )
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """What all processes have done in one round."""
+    """The results of all processes in one round."""
 
     cycles: Sequence[int]
     """Of each process."""
     delivered: int
-    """Messages; on a server a pop may pass over all that are there, which others are claiming."""
+    """The number of messages. On a server a pop may find none, because it skips those that others are claiming."""
     seconds: float
     longest: float
     """Seconds of the longest single cycle of all."""
     doubles: int
-    """Messages that were delivered more than once."""
+    """The number of messages that were delivered more than once."""
 
     @property
     def rate(self) -> float:
@@ -75,7 +75,7 @@ class Crowd:
 
 
 def member(make: Make, url: str, number: int, seconds: float, start: Barrier, results: Any) -> None:
-    """One process: it answers with what it pushed, what it was given, and its longest cycle."""
+    """Run one process. It reports the payloads that it pushed and got, and its longest cycle."""
     with closing([make(url)]) as (contender,):
         pushed: list[str] = []
         delivered: list[str] = []

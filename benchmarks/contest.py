@@ -1,4 +1,4 @@
-"""Contenders side by side: what each does, step by step, and how fast."""
+"""Measure contenders in turn: what each does, step by step, and how fast."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from benchmarks.places import LABELS
 from benchmarks.results import Figure
 from benchmarks.rounds import interleaved
 
-# What a contender does with so many payloads; what it delivers, or None.
+# What a contender does with these payloads; it returns what it delivered, or None.
 Step = Callable[[Contender, Sequence[str]], list[str] | None]
-# By the engine, what is measured and the contender's name: how many times as good as it ours must be.
+# From the engine, the step and the contender's name: the ratio that tablequeue must reach.
 Aim = Callable[[str, str, str], float | None]
 
 
@@ -26,9 +26,9 @@ def contest(
     aim: Aim = lambda engine, what, contender: None,
     alike: bool = True,
 ) -> Iterator[Figure]:
-    """Messages a second of each contender at each step, in rounds in which all do all steps, one after the other.
+    """Yield the messages a second of each contender at each step. In each round, every contender does all steps.
 
-    Those that ask for fewer messages get all of them if all are treated `alike`.
+    If all are treated `alike`, contenders that ask for fewer messages get all of them too.
     """
     shares = [payloads if alike else payloads[: len(payloads) // each.fewer] for each in contenders]
     works = {each.name: partial(_rates, each, steps, share) for each, share in zip(contenders, shares, strict=True)}

@@ -1,10 +1,10 @@
-"""Producers and consumers, 10 to 200 of each at the same time, each with its own connections: how much they get done.
+"""The throughput of 10 to 200 producers and as many consumers at the same time, each with its own connections.
 
     python -m benchmarks.crowd [--engines postgresql,mariadb] [--repeats 5] [--full]
 
-On PostgreSQL if no engine is named. Each producer pushes its share of the messages one by one, while the consumers
-wait for them, pop and complete them one by one. They are threads of ten processes, which are warm when the clock
-starts; it stops when the last message is completed. Nobody may get an error, and each message is delivered once.
+Runs on PostgreSQL by default. Each producer pushes its share of the messages one by one, while the consumers wait for
+them, and pop and complete them one by one. They are threads of ten processes, which are warm when the clock starts. It
+stops when the last message is completed. No thread may get an error, and each message is delivered once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from benchmarks.rounds import interleaved
 
 SIZES = (10, 50, 200)
 PROCESSES = 10
-# In a full run enough that most of the time all are at work. The first and the last tenth of 6,000 take 200 of each one
-# and a half to two times as long as 10 of each; those between take as long.
+# A full run has enough messages to keep all threads busy most of the time. The first and the last tenth of 6,000
+# messages take 200 of each one and a half to two times as long as 10 of each. The others take the same time.
 MESSAGES, FULL = 2_000, 20_000
 AIM = 0.8
 CONDITIONS = (
-    f"{FULL:,} messages of a few bytes, pushed, popped and completed one by one, every commit flushed; "
-    f"{PROCESSES} processes."
+    f"{FULL:,} messages of a few bytes, which {PROCESSES} processes push, pop and complete one by one. Every commit is "
+    "flushed."
 )
 
 
 class Warm(Place):
-    """Whoever opens it has pushed, popped and completed a message, and a consumer has waited: first times are slow."""
+    """A place whose databases are warm: each has pushed, popped and completed a message, and a consumer has waited."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Warm, (self.url, self.schema))
@@ -46,7 +46,7 @@ class Warm(Place):
         queue = database.queue("crowd")
         queue.push("warm")
         while (message := queue.pop()) is None:
-            pass  # somebody else has just claimed it, and left another one
+            pass  # another thread has just claimed it, and left another message
         message.complete()
         if name is not None and name.startswith("consumer"):
             with queue.waiter() as waiter:
@@ -55,7 +55,7 @@ class Warm(Place):
 
 
 def rate(url: str, size: int, messages: int) -> float:
-    """Messages a second, from the first push to the last completion."""
+    """Return the messages a second, from the first push to the last completion."""
     members = Crowd(PROCESSES, 2 * size // PROCESSES, messages // size)
     with tablequeue.connect(url) as database:
         queue = database.create_queue("crowd", payload="text")

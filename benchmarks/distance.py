@@ -1,4 +1,4 @@
-"""A distance between a client and a server on one machine: whatever either sends arrives later, in its order."""
+"""Simulate a distance between a client and a server on one machine: all data arrives later, in its order."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _processes = multiprocessing.get_context("spawn")
 
 @contextmanager
 def far_away(url: str, round_trip: float) -> Iterator[str]:
-    """The URL of the same server at that distance, in seconds for there and back; itself if that is none."""
+    """Yield the URL of the same server at that distance, a round trip in seconds; the URL itself if it is 0."""
     if not round_trip:
         yield url
         return
     parsed = sa.make_url(url)
     ours, theirs = _processes.Pipe()
-    # A process of its own: what is measured must not wait for the GIL of what is in between.
+    # The proxy has a process of its own, so that the measured code does not wait for its GIL.
     proxy = _processes.Process(target=_serve, args=(parsed.host, parsed.port, round_trip / 2, theirs), daemon=True)
     proxy.start()
     try:

@@ -1,11 +1,11 @@
-"""A transaction stays open while a queue is drained: does the claim get slower, with and without the low-water mark?
+"""Measure whether claims get slower while a transaction stays open, with and without the low-water mark.
 
     python -m benchmarks.held_snapshot [--engines postgresql,mariadb] [--repeats 5] [--full]
 
-Neither PostgreSQL nor MariaDB can clean up what a repeatable-read transaction may yet look at, so the index of the
-ready messages keeps an entry for each that was ever ready. The figure is the rate of the last fifth of the messages
-over that of the first fifth; 1 is flat. Every commit is flushed; each message is checked to come once. On PostgreSQL if
-no engine is named; a full run has no snapshot and no mark too, for comparison.
+PostgreSQL and MariaDB cannot clean up rows that a repeatable-read transaction may still read. So the index of ready
+messages keeps an entry for each message that was ever ready. The figure is the rate of the last fifth of the messages
+divided by that of the first fifth; 1 is flat. Every commit is flushed, and each message must be delivered once. Runs on
+PostgreSQL by default. A full run also measures without the snapshot, and without the mark.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from tablequeue.engines.runner import Runner
 
 FIFTHS = 5
 MESSAGES, FULL = 10_000, 50_000
-# A fifth takes some seconds, of which a checkpoint of the server is half: single figures by 10 were 0.5 to 1.6.
+# A fifth takes some seconds, and a checkpoint of the server can take half of them: figures of single rounds with
+# batches of 10 were 0.5 to 1.6.
 FULL_REPEATS = 9
-# Popped and completed at a time: few, whose claims have the most to walk over, and as many as in the bulk workload.
+# Batch sizes: a small one, whose claims walk the most entries, and that of the bulk workload.
 BATCHES = (10, 1_000)
 HELD = "a held snapshot"
 AIM = 0.9
-CONDITIONS = f"{FULL:,} messages, popped and completed in batches, every commit flushed."
+CONDITIONS = f"{FULL:,} messages, popped and completed in batches. Every commit is flushed."
 
 ENGINES: dict[str, type[Engine]] = {"postgresql": PostgreSQL, "mariadb": MySQL}
 
 
 def without_mark(engine: type[Engine]) -> type[Engine]:
-    """An engine whose low-water mark never rises: each claim walks the index from its beginning."""
+    """Return an engine whose low-water mark never rises: each claim walks the index from its beginning."""
 
     class WithoutMark(engine):  # type: ignore[misc, valid-type]
         def is_ours(self, cursor: Cursor) -> bool:
@@ -47,7 +48,7 @@ def without_mark(engine: type[Engine]) -> type[Engine]:
 
 
 def drain(url: str, engine_class: type[Engine], held: bool, messages: int, batch: int) -> float:
-    """The rate of the last fifth over that of the first."""
+    """Return the rate of the last fifth divided by that of the first."""
     with tablequeue.connect(url) as plain:
         sa_engine = plain.engine
         database = tablequeue.Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect)), None)

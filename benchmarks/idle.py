@@ -1,12 +1,13 @@
-"""What waiting costs: statements of an idle worker, the time from a push to its handler, and pushes beside who waits.
+"""The cost of waiting: statements of an idle worker, the time from a push to its handler, and pushes while consumers
+wait.
 
     python -m benchmarks.idle [--parts statements,latency,pushes] [--engines ...] [--repeats 5] [--full]
 
-The statements are counted by the database itself (on SQLite by its trace), after the pauses have grown to their
-longest. The latency is from before the push in another process to the first line of the handler, a message every 20 to
-100 ms, so that the worker waits for each. For the pushes, four processes push one by one to PostgreSQL while consumers
-wait that get nothing, so that every push finds somebody: the worst case, beside texts that never and always notify.
-Figures are kept of a full run of all parts on all engines.
+The database itself counts the statements (on SQLite its trace does), after the pauses have grown to their maximum. The
+latency is the time from before the push in another process to the first line of the handler. There is a message every
+20 to 100 ms, so the worker waits for each. For the rate of pushes, four processes push one by one to PostgreSQL while
+consumers wait that get no messages, so that every push finds a waiting consumer. This is the worst case. It is compared
+with SQL that never notifies, and that always does. Figures are stored after a full run of all parts on all engines.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from tablequeue.worker import Handler, Worker
 
 PRODUCERS = 4
 WAITING = (0, 1, 50)
-# Seconds until an idle worker looks as seldom as it ever does, and in which its statements are counted.
+# Seconds until an idle worker has reached its longest pause, and seconds in which its statements are counted.
 SETTLE, COUNTED = 26, 60
-# Messages of a round, and seconds of one of pushes.
+# Messages in a round, and seconds of a round of pushes.
 MESSAGES, FULL = 40, 200
 SECONDS, FULL_SECONDS = 0.5, 2
-# What an idle worker may ask in a minute, and the milliseconds to the handler of half of the messages, and of 99 %.
-# MariaDB tells nobody of a push: there is no aim.
+# The aims: statements a minute of an idle worker, and milliseconds to the handler at the median and the 99th
+# percentile. MariaDB has no notifications, so it has no aim.
 AIMS = {"sqlite": (12, 5, 25), "postgresql": (12, 5, 25), "mariadb": (None, None, None)}
-CONDITIONS = f"A worker with one consumer that waits; {FULL} messages a round; every commit flushed."
+CONDITIONS = f"A worker with one waiting consumer; {FULL} messages a round. Every commit is flushed."
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["benchmarks.idle"])  # imported once
@@ -71,7 +72,7 @@ def open_with(engine_class: type[PostgreSQL], url: str) -> Database:
 
 @contextmanager
 def counting(kind: str, url: str) -> Iterator[Callable[[], int]]:
-    """How many statements the database has run so far."""
+    """Yield a function that returns the number of statements that the database has run so far."""
     if kind == "sqlite":
         traced: list[str] = []
 
@@ -111,7 +112,7 @@ def produce(url: str, messages: int, seed: int) -> None:
 
 
 def idle_statements(urls: dict[str, str], settle: float, seconds: float) -> dict[str, float]:
-    """Statements a minute of a worker at each of the databases, all at once."""
+    """Return the statements a minute of a worker on each of the databases, measured at the same time."""
     with ExitStack() as stack:
         counters = {kind: stack.enter_context(counting(kind, url)) for kind, url in urls.items()}
         for url in urls.values():
@@ -120,13 +121,13 @@ def idle_statements(urls: dict[str, str], settle: float, seconds: float) -> dict
         time.sleep(settle)
         before = {kind: counter() for kind, counter in counters.items()}
         time.sleep(seconds)
-        # The servers count the counting too.
+        # The servers also count the statement that counts.
         ran = {kind: counter() - before[kind] - (kind != "sqlite") for kind, counter in counters.items()}
     return {kind: number * 60 / seconds for kind, number in ran.items()}
 
 
 def latencies(url: str, messages: int) -> Sequence[float]:
-    """Milliseconds from the push to the handler, of 1 to 99 % of the messages."""
+    """Return the milliseconds from the push to the handler, as the percentiles 1 to 99."""
     seen: list[float] = []
     with tablequeue.connect(url) as database:
         queue = database.queue("work")
@@ -154,7 +155,7 @@ def push_for(url: str, variant: str, seconds: float, barrier: Any, rates: Any) -
 
 
 def push_rate(url: str, variant: str, waiting: int, seconds: float) -> float:
-    """Pushes a second of all producers together."""
+    """Return the pushes a second of all producers together."""
     with ExitStack() as stack:
         for _ in range(waiting):
             database = stack.enter_context(tablequeue.connect(url))
@@ -182,7 +183,7 @@ def statements(urls: dict[str, str], repeats: int, full: bool) -> Iterator[Figur
 def latency(urls: dict[str, str], repeats: int, full: bool) -> Iterator[Figure]:
     rounds = [
         {kind: latencies(url, FULL if full else MESSAGES) for kind, url in urls.items()} for _ in range(repeats + 1)
-    ][1:]  # the first one finds everything cold
+    ][1:]  # the first round is a warm-up
     for kind in urls:
         for share, aim in zip((50, 99), AIMS[kind][1:], strict=True):
             found = [each[kind][share - 1] for each in rounds]

@@ -1,11 +1,12 @@
-"""How late is a message that becomes ready while other messages keep all consumers busy?
+"""Measure how late a message is that becomes ready while other messages keep all consumers busy.
 
     python -m benchmarks.lateness [--engines sqlite,postgresql,mariadb] [--repeats 3] [--full]
 
-Three consumers, a process each, pop and complete in batches without a pause, at some distance from the server, and a
-producer sees to it that they never find the queue empty. Beside them, seldom enough for them to keep up, messages
-become due, are released by another process, are abandoned until their lease ends, and are pushed in transactions that
-commit late. The figure is the longest time, over all of a round, from that moment until a consumer has the message.
+Three consumers, each in a process of its own, pop and complete in batches without a pause, at some distance from the
+server. A producer ensures that they never find the queue empty. At the same time, and rarely enough for them to keep
+up, messages become due, are released by another process, are abandoned until their lease ends, or are pushed in
+transactions that commit late. The figure is the longest time in a round from that moment until a consumer has the
+message.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ from tablequeue import Queue
 
 CONSUMERS = 3
 SECONDS, FULL_SECONDS, EVENTS_EACH = 10.0, 20.0, 6
-# Between two events of one kind, and as many round trips more: one by one, a consumer needs up to ten for a message.
+# Seconds between two events of one kind, and round trips that are added: one by one, a consumer needs up to ten for a
+# message.
 PAUSE, MORE_ROUND_TRIPS = 0.25, 20
-# From a push to its due time, from a claim to the end of its lease, and how long a transaction stays open.
+# Seconds from a push to its due time, from a claim to the end of its lease, and for which a transaction stays open.
 AHEAD = 0.5
 ROUND_TRIPS = {"sqlite": (0.0,), "postgresql": (0.0, 0.05, 0.2), "mariadb": (0.0, 0.05, 0.2)}
 BATCHES = (1, 100)
 AIM = 2.0
 CONDITIONS = (
-    f"{CONSUMERS} consumers, a process each; the longest of all delays of a kind in a round, every commit flushed."
+    f"{CONSUMERS} consumers, each in a process of its own. A figure is the longest delay of its kind in a round. Every "
+    "commit is flushed."
 )
 
 _processes = multiprocessing.get_context("spawn")
 Late = dict[int, float]
-"""By the id of a message, when it could be had."""
+"""The time at which each message became available, by its id."""
 
 
 def due(queue: Queue, late: Late) -> None:
@@ -68,7 +71,7 @@ def committed_late(queue: Queue, late: Late) -> None:
     engine = queue.context.runner.sa_engine
     with engine.begin() as connection:
         id = queue.push("late", connection=connection)
-        sleep(0 if engine.dialect.name == "sqlite" else AHEAD)  # where nobody else could write meanwhile
+        sleep(0 if engine.dialect.name == "sqlite" else AHEAD)  # on SQLite nobody else could write in the meantime
     late[id] = monotonic()
 
 
@@ -81,7 +84,7 @@ EVENTS: dict[str, Callable[[Queue, Late], None]] = {
 
 
 def consume(url: str, batch: int, pipe: Connection) -> None:
-    """Pop and complete until told to stop; when each message was had for the last time."""
+    """Pop and complete until told to stop. Sends the time at which each message was last claimed."""
     with tablequeue.connect(url) as database:
         queue = database.queue("work")
         had: dict[int, float] = {}
@@ -96,7 +99,7 @@ def consume(url: str, batch: int, pipe: Connection) -> None:
 
 @contextmanager
 def in_thread(step: Callable[[], None], pause: float) -> Iterator[None]:
-    """The step again and again, until the block ends."""
+    """Repeat the step until the block ends."""
     done = Event()
 
     def run() -> None:
@@ -113,7 +116,7 @@ def in_thread(step: Callable[[], None], pause: float) -> Iterator[None]:
 
 
 def round_of(url: str, round_trip: float, batch: int, seconds: float) -> dict[str, float]:
-    """The longest delay of each kind."""
+    """Return the longest delay of each kind."""
     with tablequeue.connect(url) as database, far_away(url, round_trip) as there:
         queue = database.create_queue("work", payload="text", lease=600)
         pipes = [_processes.Pipe() for _ in range(CONSUMERS)]
@@ -153,7 +156,7 @@ def round_of(url: str, round_trip: float, batch: int, seconds: float) -> dict[st
 
 
 def _delay(had: dict[int, Any], id: int, since: float) -> float:
-    # What nobody had in all the time after the last event is as late as that, at least.
+    # A message that no consumer got until the end is at least this late.
     return max(0.0, had[id] - since) if id in had else 3 * AIM
 
 

@@ -1,9 +1,9 @@
-"""One message after the other: push, then pop and complete, in one process and one thread, each commit flushed.
+"""Push one message after the other, then pop and complete them, in one process and one thread. Each commit is flushed.
 
     python -m benchmarks.one_by_one [--engines sqlite,postgresql] [--repeats 5] [--full]
 
-tablequeue beside the same statements by the bare driver (and, on PostgreSQL, by pgbench) and the other queues. Those
-that have workers only work through them one message at a time; what they need for that is said in their modules.
+Compares tablequeue with the same statements on the bare driver (on PostgreSQL also by pgbench), and with other queues.
+A queue that can only be consumed by a worker uses one that takes one message at a time; its module says how.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from benchmarks.places import PLACES
 from benchmarks.results import OURS, Figure, save
 
 MESSAGES, FULL = 300, 1_000
-# Most of a message is a flush of the disk, which takes twice as long in one round as in another: of five rounds the
-# median of a ratio was 0.67 in one run and 0.93 in the next.
+# Most of the time goes into disk flushes, which take twice as long in one round as in another: the median of a ratio
+# over five rounds was 0.67 in one run and 0.93 in the next.
 FULL_REPEATS = 15
 CONTENDERS: Mapping[str, Sequence[Callable[[str], Contender]]] = {
     "sqlite": (Tablequeue, Apart, bare, *PEERS["sqlite"]),
     "postgresql": (Tablequeue, Apart, bare, Pgbench, *PEERS["postgresql"]),
 }
-# Of the bare driver's rate; of every other queue's it is 1. Those without one are there to be looked at.
+# The aim against the bare driver; against every other queue it is 1. Contenders without an aim are for comparison.
 OF_BARE = {"sqlite": 0.8, "postgresql": 0.9}
 STEPS: Mapping[str, Step] = {
     "push": lambda contender, messages: contender.push(messages),
     "pop + complete": lambda contender, messages: contender.drain_singly(len(messages)),
 }
 CONDITIONS = (
-    "Payloads of 100 bytes, one process, one thread, every commit flushed unless the line says otherwise. tablequeue "
-    "completes a message by the pop of the next one, in one transaction; the line below it makes two calls, as all the "
-    "others do."
+    "Payloads of 100 bytes, one process, one thread. Every commit is flushed unless the line says otherwise. "
+    "tablequeue completes a message with the pop of the next one, in one transaction. In the line below it, tablequeue "
+    "makes two calls, as all others do."
 )
 
 
@@ -53,7 +53,8 @@ def main() -> None:
     messages = payloads(FULL if arguments.full else MESSAGES)
     figures: list[Figure] = []
     for engine in arguments.engines:
-        # One commit of SQLite in some hundred pays for a checkpoint: who makes fewer might make none.
+        # About one commit in a hundred pays for a checkpoint of SQLite. A contender with fewer commits might pay for
+        # none.
         alike = engine == "sqlite"
         with PLACES[engine]() as url, closing([make(url) for make in CONTENDERS[engine]]) as contenders:
             figures += contest(engine, contenders, STEPS, messages, arguments.repeats, aim, alike)

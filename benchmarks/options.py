@@ -1,4 +1,4 @@
-"""The options that the workloads share."""
+"""The options that all workloads share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REPEATS = 5
 
 
 def parser(doc: str | None, engines: Sequence[str]) -> argparse.ArgumentParser:
-    """`engines` are those that the workload is for; it may add options of its own."""
+    """Return a parser. `engines` are those that the workload supports; it may add options of its own."""
     made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     made.add_argument("--engines", type=lambda text: text.split(","), default=list(engines), help=",".join(engines))
     made.add_argument("--repeats", type=int, help=f"rounds that count; {REPEATS} if not given, in some full runs more")
@@ -18,7 +18,7 @@ def parser(doc: str | None, engines: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def chosen(options: argparse.ArgumentParser, full_repeats: int = REPEATS) -> argparse.Namespace:
-    """What is given, and the rounds of a full run, or of one in some minutes, if none are."""
+    """Return the arguments, with the default number of rounds of a full or a short run."""
     arguments = options.parse_args()
     arguments.repeats = arguments.repeats or (full_repeats if arguments.full else REPEATS)
     return arguments

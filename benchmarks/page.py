@@ -1,4 +1,4 @@
-"""docs/performance.md and its plots, made of the results of the benchmarks.
+"""Write docs/performance.md and its plots from the results of the benchmarks.
 
 python -m benchmarks.page
 """
@@ -25,19 +25,19 @@ WORKLOADS = (
 
 HEAD = """# Performance
 
-Every figure is one of several contenders that were measured side by side in one run, in rounds in which each has its
-turn; what is shown is the median of the rounds, and ratios are the medians of the rounds' ratios, ours over theirs:
-above 1, tablequeue is faster (or, of times, shorter). Every delivery is checked: all messages, each once. A queue has
-what it has by default: leases, fencing, retries, a history; every commit is flushed. The others speak through their
-public API at their best documented settings, which are written in [benchmarks/contenders](../benchmarks/contenders).
+The contenders in a table were measured in one run, in rounds in which each has its turn. A figure is the median of the
+rounds. A ratio is the median of the ratios of the rounds, tablequeue over the other: above 1, tablequeue is faster (for
+times: shorter). Every delivery is checked: each message must arrive once. A queue has its default features: leases,
+fencing, retries and a history. Every commit is flushed. The other queues are used through their public API with their
+best documented settings, which are in [benchmarks/contenders](../benchmarks/contenders).
 
-`make bench` shows in some minutes what fewer messages and rounds say; `make bench-full` takes an hour and more, and
+`make bench` measures with fewer messages and rounds, in some minutes. `make bench-full` takes an hour and more, and
 writes this page.
 """
 
 MACHINES = "Measured on: {}."
-NOTHING = "Nothing: every aim is met, and nobody is ahead."
-# Of another's rate: what is nearer than the rounds are to each other is a draw.
+NOTHING = "Nowhere: every aim is met, and no other contender is faster."
+# A ratio above this counts as a draw: the difference is smaller than that between the rounds.
 DRAW = 0.95
 
 BLUE, GREY, INK = "#3b82c4", "#9aa5b1", "#888888"
@@ -48,7 +48,7 @@ def text(all_results: Sequence[Results]) -> str:
     """The page."""
     machines = " / ".join(dict.fromkeys(each.machine for each in all_results))
     behind = [line for results in all_results for line in slower(results)] or [NOTHING]
-    parts = [HEAD, MACHINES.format(machines), "## What is slower, or short of its aim", "\n".join(behind)]
+    parts = [HEAD, MACHINES.format(machines), "## Where tablequeue is slower, or misses an aim", "\n".join(behind)]
     for results in all_results:
         parts += [
             f"## {results.title}",
@@ -60,31 +60,31 @@ def text(all_results: Sequence[Results]) -> str:
 
 
 def slower(results: Results) -> Iterator[str]:
-    """A line for each figure that another queue's, or the limit, is better than, and for each aim that is not met."""
+    """Yield a line for each figure in which another contender is better, and for each aim that is missed."""
     for figure in results.figures:
         ours, reached = results.ours(figure), results.reached(figure)
         missed = results.met(figure) is False
-        # Other settings of ours are no rivals.
+        # Other settings of tablequeue do not count as rivals.
         behind = ours is not None and reached < DRAW and not figure.contender.startswith(OURS)
         if missed or behind:
             what = f"- {results.title}: {figure.engine}, {figure.what}: "
             what += f"{number(reached)} {figure.unit}" if ours is None else f"{number(reached)} of {figure.contender}"
-            yield what + (f", **short of the aim of {figure.aim:g}**" if missed else "")
+            yield what + (f", **misses the aim of {figure.aim:g}**" if missed else "")
 
 
 def markdown(results: Results) -> Iterator[str]:
-    yield "| engine | what | who | median | | ours / theirs | aim |"
+    yield "| engine | what | contender | median | | tablequeue / contender | aim |"
     yield "|---|---|---|---:|---|---:|---|"
     last = ("", "")
     for engine, what, *rest in rows(results):
-        # What is the same as in the line before is said once.
+        # A cell that repeats the one above stays empty.
         shown = ("" if engine == last[0] else engine, "" if (engine, what) == last else what)
         last = (engine, what)
         yield f"| {' | '.join([*shown, *rest])} |"
 
 
 def plot(results: Results, path: Path) -> None:
-    """Bars of the medians, a plot for each thing that was measured; whiskers from the worst round to the best."""
+    """Plot the medians as bars, one plot for each workload, with whiskers from the worst round to the best."""
     plots = panels(results.figures)
     height = sum(0.75 + 0.26 * len(bars) for _, bars in plots)
     figure = Plot(figsize=(7.2, height), layout="constrained")
@@ -119,7 +119,8 @@ def plot(results: Results, path: Path) -> None:
 
 
 def panels(figures: Sequence[Figure]) -> list[tuple[str, list[tuple[str, Figure]]]]:
-    """What is drawn together: the contenders at one thing, or else all things of ours on one engine in one unit."""
+    """Group the figures into plots: the contenders of one workload, or all workloads of one engine and unit if there
+    are none."""
     found = []
     for (engine, unit), same in groupby(figures, lambda each: (each.engine, each.unit)):
         things = [list(each) for _, each in groupby(same, lambda each: each.what)]

@@ -1,4 +1,5 @@
-"""Where the benchmarks run: SQLite in a temporary folder; private PostgreSQL and MariaDB servers as they come."""
+"""The databases of the benchmarks: SQLite in a temporary folder; private PostgreSQL and MariaDB servers with their
+defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from tests import mariadb
 from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
-# What 200 consumers that wait, and 200 producers, need in crowd.py, and some.
+# More than enough for the 200 waiting consumers and 200 producers of crowd.py.
 CONNECTIONS = 650
 
 
@@ -48,7 +49,7 @@ LABELS = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 
 
 def machine() -> str:
-    """The cores, and the versions of what runs on them."""
+    """Return the number of cores, and the versions of Python and the databases."""
     words = [f"{os.cpu_count()} cores", f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
     if programs := postgresql_bin():
         words.append(f"PostgreSQL {_version(programs / 'postgres')}")

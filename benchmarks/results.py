@@ -1,4 +1,5 @@
-"""The figures of the benchmarks: kept in benchmarks/results/<workload>.json, which docs/performance.md is made of."""
+"""The figures of the benchmarks, stored in benchmarks/results/<workload>.json. docs/performance.md is made from
+them."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from benchmarks.places import machine
 FOLDER = Path(__file__).parent / "results"
 
 OURS = "tablequeue"
-# Of these, less is better.
+# Units in which less is better.
 LESS = ("ms", "s", "statements/min")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one contender reached, once a round; figures of the same engine and `what` stand side by side."""
+    """The values of one contender, one for each round. Figures with the same engine and `what` are compared."""
 
     engine: str
     what: str
@@ -32,14 +33,15 @@ class Figure:
     unit: str
     values: Sequence[float]
     aim: float | None = None
-    """Of ours: what the figure itself must reach. Of another's: how many times as good as it ours must be."""
+    """For tablequeue: what the figure itself must reach. For another contender: the ratio that tablequeue must
+    reach."""
 
     @property
     def median(self) -> float:
         return statistics.median(self.values)
 
     def beside(self, ours: Figure) -> list[float]:
-        """How many times as good `ours` is, round by round."""
+        """Return how many times as good `ours` is, round by round."""
         pairs = zip(ours.values, self.values, strict=True)
         return [theirs / mine if self.unit in LESS else mine / theirs for mine, theirs in pairs]
 
@@ -49,22 +51,22 @@ class Results:
     workload: str
     title: str
     conditions: str
-    """What was the same for all: sizes, settings, durability."""
+    """The same for all contenders: sizes, settings, durability."""
     figures: tuple[Figure, ...]
     machine: str
 
     def ours(self, figure: Figure) -> Figure | None:
-        """Our figure that another's is to be compared with."""
+        """Return the figure of tablequeue to which that of another contender is compared."""
         same = (each for each in self.figures if (each.engine, each.what) == (figure.engine, figure.what))
         return next((each for each in same if each.contender == OURS and figure.contender != OURS), None)
 
     def reached(self, figure: Figure) -> float:
-        """What the aim is held against: the figure, or our ratio to it, the median of the rounds'."""
+        """Return the value that the aim refers to: the figure, or the median of tablequeue's ratios to it."""
         ours = self.ours(figure)
         return figure.median if ours is None else statistics.median(figure.beside(ours))
 
     def met(self, figure: Figure) -> bool | None:
-        """Whether the aim is reached; None where there is none."""
+        """Return whether the aim is reached, or None if there is no aim."""
         if figure.aim is None:
             return None
         less = self.ours(figure) is None and figure.unit in LESS
@@ -72,7 +74,7 @@ class Results:
 
 
 def save(workload: str, title: str, conditions: str, figures: Iterable[Figure], keep: bool = True) -> Results:
-    """Print the figures of a workload, and keep them in the place of those before."""
+    """Print the figures of a workload, and store them unless `keep` is false."""
     results = Results(workload, title, conditions, tuple(figures), machine())
     if keep:
         FOLDER.mkdir(exist_ok=True)
@@ -89,9 +91,9 @@ def load(workload: str) -> Results:
 
 def table(results: Results) -> Table:
     shown = Table(title=f"{results.title}\n{results.machine}")
-    for name, side in (("engine", "left"), ("what", "left"), ("who", "left"), ("median", "right"), ("", "left")):
+    for name, side in (("engine", "left"), ("what", "left"), ("contender", "left"), ("median", "right"), ("", "left")):
         shown.add_column(name, justify=side)  # type: ignore[arg-type]
-    shown.add_column("ours / theirs", justify="right")
+    shown.add_column("tablequeue / contender", justify="right")
     shown.add_column("aim", justify="right")
     for row in rows(results):
         shown.add_row(*row)
@@ -99,7 +101,7 @@ def table(results: Results) -> Table:
 
 
 def rows(results: Results) -> Iterator[tuple[str, ...]]:
-    """The cells of each figure: engine, what, who, median, unit, our ratio to it, the aim and whether it is met."""
+    """Yield the cells of each figure: engine, what, contender, median, unit, tablequeue's ratio to it, and the aim."""
     for figure in results.figures:
         ours = results.ours(figure)
         ratio = "" if ours is None else f"{results.reached(figure):.2f}"
@@ -113,5 +115,5 @@ def number(value: float) -> str:
 
 
 def named(package: str) -> str:
-    """A contender's name with its version."""
+    """Return the name of a package with its version."""
     return f"{package} {version(package)}"

@@ -1,4 +1,4 @@
-"""Rounds in which every contender has its turn, so that what disturbs the machine disturbs them all."""
+"""Rounds in which every contender has a turn, so that a disturbance of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def interleaved(works: Mapping[str, Callable[[], T]], repeats: int, label: str) -> dict[str, list[T]]:
-    """What each work answers, in `repeats` rounds; a round before them finds everything cold and does not count.
+    """Return the results of each work in `repeats` rounds. A warm-up round before them does not count.
 
-    In another order in each round, the same in every run: none always has the warmer cache, nor always comes after the
-    one that leaves the disk the most to do.
+    The order differs between rounds and is the same in every run. So no contender always has the warmer cache, or
+    always follows the one that leaves the most work to the disk.
     """
     names = list(works)
     found: dict[str, list[T]] = {name: [] for name in names}
@@ -29,7 +29,7 @@ def interleaved(works: Mapping[str, Callable[[], T]], repeats: int, label: str) 
 
 
 def rate(call: Callable[[], object], messages: int) -> float:
-    """Messages a second of a call that handles so many."""
+    """Return the messages a second of a call that handles this number of messages."""
     started = perf_counter()
     call()
     return messages / (perf_counter() - started)

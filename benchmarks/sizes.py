@@ -1,9 +1,9 @@
-"""Payloads of 1 kB, 64 kB and 1 MB, one by one and in bulk, beside the bare driver; every commit flushed.
+"""Payloads of 1 kB, 64 kB and 1 MB, one by one and in bulk, compared with the bare driver. Every commit is flushed.
 
     python -m benchmarks.sizes [--engines sqlite,postgresql] [--repeats 5] [--full]
 
-They are random, so that no engine makes them smaller. What is in bulk is pushed in one call and drained by batches of
-up to 1,000.
+The payloads are random, so that no engine can compress them. In bulk, they are pushed in one call and drained in
+batches of up to 1,000.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Size:
     name: str
     bytes: int
     singly: int
-    """How many are pushed one by one in a round."""
+    """The number of messages that are pushed one by one in a round."""
     bulk: int
-    """How many in bulk."""
+    """The number of messages that are pushed in bulk."""
 
     def payloads(self, number: int) -> list[str]:
         chance = random.Random(1)
@@ -41,13 +41,13 @@ SINGLY: Mapping[str, Step] = {
     "push": lambda contender, messages: contender.push(messages),
     "pop + complete": lambda contender, messages: contender.drain_singly(len(messages)),
 }
-# Of as many in a run that is not full.
+# A short run has this part of the messages.
 SHARE = 5
 BULK: Mapping[str, Step] = {
     "push in bulk": lambda contender, messages: contender.push_bulk(messages),
     "drain": lambda contender, messages: contender.drain(len(messages)),
 }
-CONDITIONS = f"Random payloads, one process, in bulk by {BATCH:,}, every commit flushed."
+CONDITIONS = f"Random payloads, one process, batches of {BATCH:,} in bulk. Every commit is flushed."
 
 
 def main() -> None:

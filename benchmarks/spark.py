@@ -1,9 +1,10 @@
-"""Spark beside Spark's own JDBC: reading and writing, a million messages in a full run, and what a micro-batch costs.
+"""Compare with Spark's own JDBC: reads, writes (a million messages in a full run), and the cost of a micro-batch.
 
     python -m benchmarks.spark [--full] [--jdbc /usr/share/java/postgresql.jar]
 
-On PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is checked. What a micro-batch costs is
-what Spark's own reports say; the claim, with the completion of the batch before, is in them as `latestOffset`.
+Runs on PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is checked. The cost of a
+micro-batch comes from Spark's own progress reports, in which `latestOffset` is the claim together with the completion
+of the batch before.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ BATCH = 10_000
 BATCHES = 20
 JDBC = "Spark's JDBC"
 RATE = "Spark's rate source"
-CONDITIONS = """Two cores for Spark and the server; payloads of 100 bytes. Read are `id` and `payload` of a history, in
-two partitions, into nothing. JDBC writes into a table with the columns and the indexes of a queue, for that is what the
-messages of a queue are, and into one without, which is no queue. Micro-batches are of 10,000 messages, into nothing."""
+CONDITIONS = """Two cores for Spark and the server; payloads of 100 bytes. A read loads `id` and `payload` of a history
+in two partitions, and discards them. JDBC writes into a table with the columns and the indexes of a queue, which a
+queue needs, and for comparison into a table without indexes. A micro-batch has 10,000 messages, which are discarded."""
 
 
 class Work:
-    """A queue with a history of `messages`, and tables beside it for JDBC."""
+    """A queue with a history of `messages`, and tables for JDBC."""
 
     def __init__(self, spark: Any, url: str, messages: int) -> None:
         self.spark = spark
@@ -100,7 +101,7 @@ class Work:
     # -- around it -------------------------------------------------------------------------------------------------
 
     def timed(self, call: Callable[[], None], table: str | None = None) -> float:
-        """Messages a second; a table that was written to has them all, and is emptied."""
+        """Return the messages a second. A table that was written to is checked and emptied."""
         found = rate(call, self.messages)
         if table is not None:
             assert self.execute(f"select count(*) from {table}") == self.messages  # noqa: S608
@@ -128,7 +129,7 @@ class Work:
 
 
 def micro_batches(work: Work, folder: Path) -> list[Figure]:
-    """Of Spark's own reports of full batches, of our source and of its `rate` source."""
+    """Return figures from Spark's own reports of full batches, for tablequeue and for Spark's `rate` source."""
     queue = work.database.create_queue("streaming", payload="text")
     for _ in range(BATCHES + 2):
         queue.push_many(["x" * 100] * BATCH)
@@ -138,7 +139,7 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
         OURS: spark.readStream.format("tablequeue").options(**ours, columns="id,payload").load(),
         RATE: spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load(),
     }
-    spark.sparkContext.setLogLevel("OFF")  # a query that is stopped complains of its last batch
+    spark.sparkContext.setLogLevel("OFF")  # a query that is stopped logs errors about its last batch
     took: dict[str, list[dict[str, float]]] = {}
     for name, frame in sources.items():
         query = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name)).start()
@@ -147,7 +148,7 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
             query.awaitTermination(1)
             full = [one for one in query.recentProgress if one["numInputRows"] == BATCH]
         query.stop()
-        took[name] = [one["durationMs"] for one in full[1:BATCHES]]  # the first finds everything cold
+        took[name] = [one["durationMs"] for one in full[1:BATCHES]]  # the first one is a warm-up
     show(took)
     whole = {name: [one["triggerExecution"] for one in each] for name, each in took.items()}
     besides = [one["triggerExecution"] - one["latestOffset"] for one in took[OURS]]
@@ -162,7 +163,7 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
 
 
 def show(took: dict[str, list[dict[str, float]]]) -> None:
-    """Where the time of a micro-batch goes."""
+    """Print how the time of a micro-batch is spent."""
     parts = ("triggerExecution", "latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
     table = Table("source", *parts, title=f"a micro-batch of {BATCH:,}, in ms; medians")
     for name, each in took.items():

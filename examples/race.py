@@ -1,13 +1,13 @@
-"""The race of a work queue: several workers select the next message, then update it, and work it twice.
+"""The race of a work queue: several workers select the next message, then update it, and process it twice.
 
     python -m examples.race [--url sqlite:///race.db]
 
-Four workers empty a table of 100 messages. First the naive way, on a table with a `processed` flag: select the first
-message that is not processed, then mark it. Between the two statements nothing keeps the others from selecting the same
-one. Then the same workers on a queue, where a claim is one atomic statement.
+Four workers process the 100 messages of a table. First they do it the naive way, with a `processed` flag: they select
+the first message that is not processed, then mark it. Between the two statements, other workers can select the same
+message. Then they use a queue, where a claim is one atomic statement.
 
-The workers wait for each other between having a message and going on: that is the moment at which the race is lost, and
-meeting there makes it be lost every time instead of now and then. The queue has to stand the same meeting.
+After each select or pop the workers wait for each other at a barrier. This is the moment of the race, and with the
+barrier it happens every time instead of now and then. The queue has to pass the same test.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ work = sa.Table(
 )
 
 
-def naive(engine: sa.Engine, meet: Barrier) -> list[int]:
-    """Select, then update. The messages that this worker worked."""
-    worked: list[int] = []
+def naive(engine: sa.Engine, barrier: Barrier) -> list[int]:
+    """Select, then update. Returns the messages that this worker processed."""
+    processed_ids: list[int] = []
     first = sa.select(work.c.id).where(~work.c.processed).order_by(work.c.id).limit(1)
     while True:
         with engine.begin() as connection:
             id = connection.scalar(first)
         if id is None:
-            meet.abort()
-            return worked
-        meet_others(meet)
+            barrier.abort()
+            return processed_ids
+        wait_for_others(barrier)
         with engine.begin() as connection:
             connection.execute(sa.update(work).where(work.c.id == id).values(processed=True))
-        worked.append(id)
+        processed_ids.append(id)
 
 
-def claiming(engine: sa.Engine, meet: Barrier) -> list[int]:
-    """Pop, then complete. The messages that this worker worked."""
-    worked: list[int] = []
+def claiming(engine: sa.Engine, barrier: Barrier) -> list[int]:
+    """Pop, then complete. Returns the messages that this worker processed."""
+    processed_ids: list[int] = []
     queue = tablequeue.connect(engine).queue("race")
     while True:
         message = queue.pop()
         if message is None:
-            meet.abort()
-            return worked
-        meet_others(meet)
-        worked.append(message.payload)
+            barrier.abort()
+            return processed_ids
+        wait_for_others(barrier)
+        processed_ids.append(message.payload)
         message.complete()
 
 
-def meet_others(meet: Barrier) -> None:
+def wait_for_others(barrier: Barrier) -> None:
     try:
-        meet.wait()
+        barrier.wait()
     except BrokenBarrierError:
-        return  # the first of them found nothing and went home: go on alone
+        return  # another worker found nothing more and has ended: continue alone
 
 
 def race(engine: sa.Engine, worker: Worker) -> Counter[int]:
-    """Let all workers work at once; how often each message was worked."""
-    meet = Barrier(WORKERS, timeout=60)
+    """Run all workers at once. Returns how often each message was processed."""
+    barrier = Barrier(WORKERS, timeout=60)
     with ThreadPoolExecutor(WORKERS) as threads:
-        members = [threads.submit(worker, engine, meet) for _ in range(WORKERS)]
+        members = [threads.submit(worker, engine, barrier) for _ in range(WORKERS)]
         return Counter(id for member in members for id in member.result())
 
 
 def main(url: str) -> None:
-    # A pool as large as need be: a worker must not wait for another one's connection.
+    # The pool is large enough that no worker waits for the connection of another.
     engine = sa.create_engine(url, pool_size=2 * WORKERS)
     database = tablequeue.connect(engine)
     metadata.create_all(engine)
@@ -99,9 +99,9 @@ def main(url: str) -> None:
         for column in ("deliveries", "delivered once", "more than once", "never"):
             table.add_column(column, justify="right")
         for name, worker in ways.items():
-            worked = race(engine, worker)
-            once = sum(times == 1 for times in worked.values())
-            numbers = (worked.total(), once, len(worked) - once, MESSAGES - len(worked))
+            times = race(engine, worker)
+            once = sum(number == 1 for number in times.values())
+            numbers = (times.total(), once, len(times) - once, MESSAGES - len(times))
             table.add_row(name, *map(str, numbers))
         Console().print(table)
     finally:
@@ -113,6 +113,6 @@ def main(url: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--url", help="a database to race in, instead of a temporary SQLite file")
+    parser.add_argument("--url", help="the database to use instead of a temporary SQLite file")
     with tempfile.TemporaryDirectory(prefix="tablequeue-race-") as folder:
         main(parser.parse_args().url or f"sqlite:///{Path(folder, 'race.db')}")

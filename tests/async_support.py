@@ -1,4 +1,4 @@
-"""What the async tests share: a test is a coroutine, and whatever hangs fails."""
+"""Shared parts of the async tests: a test is a coroutine, and a test that hangs fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tablequeue.aio import AsyncClaim, AsyncQueue
 from tests.servers import KINDS
 
-# Seconds after which something that waits for an event fails its test.
+# Seconds after which a test fails that still waits for an event.
 PATIENCE = 60
 
 
@@ -26,7 +26,7 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 async def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The error that the call raises, which must be of that kind and carry a cause and a remedy."""
+    """Return the error that the call raises. It must have this class, a cause and a remedy."""
     with pytest.raises(kind) as caught:
         await call(*args, **options)
     error: Any = caught.value
@@ -36,13 +36,13 @@ async def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, *
 
 
 async def claimed(queue: AsyncQueue, **options: Any) -> AsyncClaim:
-    """The next message, which must be there."""
+    """Pop the next message, which must exist."""
     claim = await queue.pop(**options)
     assert claim is not None, "a message must be ready"
     return claim
 
 
 def lock(connection: sa.Connection, table: str) -> None:
-    """Let every writer of the table wait for the end of the connection's transaction."""
+    """Make every writer of the table wait for the end of the connection's transaction."""
     (kind,) = (kind for kind in KINDS if kind.name == connection.dialect.name)
     connection.exec_driver_sql(kind.lock.format(table))

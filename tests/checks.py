@@ -1,4 +1,4 @@
-"""Checks that the mutants of test_mutants.py must fail: run against the real engines too."""
+"""Checks that real engines must pass, and that the mutants of test_mutants.py must fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import at, at_once, check_fenced, claimed, design_group, ids_
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
-    """Consumers that pop at the same moment share the messages out."""
+    """Consumers that pop at the same moment get different messages."""
     ids = consumers[0].push_many("a" * (len(consumers) - 1))
     with ThreadPoolExecutor(len(consumers)) as threads:
         claims: list[Claim | None] = list(threads.map(lambda queue: queue.pop(), consumers))
@@ -27,7 +27,7 @@ def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
 
 
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
-    """A consumer that outlived its lease can do nothing to the message that another one has now."""
+    """A consumer whose lease has expired cannot change the message that another consumer has now."""
     slow.push("x", now=at(0))
     old = claimed(slow, lease=10, now=at(0))
     new = claimed(fast, lease=10, now=at(10))
@@ -38,7 +38,7 @@ def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
 
 
 def check_nothing_is_claimed_after_a_lost_lease(queue: Queue) -> None:
-    """Completing what is not held any more is refused, and what comes with it is not done."""
+    """A completion under a lost lease is refused, and the rest of the same call is not done."""
     queue.push("a")
     lost = claimed(at_once(queue))
     queue.fail(lost, retry=False)
@@ -67,7 +67,8 @@ def check_poison_is_counted_at_claim(queue: Queue) -> None:
 
 
 def check_a_failed_head_holds_the_others(queue: Queue) -> None:
-    """In a strict queue nothing overtakes a message that waits for its retry, not even one that is pushed then."""
+    """In a strict queue no message overtakes one that waits for its retry, not even one that is pushed in the
+    meantime."""
     head = queue.push("a", now=at(0))
     claimed(queue, now=at(0)).fail("no", retry_in=10, now=at(0))
     other = queue.push("b", now=at(1))
@@ -79,7 +80,8 @@ def check_a_failed_head_holds_the_others(queue: Queue) -> None:
 
 
 def check_one_in_progress_per_group(queue: Queue) -> None:
-    """While a message of a group is in progress the others of that group are not to be had, those of others are."""
+    """While a message of a group is in progress, other messages of that group are not delivered, but those of other
+    groups are."""
     first, second, other = (queue.push("x", group=group) for group in "aab")
     claim = claimed(queue)
     assert claim.id == first
@@ -89,7 +91,7 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
 
 
 def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
-    """It is finished by the commit, and nobody gets it again."""
+    """The commit finishes the message, and it is never redelivered."""
     id = queue.push("x", **options)
     message = queue.take(connection)
     assert message is not None
@@ -100,7 +102,7 @@ def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **opt
 
 
 def check_keys(queue: Queue, **options: Any) -> None:
-    """A key is held by one message, by whatever way another one with it comes."""
+    """A key belongs to one message, whichever call pushes another one with it."""
     id = queue.push("x", key="k", **options)
     assert queue.push("x", key="k", on_conflict="skip", **options) is None, "the key is taken"
     assert queue.push("x", key="k", on_conflict="return", **options) == id, "the key is taken"
@@ -110,19 +112,19 @@ def check_keys(queue: Queue, **options: Any) -> None:
 
 
 def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
-    """Of a queue that keeps its history for 60 seconds: the claims of any process delete what is older, no more."""
+    """In a queue with a history of 60 seconds, the claims of any process delete older rows, and no others."""
     ids = []
     for time in (0, 39, 40, 41):
         ids.append(queue.push("x", **options, now=at(time)))
         claimed(queue, now=at(time)).complete(now=at(time))
     assert ids_of(queue.history()) == ids[::-1]
-    # A process looks at the history at its first claim, and then once a minute.
+    # A process shortens the history at its first claim, and then once a minute.
     assert other.pop(now=at(100)) is None
     assert ids_of(queue.history()) == [ids[3]], "what is older is gone"
 
 
 def check_at_most_once(queue: Queue) -> None:
-    """A message whose consumer said nothing is never delivered again, and found among the lost ones."""
+    """A message that its consumer did not finish is never redelivered, and `lost` lists it."""
     id = queue.push("x", now=at(0))
     assert claimed(queue, now=at(0)).id == id
     assert queue.pop(now=at(1_000_000)) is None, "never twice"
@@ -130,7 +132,7 @@ def check_at_most_once(queue: Queue) -> None:
 
 
 def check_lost(queue: Queue) -> None:
-    """`stats` counts what nobody has completed a lease after it was popped, and by whom it was pushed and popped."""
+    """`stats` counts messages that were not completed within the lease after their pop, by producer and consumer."""
     queue.push_many("abc", now=at(0))
     done, _, _ = queue.pop_many(3, now=at(0))
     done.complete(now=at(1))
@@ -143,7 +145,8 @@ def check_lost(queue: Queue) -> None:
 
 
 def check_window(queue: Queue) -> None:
-    """The window has what was pushed and finished in it, by whom, how fast and with which times; and nothing else."""
+    """The window counts exactly the messages pushed and finished in it, by producer and consumer, with rates and
+    times."""
 
     def done(by: str, popped: float, *finished: float) -> None:
         queue.context.who = by
@@ -183,12 +186,12 @@ def check_window(queue: Queue) -> None:
     assert (window.queue.pushed, window.queue.finished, window.queue.run_time) == (0, 0, None)
 
 
-# The operations that look for messages, each in one state.
+# The operations that search for messages, each in one state.
 PLANS = (("claim", "ready"), ("take_keep", "ready"), ("peek", "dead"), ("sweep", "scheduled"), ("sweep", "in_progress"))
 
 
 def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tuple[str, str]] = PLANS) -> None:
-    """The index with the columns of the order serves the claim, without a sort; those of the states the others."""
+    """The index of the order serves the claim without a sort. The indexes of the states serve the other operations."""
     explain = _explain(kind)
     for delay in (None, 3600):
         batch = [NewMessage(number, **design_group(queue, f"group {number % 100}")) for number in range(5000)]
@@ -204,7 +207,7 @@ def check_plans(database: Database, kind: Kind, queue: Queue, plans: Iterable[tu
 
 
 def check_plan_of_a_new_queue(database: Database, kind: Kind, queue: Queue) -> None:
-    """A claim of many sorts nothing, though the database has not looked yet at what was pushed."""
+    """A large claim does not sort, even before the database has statistics of the pushed messages."""
     explain = _explain(kind)
     queue.push_many(range(20_000))
     (statement,) = queue.context.table.statements("claim")[: kind.looks]
@@ -228,7 +231,7 @@ def _plan(database: Database, statement: str, n: int) -> str:
 
 
 def check_redrive(queue: Queue) -> None:
-    """A redriven letter has all its attempts before it, and the errors of the others."""
+    """A redriven dead letter has all its attempts again, and keeps the errors of the earlier ones."""
     id = queue.push("x", now=at(0))
     attempts = queue.definition.max_attempts
     for _ in range(attempts):
@@ -241,7 +244,7 @@ def check_redrive(queue: Queue) -> None:
 
 
 def check_complete_many(queue: Queue) -> None:
-    """All of a batch is done, or `LeaseLost` names what is not."""
+    """The whole batch is completed, or `LeaseLost` names the messages that are not."""
     ids = queue.push_many("abcd")
     queue.complete_many(queue.pop_many(4))
     assert sorted(ids_of(queue.history())) == ids, "never half a batch"
@@ -249,7 +252,7 @@ def check_complete_many(queue: Queue) -> None:
 
 @dataclass
 class Expected:
-    """What the reference comparator knows of one message; it is ready when nobody has it and `due` has come."""
+    """A message in the reference comparator. It is ready when no consumer has it and `due` is past."""
 
     id: int
     priority: int
@@ -264,7 +267,7 @@ class Expected:
 
 
 def heads(live: Iterable[Expected], time: float) -> list[Expected]:
-    """Of each group its first message, if that is ready: whatever keeps it from being so holds up the others."""
+    """Return the first message of each group if it is ready. If it is not, it holds up the others."""
     first: dict[str | None, Expected] = {}
     for message in sorted(live, key=by_id):
         first.setdefault(message.group, message)
@@ -279,7 +282,7 @@ def by_id(message: Expected) -> int:
     return message.id
 
 
-# What each design promises: which of the live messages may go, and in which order; None: in any.
+# The promise of each design: the live messages that may be delivered, and their order; None for any order.
 Rule = tuple[Callable[[Iterable[Expected], float], list[Expected]], Callable[[Expected], Any] | None]
 RULES: dict[str, Rule] = {
     "fifo": (ready, by_id),
@@ -293,7 +296,7 @@ RULES: dict[str, Rule] = {
 
 
 class Life:
-    """A random life of a queue, each step beside the plainest model of what its order promises."""
+    """A random life of a queue. Each step is compared with the simplest model of its order."""
 
     def __init__(self, queue: Queue, seed: int) -> None:
         definition = queue.definition
@@ -311,7 +314,7 @@ class Life:
         options: dict[str, Any] = {"delay": self.chance.choice([None, 0, 3, 7]), "priority": priority, "group": group}
         number = self.chance.randint(1, 4)
         one_by_one = self.chance.choice([True, False])
-        # With options of the call, and with options of each message: different statements push them.
+        # With options of the call and with options of each message, because different statements push them.
         batch = [NewMessage("x", **options)] * number if one_by_one else ["x"] * number
         ids = self.queue.push_many(batch, **({} if one_by_one else options), now=at(self.time))
         due = self.time + (options["delay"] or 0)
@@ -342,7 +345,7 @@ class Life:
             getattr(self, f"_{verb}")(message)
 
     def drain(self) -> None:
-        """Whatever is left comes in order too, until only dead letters are left."""
+        """Check that the remaining messages come in order too, until only dead letters are left."""
         while self.live:
             self.time += 20
             for message in self.pop(5):
@@ -389,7 +392,7 @@ class Life:
 
 
 def check_order(queue: Queue, seed: int, steps: int = 80) -> None:
-    """Messages come in the order of the definition, whatever happens to them in between."""
+    """Messages are delivered in the order of the definition, whatever happens to them in between."""
     life = Life(queue, seed)
     for _ in range(steps):
         life.time += life.chance.choice([0, 0, 1, 5])

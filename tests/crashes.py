@@ -23,10 +23,10 @@ from tablequeue.operations.claim import leased
 from tests.servers import Place
 from tests.support import at
 
-# The consumer and producer that dies, under the same name in each run of a verb.
+# The name of the consumer or producer that dies, the same in each run of a verb.
 NAME = "the dead"
 LEASE = 10
-# More messages than the least pack of PostgreSQL has.
+# More messages than the smallest pack of PostgreSQL.
 MANY = 220
 
 
@@ -34,7 +34,7 @@ MANY = 220
 
 
 class Steps:
-    """Counts the steps of a verb from `armed` on, and calls `reached` at each."""
+    """Counts the steps of a verb after `armed`, and calls `reached` at each."""
 
     def __init__(self, reached: Callable[[int, str], None]) -> None:
         self.armed = False
@@ -48,7 +48,7 @@ class Steps:
 
 
 class SteppingCursor:
-    """A driver's cursor, with a step after each thing it did."""
+    """A driver's cursor with a step after each call."""
 
     def __init__(self, cursor: Any, steps: Steps) -> None:
         self.__dict__.update(_cursor=cursor, _steps=steps)
@@ -91,7 +91,7 @@ class SteppingCopy:
 
 
 def stepping(engine: type[Engine], steps: Steps) -> type[Engine]:
-    """The engine, whose cursors have steps."""
+    """Return the engine, whose cursors have steps."""
 
     class Stepping(engine):  # type: ignore[misc, valid-type]
         def adopt(self, dbapi: Any) -> RawConnection:
@@ -119,7 +119,7 @@ def open_stepping(place: Place, steps: Steps) -> Database:
 
 @dataclass(frozen=True)
 class Moment:
-    """A verb's surroundings: its queue, what was popped for it, and the database's own connections."""
+    """The surroundings of a verb: its queue, the messages popped for it, and the connections."""
 
     queue: Queue
     held: list[Any]
@@ -129,21 +129,21 @@ class Moment:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb to die in. Times are those of `at`, and the same in every run."""
+    """A verb in which a process dies. Its times are those of `at`, and the same in every run."""
 
     act: Callable[[Moment], Any]
     definition: dict[str, Any] = field(default_factory=dict)
     before: Callable[[Queue], Any] = lambda queue: None
-    """What others have done before."""
+    """What other processes have done before."""
     hold: int = 0
-    """How many messages the one who dies has popped, at 1."""
+    """The number of messages that the dying process has popped, at time 1."""
     commits: int = 1
-    """Transactions that may change something, each of them seen from outside."""
+    """The number of transactions that may change something, each of which is visible from outside."""
     promotes: bool = False
     """Whether there is one more that promotes groups, where the engine has no triggers that do."""
     time: float = 2
     outside: bool = False
-    """Whether it acts in a transaction of the application's, whose commit is SQLAlchemy's affair."""
+    """Whether it runs in a transaction of the application, which SQLAlchemy commits."""
 
 
 def push_four(queue: Queue) -> None:
@@ -194,10 +194,11 @@ def complete(moment: Moment) -> None:
 
 
 def complete_and_claim(moment: Moment) -> None:
-    """As `pop_many(2, completing=held)`, which with a time of its own would be two transactions."""
+    """Like `pop_many(2, completing=held)`, which with `now=` would be two transactions."""
     context = moment.queue.context
     ids = context.engine.dump_ids([message.id for message in moment.held])
-    params = leased(context, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
+    _, params = leased(context, 2, LEASE, at(2))
+    params |= {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
     assert context.runner.run(context.engine.messages.complete_and_claim, context.table, params)[0] is None
 
 
@@ -229,7 +230,7 @@ VERBS: dict[str, Verb] = {
     "pop_many": Verb(lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)), before=push_four),
     "pop at most once": Verb(lambda m: m.queue.pop(now=at(2)), ONCE, push_four),
     "pop_many at most once": Verb(lambda m: m.queue.pop_many(3, now=at(2)), ONCE, push_four),
-    # All is held: a claim that finds something returns it, even if its sweep is refused.
+    # All messages are held: a claim that finds messages returns them, even if its sweep is refused.
     "sweep of lost leases": Verb(
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_four, hold=4, commits=2, time=20
     ),
@@ -276,7 +277,7 @@ VERBS: dict[str, Verb] = {
 
 
 def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:
-    """Everything before the verb itself."""
+    """Do everything before the verb itself."""
     lease = None if queue.definition.delivery == "at_most_once" else LEASE
     held = queue.pop_many(verb.hold, lease=lease, now=at(1)) if verb.hold else []
     assert len(held) == verb.hold
@@ -284,7 +285,7 @@ def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:
 
 
 def go_through(verb: Verb, moment: Moment) -> Any:
-    """The verb, with all of its steps; the last one is when it has returned."""
+    """Run the verb with all of its steps. The last step comes after its return."""
     moment.steps.armed = True
     result = verb.act(moment)
     moment.steps.step("returned")
@@ -296,14 +297,14 @@ def go_through(verb: Verb, moment: Moment) -> Any:
 
 
 def stop_in_a_verb(place: Place, name: str, queue: str, number: int, pipe: Connection) -> None:
-    """Go through a verb up to that step, say so, and stand there until killed."""
+    """Run a verb up to this step, report it, and stay there until killed."""
     steps = Steps(_standing_at(number, pipe))
     database = open_stepping(place, steps)
     go_through(VERBS[name], begin(VERBS[name], database.queue(queue), database.engine, steps))
 
 
 def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: Connection) -> None:
-    """Create a queue up to that step, say so, and stand there until killed."""
+    """Create a queue up to this step, report it, and stay there until killed."""
     steps = Steps(_standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True
@@ -312,7 +313,7 @@ def stop_in_create(place: Place, definition: dict[str, Any], number: int, pipe: 
 
 
 def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
-    """Drop a queue up to that step, say so, and stand there until killed."""
+    """Drop a queue up to this step, report it, and stay there until killed."""
     steps = Steps(_standing_at(number, pipe))
     database = open_stepping(place, steps)
     steps.armed = True

@@ -1,4 +1,4 @@
-"""Processes for the tests, and what those of test_concurrency.py do. Importable, so that they can be started afresh."""
+"""Processes for the tests, and the work of those of test_concurrency.py. Fresh processes can import this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers import Place
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["tests.preloaded"])
 
-# Seconds after which a process that does not answer fails the test; an answer takes a few.
+# Seconds after which a process that does not answer fails the test. An answer takes a few seconds.
 PATIENCE = 120
 
 ROUNDS = 4
@@ -28,7 +28,7 @@ PUSHED_PER_ROUND = 3
 
 @contextmanager
 def started(n: int, work: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]) -> Iterator[list[Any]]:
-    """`n` processes at work, each with a pipe as its last argument; they are killed (SIGKILL) at the end."""
+    """Run `n` processes, each with a pipe as its last argument. They are killed (SIGKILL) at the end of the block."""
     pipes: list[Connection] = []
     workers = []
     try:
@@ -51,21 +51,21 @@ def started(n: int, work: Callable[..., None], arguments: Callable[[int], tuple[
 
 
 def answer(pipe: Connection) -> Any:
-    """What a process sends; an error if it died before."""
+    """Return what a process sends, or raise an error if it has died."""
     assert pipe.poll(PATIENCE), "a process does not answer"
     return pipe.recv()
 
 
 @dataclass
 class Account:
-    """What one process did."""
+    """The calls of one process."""
 
     pushed: dict[int, str] = field(default_factory=dict)
     popped: list[tuple[int, str]] = field(default_factory=list)
 
 
 def push_pop_complete(place: Place, number: int, barrier: Any, pipe: Connection) -> None:
-    """Rounds of pushing and popping beside all the others; when everybody has pushed, pop what is left."""
+    """Push and pop in rounds, at the same time as all the others. When all have pushed, pop the remaining messages."""
     database = place.open(f"process {number}")
     queue = database.queue("crowd")
     account = Account()
@@ -88,13 +88,13 @@ def push_pop_complete(place: Place, number: int, barrier: Any, pipe: Connection)
     pipe.send(account)
 
 
-# What tells a consumer that there is nothing more to come.
+# The payload that tells a consumer that no more messages will come.
 STOP = "stop"
 
 
 @dataclass
 class Consumer:
-    """What one consumer got: of each message its id, its payload, and when it was had and given up."""
+    """The messages of one consumer: id, payload, and the times of its claim and its end."""
 
     name: str
     messages: list[tuple[int, str, int, int]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Consumer:
 
 @dataclass
 class Producer:
-    """What one writer pushed."""
+    """The ids that one producer pushed."""
 
     name: str
     pushed: dict[int, str] = field(default_factory=dict)
@@ -110,14 +110,14 @@ class Producer:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Producers and consumers, as many of each, in so many processes and threads; each has connections of its own."""
+    """Equal numbers of producers and consumers, in processes and threads. Each has connections of its own."""
 
     processes: int
     threads: int
     messages: int
-    """How many a producer pushes."""
+    """The number of messages of each producer."""
     groups: int = 0
-    """How many groups they go to, in turn; 0: none."""
+    """The number of groups that the messages go to in turn; 0 for no groups."""
 
     @property
     def size(self) -> int:
@@ -132,7 +132,7 @@ class Crowd:
 
 
 def produce_and_consume(place: Place, crowd: Crowd, number: int, barrier: Any, done: Any, pipe: Connection) -> None:
-    """The threads of one process, each a consumer or a producer. `done` counts the messages that were completed."""
+    """Run the threads of one process, each a consumer or a producer. `done` counts completed messages."""
     members = range(number * crowd.threads, (number + 1) * crowd.threads)
     names = {member: f"{'producer' if member % 2 else 'consumer'} {member}" for member in members}
     queues = {member: place.open(name).queue("crowd") for member, name in names.items()}
@@ -160,7 +160,7 @@ def produce_and_consume(place: Place, crowd: Crowd, number: int, barrier: Any, d
         try:
             return produce(member) if member % 2 else consume(member)
         except Exception as error:
-            # Nobody shall wait for the messages that do not come now.
+            # No consumer may wait for messages that will not come.
             for _ in range(crowd.total):
                 done.release()
             return error
@@ -173,14 +173,14 @@ def produce_and_consume(place: Place, crowd: Crowd, number: int, barrier: Any, d
 
 
 def hold_a_batch(place: Place, n: int, pipe: Connection) -> None:
-    """Pop a batch, say which, and hold it until killed."""
+    """Pop a batch, report it, and hold it until killed."""
     batch = place.open("the dead").queue("work").pop_many(n)
     pipe.send([claim.id for claim in batch])
     pipe.recv()
 
 
 def push_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
-    """Push a batch inside a transaction, say so, and hold the transaction until killed."""
+    """Push a batch inside a transaction, report it, and hold the transaction until killed."""
     queue = place.open().queue("work")
     with place.sa_engine().begin() as connection:
         pipe.send(queue.push_many(map(str, range(n)), connection=connection))
@@ -188,7 +188,7 @@ def push_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
 
 
 def pop_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
-    """Pop and complete a batch inside a transaction, say so, and hold the transaction until killed."""
+    """Pop and complete a batch inside a transaction, report it, and hold the transaction until killed."""
     queue = place.open().queue("work")
     with place.sa_engine().begin() as connection:
         batch = queue.pop_many(n, connection=connection)
@@ -198,7 +198,7 @@ def pop_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
 
 
 def create(place: Place, barrier: Any, pipe: Connection) -> None:
-    """Create the same queue as everybody else, at the same moment, and push to it."""
+    """Create the same queue as all the others, at the same moment, and push to it."""
     database = place.open()
     barrier.wait()
     pipe.send(database.create_queue("work", payload="text").push("x"))

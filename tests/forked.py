@@ -1,4 +1,4 @@
-"""Children of a process that has used a database: what they push, and what became of it."""
+"""Children of a process that has used a database: what they push, and the results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Child:
         assert os.read(self._answers, 1) == b"."
 
     def result(self) -> Any:
-        """The ids that it pushed; or what it was refused with."""
+        """Return the ids that it pushed, or the error."""
         with os.fdopen(self._answers, "rb") as answers:
             said = json.load(answers)
         os.close(self._orders)
@@ -71,7 +71,7 @@ def push_some(queue: Queue) -> list[int]:
 
 
 def pushes(queue: Queue) -> Callable[[Callable[[], None]], list[int]]:
-    """The work of a child: it pushes, pauses, and pushes again."""
+    """Push, pause, and push again, in a child."""
 
     def work(pause: Callable[[], None]) -> list[int]:
         first = push_some(queue)
@@ -82,14 +82,14 @@ def pushes(queue: Queue) -> Callable[[Callable[[], None]], list[int]]:
 
 
 def push_in_process(url: str, queue: str) -> list[int]:
-    """For methods that start a fresh process."""
+    """Push in a fresh process, for start methods that do not fork."""
     with tablequeue.connect(url) as database:
         return push_some(database.queue(queue))
 
 
 @contextmanager
 def pushing(queue: Queue, threads: int) -> Iterator[list[int]]:
-    """Threads that push until the block ends; the ids, complete when it has ended."""
+    """Run threads that push until the block ends. Yields their ids, which are complete after the block."""
     ids: list[int] = []
     done = Event()
     errors: list[BaseException] = []
@@ -118,7 +118,7 @@ def method(name: str) -> BaseContext:
     return context
 
 
-if __name__ == "__main__":  # a parent that ends while its children go on, as a daemon's
+if __name__ == "__main__":  # a parent that ends before its children, like that of a daemon
     url, ends = sys.argv[1:]
     database = tablequeue.connect(url)
     work = database.queue("work")
@@ -127,6 +127,6 @@ if __name__ == "__main__":  # a parent that ends while its children go on, as a 
         if os.fork() == 0:
             work.push("of a child")
             if ends == "normally":
-                sys.exit()  # with all that Python does at its end
+                sys.exit()  # with everything that Python does at its exit
             os._exit(0)
     print("forked", flush=True)

@@ -27,9 +27,9 @@ from tablequeue.states import STATES
 from tests.servers import Kind, Place
 from tests.support import at, at_once, ids_of
 
-# Seconds in which a step must have finished or wait for a lock; it takes a few milliseconds.
+# Seconds within which a step must finish or wait for a lock. It takes a few milliseconds.
 PATIENCE = 60
-# When every lease has ended, and every message is due.
+# A time at which every lease has expired, and every message is due.
 LATE = 10_000_000
 LEASE = 60
 # Looks, some milliseconds apart, at a session that need not wait, before it is said that it does: MariaDB passes over
@@ -38,7 +38,8 @@ LOOKS = 100
 
 
 class Hold(NamedTuple):
-    """Who may finish a message, and until when nobody else may have it. No token: nobody may finish it any more."""
+    """The token that may finish a message, and the time until which it is held. Without a token nobody may finish
+    it."""
 
     token: str | None
     until: float
@@ -49,16 +50,16 @@ class Account:
     """What was done to the messages, as the sessions were told; it must agree with what the others are told."""
 
     sweeps_apart: bool = False
-    """Whether a lease that a claim in a transaction has found expired stays so after a rollback."""
+    """Whether a lease that a claim in a transaction found expired is still expired after a rollback."""
     pushed: set[int] = field(default_factory=set)
     groups: dict[int, str | None] = field(default_factory=dict)
     holds: dict[int, Hold] = field(default_factory=dict)
     finished: Counter[int] = field(default_factory=Counter)
     purged: int = 0
     undo: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each session in a transaction: what its rollback does."""
+    """The effect of a rollback, for each session in a transaction."""
     then: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
-    """And its commit."""
+    """The effect of a commit."""
 
     def gave(self, session: Session, claims: Sequence[Claim], now: float, until: float) -> None:
         session.claims += claims
@@ -76,7 +77,7 @@ class Account:
             self.undo[session.name].append(session.claims.clear)
 
     def finish(self, session: Session, claim: Claim, after: Hold | None, done: bool = False) -> None:
-        """A verb acted under the claim; when it is committed the message is held as `after`, or by nobody."""
+        """Record a verb that acted under the claim. After the commit the message is held as `after`, or by nobody."""
         hold = self.holds.get(claim.id, Hold(None, 0))
         assert hold.token == claim.token, f"the claim on message {claim.id} was lost before"
         self._hold(session, claim.id, Hold(None if done else claim.token, math.inf))
@@ -91,7 +92,7 @@ class Account:
         self.at_commit(session, commit)
 
     def refuse(self, claim: Claim, now: float) -> None:
-        """A verb raised LeaseLost."""
+        """Record that a verb raised LeaseLost."""
         hold = self.holds.get(claim.id, Hold(None, 0))
         lost = hold.token != claim.token or hold.until <= now
         assert lost, f"the lease on message {claim.id} was held, and yet refused"
@@ -121,7 +122,7 @@ class Account:
 
 
 class Session:
-    """A thread with a connection of its own. Its connections are known, also those that the library makes."""
+    """A thread with a connection of its own. All its connections are known, including those of the library."""
 
     def __init__(self, name: str, place: Place, kind: Kind) -> None:
         self.name = name
@@ -143,12 +144,12 @@ class Session:
 
     @property
     def caller(self) -> sa.Connection | None:
-        """`connection=` of a verb."""
+        """The argument `connection=` of a verb."""
         return self.connection if self.in_transaction else None
 
     @property
     def writes(self) -> bool:
-        """Where one writes at a time: whether it is this one."""
+        """Whether this session is the one that writes, on engines with one writer."""
         return self.running is None and any(raw.in_transaction for raw in self.raw)
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class Session:
 
 
 Noted = Callable[[Account], str]
-"""Enters the result of a step into the account; what to print of it."""
+"""Enters the result of a step into the account, and returns a text to print."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Step:
 class Scenario:
     sessions: Mapping[str, Sequence[Step]]
     before: Sequence[tuple[str, Step]] = ()
-    """Done first, each by itself, by the session of that name."""
+    """Steps that the named session does first, each in a transaction of its own."""
     may_wait: frozenset[str] = frozenset()
     """The steps, as `ada: commit`, that may wait for another session where transactions can write side by side."""
 
@@ -182,7 +183,7 @@ class Run:
     account: Account
     lines: list[str] = field(default_factory=list)
     turns: list[tuple[str, list[str]]] = field(default_factory=list)
-    """Whose turn it was, and whose it could have been."""
+    """The session that ran at each step, and the sessions that could have run."""
 
 
 class Runner:
@@ -198,13 +199,13 @@ class Runner:
     def close(self) -> None:
         for session in self.sessions.values():
             if session.running is None:
-                session.connection.rollback()  # after a failure somebody may wait for it
+                session.connection.rollback()  # after a failure another session may wait for it
         for session in self.sessions.values():
             session.close()
         self.watch.close()
 
     def explore(self, scenario: Scenario) -> int:
-        """Run every interleaving; how many."""
+        """Run every interleaving. Return their number."""
         todo: list[tuple[str, ...]] = [()]
         done = 0
         while todo:
@@ -213,7 +214,7 @@ class Runner:
             try:
                 self._run(scenario, prefix, run)
             except Exception as error:
-                # Whatever it was: the account of this interleaving is what to look at.
+                # Whatever the error was, the account of this interleaving explains it.
                 report = "\n".join(["", *run.lines, "", f"{type(error).__name__}: {error}"])
                 raise AssertionError(report) from error
             done += 1
@@ -246,7 +247,7 @@ class Runner:
     def _is_free(self, session: Session) -> bool:
         if session.running is not None:
             return False
-        # Where one writes at a time one waits at a time: which of two is the next one would be up to chance.
+        # With one writer, only one session may wait: otherwise chance would decide which of two comes next.
         return self.kind.side_by_side or not self._waiting() or session.writes
 
     def _start(self, session: Session, step: Step, run: Run, scenario: Scenario) -> None:
@@ -274,7 +275,8 @@ class Runner:
         return [session for session in self.sessions.values() if session.running is not None]
 
     def _settled(self, session: Session, looks: int = 1) -> bool:
-        """Whether the session's step is done; False if it waits for a lock, each time that the server is asked."""
+        """Return whether the step of the session is done; False if the server reports every time that it waits for a
+        lock."""
         assert session.running is not None
         until, blocked = monotonic() + PATIENCE, 0
         while not wait([session.running], timeout=0.003).done:
@@ -287,12 +289,13 @@ class Runner:
     def _is_blocked(self, session: Session) -> bool:
         if self.kind.blocked is not None:
             return not self.kind.blocked(self.watch).isdisjoint(map(self.kind.number, session.raw))
-        # One writer at a time: one that has begun keeps all others waiting.
+        # With one writer, a session that has begun to write makes all others wait.
         return any(other.writes for other in self.sessions.values() if other is not session)
 
     def _check_drained(self, account: Account) -> None:
-        """Everything that was pushed can be popped and completed, once; nothing is left, and nothing else was done."""
-        # First by the database's own clock, as one who was there sees it, short cuts and all.
+        """Check that every message can be popped and completed once, that none is left, and that nothing else was
+        done."""
+        # First by the database's clock, as a process that took part sees it, with its short cuts.
         eve = [*self.sessions.values()][-1].queue
         self._drain(eve, None, account)
         assert eve.definition.order == "due" or not eve.peek(1), "what is ready is not seen"
@@ -305,7 +308,7 @@ class Runner:
         assert not left, f"the queue does not drain: {left}"
         twice = [id for id, times in account.finished.items() if times > 1]
         assert not twice, f"finished twice: {twice}"
-        # Ids grow: what was finished in this interleaving is the last in the history.
+        # Ids grow, so messages that finished in this interleaving are the last in the history.
         history = self.queue.history(max(1, len(account.finished)))
         assert not account.finished or set(account.finished) == {*ids_of(history)}, "the history differs"
         assert set(account.finished) <= account.pushed, "what was never pushed was finished"
@@ -322,7 +325,7 @@ class Runner:
 
 
 def _step(function: Callable[..., Callable[[Session], Noted]]) -> Callable[..., Step]:
-    """A step that is called as the function is, and named so."""
+    """Make a step that has the arguments and the name of the function."""
 
     def step(*args: Any, **options: Any) -> Step:
         words = [*map(repr, args), *(f"{name}={value!r}" for name, value in options.items())]
@@ -334,7 +337,7 @@ def _step(function: Callable[..., Callable[[Session], Noted]]) -> Callable[..., 
 
 @_step
 def push(payloads: str = "a", group: str | None = None, key: str | None = None, on_conflict: Any = "raise") -> Any:
-    """A message for each character; with a key, one."""
+    """Push a message for each character, or one message if there is a key."""
 
     def run(session: Session) -> Noted:
         queue = session.queue
@@ -395,7 +398,7 @@ def take(now: float = 0) -> Any:
 def _finishing(
     now: float, verb: Callable[[Session, Claim], Any], after: Callable[[Claim], Hold | None], done: bool = False
 ) -> Any:
-    """A verb that acts under the session's first claim."""
+    """Make a verb that acts under the session's first claim."""
 
     def run(session: Session) -> Noted:
         if not session.claims:
@@ -505,7 +508,7 @@ def redrive() -> Any:
 
 @_step
 def give(name: str) -> Any:
-    """The session gives its claims to another one as well, as a copy of a process would have them."""
+    """Give the claims of the session to another one too, as a copy of the process would have them."""
 
     def run(session: Session) -> Noted:
         def note(account: Account) -> str:

@@ -1,4 +1,4 @@
-"""Producers and consumers at work while others die: what each of them does and notes, and whether the notes agree."""
+"""Producers and consumers that work while others die. Each records what it does, and the records are compared."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.crowd import PATIENCE, processes
 from tests.servers import Place
 from tests.support import at, counts
 
-# When every lease has expired and every delay has passed.
+# A time at which every lease has expired and every delay has passed.
 LATER = at(1_000_000)
 
 
 class Load:
-    """Producers and consumers at work, each with its book."""
+    """Producers and consumers, each with its book."""
 
     PRODUCERS = CONSUMERS = 3
 
@@ -51,7 +51,7 @@ class Load:
                 pipe.close()
 
     def go_on(self, steps: int) -> None:
-        """Until they have done that many steps more."""
+        """Wait until they have done this many more steps."""
         while steps > 0:
             for pipe in self._ready():
                 said = pipe.recv()
@@ -61,7 +61,7 @@ class Load:
                     steps -= 1
 
     def kill_one(self, chance: random.Random) -> None:
-        """Kill one of them, and put a new one in its place."""
+        """Kill one of them, and start a new one in its place."""
         pipe = chance.choice(list(self._workers))
         worker, work = self._workers.pop(pipe)
         worker.kill()
@@ -95,7 +95,7 @@ class Load:
 
 
 def reconcile(queue: Queue, books: list[Book]) -> None:
-    """The accounts of the workers beside the history."""
+    """Compare the books of the workers with the history."""
     end_all(queue)
     history = {message.id: message for message in queue.history(1_000_000)}
     payloads = Counter(message.payload for message in history.values())
@@ -129,12 +129,12 @@ def reconcile(queue: Queue, books: list[Book]) -> None:
 
 
 def end_all(queue: Queue) -> list[Any]:
-    """Pop and complete until nothing is left but dead letters."""
+    """Pop and complete until only dead letters are left."""
     drained: list[Any] = []
     deadline = monotonic() + PATIENCE
     live = [state for state in STATES if state != "dead"]
     while any(queue.peek(1, state=state) for state in live):
-        # The server may take a moment to see that a client is dead, and until then keeps what that has locked.
+        # The server may take a moment to notice that a client is dead, and keeps its locks until then.
         assert monotonic() < deadline, f"some messages never end: {counts(queue)}"
         batch = queue.pop_many(1000, now=LATER)
         queue.complete_many(batch, now=LATER)
@@ -147,13 +147,13 @@ def end_all(queue: Queue) -> list[Any]:
 
 @dataclass
 class Book:
-    """A worker's account, line by line in a file of its own, which survives the worker."""
+    """The record of a worker, line by line in a file of its own, which survives the worker."""
 
     name: str
     path: Path
 
     def read(self) -> list[list[Any]]:
-        # A line without its end was being written by a worker that died: it says nothing.
+        # A line without an end was being written when its worker died, and is ignored.
         lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -184,7 +184,8 @@ def consume(place: Place, book: Book, pipe: Connection) -> None:
 
 
 def _work(place: Place, book: Book, pipe: Connection, step: Callable[[Queue, Callable[..., None], int], None]) -> None:
-    """Steps, each noted; after a lost connection, wait to be told that the server is back, on the same Database."""
+    """Run and record steps. After a lost connection, wait until the server is reported back, and use the same
+    Database."""
     with book.path.open("ab", buffering=0) as file:
 
         def note(*words: Any) -> None:

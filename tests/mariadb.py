@@ -1,4 +1,4 @@
-"""MariaDB for the tests: the server that TABLEQUEUE_TEST_MARIADB_URL names, or a private one."""
+"""MariaDB for the tests: the server in TABLEQUEUE_TEST_MARIADB_URL, or a private one."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def kind(kind: Callable[..., Any], server: Callable[[], Any]) -> Any:
         drop_schema="drop schema if exists {}",
         index_of=index_of,
         looks=1,
-        lock="select id from {} for update",  # under REPEATABLE READ of the gaps too
+        lock="select id from {} for update",  # under REPEATABLE READ also of gaps
     )
 
 
 def index_of(queue: Any, state: str) -> str:
-    """One index has all states, and another one those to claim if they are not claimed by id."""
+    """One index contains all states. Another one contains the messages to claim, if they are not claimed by id."""
     own = state == "ready" and queue.definition.order in ("due", "priority")
     return f"tq_{queue.name}__{'ready' if own else 'state'}"
 
 
 def _blocked_threads(watch: sa.Connection) -> set[int]:
-    # Not information_schema.innodb_trx: it shows what it last read for a tenth of a second more.
+    # Not information_schema.innodb_trx, which caches its content for a tenth of a second.
     words = watch.exec_driver_sql("show engine innodb status").one()[2]
     heads = [transaction.partition("thread id ") for transaction in words.split("---TRANSACTION")]
     return {int(thread.split(",")[0]) for before, _, thread in heads if thread and "LOCK WAIT" in before}
@@ -60,7 +60,7 @@ def _dict_rows(connection: Any) -> Any:
 
 
 def programs() -> tuple[str, str] | None:
-    """The programs that make a data folder, and that serve it. Debian has the latter in /usr/sbin."""
+    """Return the programs that create a data folder and serve it. Debian has the latter in /usr/sbin."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
     install, server = shutil.which("mariadb-install-db", path=path), shutil.which("mariadbd", path=path)
     return (install, server) if install and server else None
@@ -68,10 +68,10 @@ def programs() -> tuple[str, str] | None:
 
 @contextmanager
 def server(install: str, serve: str, connections: int, flushes: bool) -> Iterator[tuple[str, Callable[[], None], Any]]:
-    """A server of our own in a temporary folder: its URL, and how to start it again and to kill it."""
+    """Run a private server in a temporary folder. Yields its URL, and functions to start it again and to kill it."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    # A folder of its own for temporary tables: a server that starts deletes those of the others in /tmp.
+    # A folder of its own for temporary tables, because a server that starts deletes those of others in /tmp.
     as_user["env"] = os.environ | {"TMPDIR": str(folder)}
     if os.getuid() == 0:
         # MariaDB refuses to run as root.
@@ -82,7 +82,7 @@ def server(install: str, serve: str, connections: int, flushes: bool) -> Iterato
     data = f"--datadir={folder / 'data'}"
     options = [f"--port={url.port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"]
     options += [f"--log-error={folder / 'log'}", f"--pid-file={folder / 'pid'}", f"--max-connections={connections}"]
-    # A failed test may leave a transaction open, for which the drop of its schema would wait a day.
+    # After a failed test a transaction may stay open, and the drop of its schema would wait for it for a day.
     options += ["--lock-wait-timeout=20"]
     if not flushes:
         options += ["--debug-no-sync", "--innodb-flush-log-at-trx-commit=2"]
@@ -109,7 +109,7 @@ def server(install: str, serve: str, connections: int, flushes: bool) -> Iterato
 
 
 def _await(url: sa.URL, server: subprocess.Popen[bytes]) -> None:
-    """Until the server answers; it then has the database of the URL."""
+    """Wait until the server answers, and create the database of the URL."""
     engine = sa.create_engine(url.set(database="mysql"))
     deadline = monotonic() + 60
     while True:

@@ -1,7 +1,7 @@
-"""What a queue promises, said as plainly as it can be: a dict, a sort and a few ifs. It knows nothing of databases.
+"""The promises of a queue in the simplest form: a dict, a sort and a few ifs. It knows nothing about databases.
 
-test_model.py lives the same random life with this and with each engine. What a promise leaves open (which message of a
-heap comes first, which ids are given) the model takes from the engine's answer, and refuses what it may not be.
+test_model.py runs the same random life with this model and with each engine. If a promise leaves a choice (the first
+message of a heap, the ids), the model takes it from the engine's answer, and refuses invalid choices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters
 
 
 class Refusal(Exception):
-    """The name of the error that the verb raises, and the ids or keys that it names."""
+    """The name of the error that the verb raises, with its ids or keys."""
 
 
 @dataclass
@@ -47,7 +47,8 @@ class Item:
 
 @dataclass
 class Model:
-    """`settles_at_once`: a group's next message becomes its head even `inside` a caller's transaction, not after."""
+    """`settles_at_once`: the next message of a group becomes its head even `inside` a caller's transaction, and not
+    after it."""
 
     definition: Definition
     settles_at_once: bool
@@ -57,7 +58,7 @@ class Model:
     last: int = 0
 
     def push(self, items: Sequence[Item], on_conflict: str, given: Sequence[int | None]) -> list[int | None]:
-        """`given`: the ids that the engine gave; empty if it refused the call."""
+        """`given` contains the ids from the engine; empty if it refused the call."""
         before, refused = dict(self.live), []
         ids: list[int | None] = []
         for item, new in zip(items, given or [None] * len(items), strict=True):
@@ -81,7 +82,7 @@ class Model:
         return ids
 
     def pop(self, n: int, who: str, token: str | None, lease: float, given: Sequence[int], now: datetime) -> list[Item]:
-        """Without a `token` it is `take`. `given`: the ids that the engine gave."""
+        """Without a `token` this is `take`. `given` contains the ids from the engine."""
         self.sweep(now)
         for item in (items := self._first(n, given)):
             item.attempts += 1
@@ -144,7 +145,7 @@ class Model:
         return _delete(self.gone, [item for id, item in self.gone.items() if left[id] <= before])
 
     def _first(self, n: int, given: Sequence[int]) -> list[Item]:
-        """Which ready messages come first. The order is the queue's definition; a heap may give any."""
+        """Return the ready messages that come first in the order of the definition; in a heap, any."""
         order = self.definition.order
         ready = [item for id, item in sorted(self.live.items()) if item.state == "ready"]
         if order == "heap" and len(given) == min(n, len(ready)) and set(given) <= {item.id for item in ready}:
@@ -157,7 +158,7 @@ class Model:
         return sorted(ready, key=ranks.get(order, lambda item: item.id))[:n]
 
     def _held(self, claims: Iterable[Held], now: datetime) -> Iterator[Item]:
-        """The messages that the claims hold; at the end, a refusal for those that hold nothing any more."""
+        """Return the messages that the claims hold. At the end, refuse the claims that no longer hold one."""
         messages, unique = self.gone | self.live, sorted(set(claims))
         lost = tuple(id for id, token in unique if id not in messages or messages[id].token != token)
         yield from [messages[id] for id, token in unique if id in messages and messages[id].token == token]
@@ -186,7 +187,7 @@ class Model:
         self._settle(now)
 
     def _settle(self, now: datetime) -> None:
-        """In each group without a head, the lowest blocked id becomes it."""
+        """In each group without a head, make the lowest blocked id the head."""
         if not self.definition.grouped or (self.inside and not self.settles_at_once):
             return
         heads = {item.group for item in self.live.values() if item.state not in ("blocked", "dead")}

@@ -1,4 +1,4 @@
-"""SQL Server for the tests: a server elsewhere, named by TABLEQUEUE_TEST_MSSQL_URL, in any of the three drivers.
+"""SQL Server for the tests: the server in TABLEQUEUE_TEST_MSSQL_URL, with any of the three drivers.
 
 Each run has a database of its own there, with READ_COMMITTED_SNAPSHOT on unless TABLEQUEUE_TEST_MSSQL_RCSI=off.
 """
@@ -18,14 +18,14 @@ RCSI = "off" if os.environ.get("TABLEQUEUE_TEST_MSSQL_RCSI", "").lower() == "off
 
 
 def kinds(kind: Callable[..., Any]) -> Iterator[Any]:
-    """The line of KINDS, where there is a server."""
+    """Return the entry of KINDS if there is a server."""
     if URL:
         yield kind(
             "mssql",
             lambda request: request.getfixturevalue("mssql_url"),
             crowd=16,
             side_by_side=True,
-            explain=None,  # SHOWPLAN is a setting of the session, and shows no batch that is prepared
+            explain=None,  # SHOWPLAN is a session setting, and does not show prepared batches
             sorts="sort",
             analyze="update statistics ",
             dict_rows=None,
@@ -35,7 +35,7 @@ def kinds(kind: Callable[..., Any]) -> Iterator[Any]:
 
 @contextmanager
 def database() -> Iterator[str]:
-    """A fresh database; yields its URL, and drops it whoever is in it."""
+    """Create a database, yield its URL, and drop it, even if connections are open."""
     assert URL is not None
     server = sa.create_engine(URL, isolation_level="AUTOCOMMIT")
     name = f"tablequeue_{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Rules for T-SQL that no parser knows of, each a function from a batch to what is wrong with it.
+"""Rules for T-SQL that no parser checks. Each is a function from a batch to its violations.
 
-They read the rendered texts by regular expressions: enough for the style that these are written in, and no more.
+They use regular expressions on the rendered SQL, which is enough for the style of these files.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 LOCKS = ("rowlock", "readpast", "updlock", "readcommittedlock")
 FORBIDDEN = r"\b(merge|nolock|readuncommitted|tablockx?|holdlock|serializable|sp_executesql|select \*)(?!\w)"
-# What a statement selects, then changes: with NAME as (...) update|delete from NAME.
+# The rows that a statement selects and then changes: with NAME as (...) update|delete from NAME.
 CTE = re.compile(r"with (\w+) as \(\n(.*?)\n\)\n(update|delete from) \1\b", re.DOTALL)
 ALIASED = re.compile(r"^(?:update|delete from) (message|batch)\b", re.MULTILINE)
 
 
 @dataclass
 class Layout:
-    """What the texts that create a queue make: tables with their columns, indexes with columns and filter."""
+    """The result of the SQL that creates a queue: tables with their columns, indexes with columns and filter."""
 
     tables: dict[str, list[str]] = field(default_factory=dict)
     indexes: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def statements(batch: str) -> list[str]:
 
 
 def selects(batch: str) -> list[str]:
-    """The selects of a batch, each without those within it."""
+    """Return the selects of a batch, each without its subqueries."""
     found = []
     while inner := re.search(r"\(([^()]*)\)", batch):
         words = inner[1]
@@ -60,7 +60,7 @@ def forbidden(batch: str, layout: Layout) -> list[str]:
 
 
 def locks(batch: str, layout: Layout) -> list[str]:
-    """What is selected to be changed is locked by the row, once, and what is locked already is passed over."""
+    """Rows that are selected for a change are locked row by row, and locked rows are skipped."""
     wrong = []
     for name, body, _ in CTE.findall(batch):
         hints = re.search(r" with \((.*)\)", body)
@@ -77,12 +77,12 @@ def bounded(batch: str, layout: Layout) -> list[str]:
 
 
 def orders(batch: str, layout: Layout) -> list[str]:
-    """Each ORDER BY of a table of the queue has an index with these columns, the hinted one if one is hinted."""
+    """Each ORDER BY on a table of the queue has an index with these columns; if an index is hinted, that one."""
     wrong = []
     for select in selects(batch):
         order = re.search(r"order by ([^)\n;]+)", select)
         table = re.search(r"\bfrom (\S+)", select)
-        # What is grouped is sorted in any case, and locks nothing.
+        # A GROUP BY sorts in any case, and locks nothing.
         if not order or not table or table[1] not in layout.tables or "group by" in select:
             continue
         wanted = [re.sub(r"^\w+\.", "", column) for column in order[1].split(", ")]
@@ -95,14 +95,14 @@ def orders(batch: str, layout: Layout) -> list[str]:
 
 
 def _serves(columns: list[str], wanted: list[str], select: str) -> bool:
-    # A column that is equal to something may be left out.
+    # A column that is compared by equality may be left out.
     rest = [column for column in columns if not re.search(rf"\b{column} = ", select)]
     backwards = [column.removesuffix(" desc") if " desc" in column else f"{column} desc" for column in wanted]
     return rest[: len(wanted)] == wanted or rest[: len(wanted)] == backwards
 
 
 def filters(batch: str, layout: Layout) -> list[str]:
-    """The filter of an index stands to the letter in the statement that is told to use it (error 8622)."""
+    """A statement with an index hint contains the exact filter of that index (error 8622)."""
     wrong = []
     for select in re.split(r"\b(?:select|join)\b", batch):
         for name in re.findall(r"index \((\w+)\)", select):
@@ -121,7 +121,7 @@ def filters(batch: str, layout: Layout) -> list[str]:
 
 
 def variables(batch: str, layout: Layout) -> list[str]:
-    """Each is declared once, before its use, and used; each parameter comes once, with its type."""
+    """Each variable is declared once, before its use, and used. Each parameter occurs once, with its type."""
     wrong = []
     declared = re.findall(r"declare (@\w+)", batch)
     wrong += [f"{name} twice" for name in {*declared} if declared.count(name) > 1]
@@ -142,7 +142,7 @@ def variables(batch: str, layout: Layout) -> list[str]:
 
 
 def columns(batch: str, layout: Layout) -> list[str]:
-    """inserted and deleted have the columns of what is changed: of the table, or those that a WITH selects."""
+    """inserted and deleted have the columns of the changed table, or those that a WITH selects."""
     wrong = []
     everywhere = {column for names in layout.tables.values() for column in names}
     for statement in statements(batch):
@@ -162,13 +162,14 @@ def columns(batch: str, layout: Layout) -> list[str]:
 
 
 def looks(batch: str, layout: Layout) -> list[str]:
-    """Who looks whether a row is there waits for whoever is making it, under READ_COMMITTED_SNAPSHOT too."""
+    """A check for the existence of a row waits for a session that is inserting it, also under
+    READ_COMMITTED_SNAPSHOT."""
     found = re.findall(r"from (\S+) as there\b(.*?)\s+where there\.(dedup_key|writer|name) = ", batch)
     return [f"{table} without readcommittedlock" for table, hints, _ in found if "readcommittedlock" not in hints]
 
 
 def outputs(batch: str, layout: Layout) -> list[str]:
-    """OUTPUT ... INTO gives as many values as it names columns of the table, and every column that takes no null."""
+    """OUTPUT ... INTO has as many values as columns, and fills every column that is not nullable."""
     wrong = []
     for statement in statements(batch):
         for values, table, names in re.findall(r"output(.*?)\s+into (\S+) \((.*?)\)\n", statement, re.DOTALL):
@@ -189,7 +190,7 @@ def outputs(batch: str, layout: Layout) -> list[str]:
 
 
 def _listed(text: str) -> list[str]:
-    """What the commas outside of parentheses separate."""
+    """Split at the commas outside parentheses."""
     items, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -201,19 +202,19 @@ def _listed(text: str) -> list[str]:
 
 
 def answers(batch: str, layout: Layout) -> list[str]:
-    """The last statement of a batch has its one answer: the drivers' errors of what comes after would be missed."""
+    """The last statement of a batch has its only result, because drivers miss the errors of later statements."""
     return ["an answer before the last statement"] if any(map(says, statements(batch)[:-1])) else []
 
 
 def says(statement: str) -> bool:
-    """Whether it answers with rows: a select does, and each OUTPUT that does not go INTO a table."""
+    """Return whether a statement returns rows: a select does, and so does an OUTPUT without INTO."""
     outputs = re.findall(r"^output\b", statement, re.MULTILINE)
     kept = re.findall(r"^into |^output .* into ", statement, re.MULTILINE)
     return statement.startswith("select") or len(outputs) > len(kept)
 
 
 def answer(batch: str) -> list[str]:
-    """What the columns of the answer of a batch are made of."""
+    """Return the expressions of the result columns of a batch."""
     last = statements(batch)[-1]
     word = "select" if last.startswith("select") else "output"
     lists = re.findall(rf"^{word}\b(.*?)(?=^(?:from|where|into|output|select)\b|\Z)", last, re.MULTILINE | re.DOTALL)
@@ -221,7 +222,7 @@ def answer(batch: str) -> list[str]:
 
 
 def filtered(batch: str, layout: Layout) -> list[str]:
-    """PARAMETERIZATION FORCED leaves alone what has a variable, or RECOMPILE; else a filter loses its literal."""
+    """A filter keeps its literal under PARAMETERIZATION FORCED only in statements with a variable or RECOMPILE."""
     return [
         f"{statement[:60]} may be parameterized"
         for statement in statements(batch)
@@ -232,7 +233,7 @@ def filtered(batch: str, layout: Layout) -> list[str]:
 
 
 def literals(batch: str, layout: Layout) -> list[str]:
-    """Nothing that comes from a user is made a part of the text: parameters are not quoted, and EXEC takes none."""
+    """No user input becomes part of the SQL: parameters are not quoted, and EXEC takes none."""
     wrong = [f"{quoted} has a parameter" for quoted in re.findall(r"'[^'\n]*'", batch) if re.search(r":[a-z]", quoted)]
     wrong += [f"exec {text} has a variable" for text in re.findall(r"\bexec (\(.*\))", batch) if "@" in text]
     wrong += [f"{character} is a parameter to a driver" for character in "%?" if character in batch]
@@ -240,7 +241,7 @@ def literals(batch: str, layout: Layout) -> list[str]:
 
 
 def fence(batch: str, layout: Layout) -> list[str]:
-    """Each change by a finishing operation is made under the token."""
+    """Each change by an operation that finishes messages checks the token."""
     return [
         f"no token: {statement[:60]}"
         for statement in statements(batch)

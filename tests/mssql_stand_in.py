@@ -1,4 +1,4 @@
-"""A stand-in for SQL Server and its driver pyodbc: it notes what is sent, and answers what it is told."""
+"""A stand-in for SQL Server and its driver pyodbc. It records what is sent, and returns prepared answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIME = datetime(2040, 1, 1)
 
 
 class Error(Exception):
-    """pyodbc's, by the name of its module."""
+    """An error with the module name of pyodbc."""
 
 
 Error.__module__ = "pyodbc"
@@ -46,7 +46,7 @@ SAME_FRONT = refusal(
 
 
 class Cursor:
-    """A cursor that answers with counts before rows, as without NOCOUNT."""
+    """A cursor that returns counts before rows, as without NOCOUNT."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -77,7 +77,7 @@ Answer = Callable[[tuple[Any, ...]], Any]
 
 
 class Server:
-    """A server, its connection pool and its connections in one."""
+    """A server, its connection pool and its connections in one object."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, tuple[Any, ...]]] = []
@@ -87,7 +87,7 @@ class Server:
         self.definition: str | None = None
         self.autocommit = False
 
-    # what a Runner needs of a SQLAlchemy engine, and of its connections
+    # the methods that a Runner needs of a SQLAlchemy engine and its connections
     def raw_connection(self) -> Server:
         return self
 
@@ -107,7 +107,7 @@ class Server:
     def dispose(self, close: bool = True) -> None: ...
 
     def answer(self, text: str, params: tuple[Any, ...]) -> Any:
-        """What was told for a text, if it says anything: an UPDATE without OUTPUT answers with no rows."""
+        """Return the prepared answer for a text. An UPDATE without OUTPUT returns no rows."""
         for pattern, answer in self.answers.items():
             if re.search(pattern, text):
                 said = answer(params)
@@ -115,7 +115,7 @@ class Server:
         return []
 
     def texts(self) -> list[str]:
-        """The first words of what was sent, without the declarations."""
+        """Return the first words of each text that was sent, without declarations."""
         bare = [re.sub(r"declare [^;]*;\n", "", text) for text, _ in self.sent]
         return [" ".join(text.split()[:4]) for text in bare]
 
@@ -124,7 +124,7 @@ Server.__module__ = "pyodbc"
 
 
 def new_server() -> Server:
-    """One that can be connected to, and that has the catalogue."""
+    """Return a server that accepts connections and has the catalogue."""
     server = Server()
     server.answers = {
         "compatibility_level": lambda params: [(160,)],
@@ -144,7 +144,7 @@ def queue_on(server: Server, **definition: Any) -> Queue:
 
 
 def rows(ids: range) -> list[tuple[Any, ...]]:
-    """Claimed rows, not in order: SQL Server promises none."""
+    """Return claimed rows out of order, because SQL Server promises no order."""
     return [(id, '"x"', None, 1, TIME, TIME, TIME, 0, "g", None, None) for id in reversed(ids)]
 
 
@@ -153,7 +153,7 @@ def claims(queue: Queue, ids: range) -> list[Claim]:
 
 
 class Numbered:
-    """Ids from 1 on, for each batch that is pushed or claimed."""
+    """Assigns ids from 1 on to each batch that is pushed or claimed."""
 
     def __init__(self, size: Callable[[tuple[Any, ...]], int], row: Callable[[range], list[Any]]) -> None:
         self.size, self.row, self.last = size, row, 0

@@ -1,4 +1,5 @@
-"""PostgreSQL with every claim packed, so that the conformance suite runs over packs; by itself, only large ones are."""
+"""PostgreSQL with every claim packed, so that the conformance suite tests packs. Normally only large claims are
+packed."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.postgresql.packs import Packs
 from tests.servers import KINDS, VariantKind
 
-# The files of the conformance suite that run over packs too: those about messages that are in progress.
+# The files of the conformance suite that also test packs: those about messages in progress.
 FILES = frozenset(
     "test_complete_and_claim test_consume test_finish test_history test_keys test_leases test_transactions".split()
 )
-# The claim is by the order; what is packed is the same for all, and groups have no packs.
+# Packs are the same for all orders, and groups have none, so one order is enough.
 DESIGNS = frozenset({"fifo", "priority"})
 
 
 @cache
 def packing(engine: type[Engine]) -> type[Engine]:
-    """The engine with packs of one message and more, also after one had to be unpacked."""
+    """Return the engine with packs of one message and more, even after one was unpacked."""
 
     messages = copy(engine.messages)
     messages.packs = Packs(least=1, unpacked=0)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the server of fresh processes (crowd.py) imports once for all of them."""
+"""Imports that the server of fresh processes (crowd.py) makes once for all of them."""
 
 from __future__ import annotations
 

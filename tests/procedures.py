@@ -1,4 +1,4 @@
-"""Engines whose verbs call the stored procedures, so that the conformance suite runs over them."""
+"""Engines whose verbs call the stored procedures, so that the conformance suite tests the procedures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.connection import Batch
@@ -21,13 +21,14 @@ from tablequeue.engines.texts import Row
 from tests.servers import KINDS, VariantKind
 from tests.support import with_parts
 
-# The files of the conformance suite that run through the procedures too: those about the verbs that have one.
+# The files of the conformance suite that also test the procedures: those about verbs that have one.
 FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
-# Of the orders one or two elsewhere: the procedures of the others differ in the text of the claim alone.
+# In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
-# A procedure draws its own token, the verbs draw theirs: whose is whose.
+# The procedures and the verbs draw different tokens; this maps one to the other.
 TOKENS: dict[str, str] = {}
 
+Params = dict[str, Any]  # those of the procedures have names of their own
 Call = Callable[[Cursor, Table, str, Params], list[Row]]
 
 
@@ -39,7 +40,7 @@ def on_postgresql(cursor: Cursor, table: Table, verb: str, params: Params) -> li
 
 
 def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
-    """There are no parameters with names: what can be left out is one object of options."""
+    """Parameters have no names, so the optional ones are one object of options."""
     first = REQUIRED.get(verb, ())
     options = {name: str(value) if name in ("due", "now") else value for name, value in params.items()}
     if params.get("headers"):
@@ -55,7 +56,7 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
 
 
 def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Row]:
-    """Payloads and headers in arrays are strings of their text there, and of 1,000 messages at the most."""
+    """In arrays, payloads and headers are strings with their text, and a call has at most 1,000 messages."""
     given = dict(params)
     if given.get("token") is not None:
         given["token"] = str(given["token"]).replace("-", "").lower()
@@ -70,7 +71,7 @@ def on_mssql(cursor: Cursor, table: Table, verb: str, params: Params) -> list[Ro
 
 
 def _strings(messages: str, payload: str, objects: bool) -> str:
-    """The array as SQL Server's procedures take it; one that is none as it is."""
+    """Return the array as the procedures of SQL Server take it, and any other value unchanged."""
     try:
         elements = [raw for _, raw in _raw(messages, "[")]
         if objects:
@@ -91,7 +92,7 @@ def _string(raw: str, payload: str) -> str:
 
 
 def _raw(text: str, opening: str) -> Iterator[tuple[str, str]]:
-    """The name, if it is an object, and the text to the letter of each element of a JSON array or object."""
+    """Return the exact text of each element of a JSON array or object, with its name in an object."""
     decode, blank = json.JSONDecoder().raw_decode, re.compile(r"[\s,:]*")
 
     def value(start: int) -> tuple[str, int]:
@@ -124,18 +125,18 @@ REQUIRED = {
     "extend": ("id", "token"),
 }
 
-# By the names of tests/servers.py.
+# By the engine names of tests/servers.py.
 CALLS: dict[str, Call] = {"postgresql": on_postgresql, "mariadb": on_mariadb, "mssql": on_mssql}
 
 
 @cache
 def procedural(engine: type[Engine], kind: str) -> type[Engine]:
-    """The engine, with each verb that has a procedure calling it.
+    """Return the engine, with each verb calling its procedure if it has one.
 
-    Nothing is swept outside of the procedures: they must see to it.
+    Only the procedures sweep, and nothing else does.
     """
     call = CALLS[kind]
-    # There an error ends the transaction, if there is no savepoint before it; on SQL Server whatever is before it.
+    # On these engines an error aborts the transaction if there is no savepoint before it, and on SQL Server always.
     saves, dooms = kind == "postgresql", kind == "mssql"
 
     class Installing(type(engine.catalogue)):  # type: ignore[misc]
@@ -191,7 +192,7 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
             return rows[0][0] if rows else None
 
         def _held(self, cursor: Cursor, table: Table, verb: str, params: Params, names: Sequence[str]) -> list[Row]:
-            """The rows of a procedure that acts under a token; none if it says that the lease is lost."""
+            """Return the rows of a procedure that acts under a token; none if it reports that the lease is lost."""
             given = {name: params[name] for name in names}
             given["token"] = TOKENS.get(params["token"], params["token"])
             if dooms and not _holds(cursor, table, given):
@@ -216,7 +217,7 @@ FAIL = ("id", "error", "retry_in", "now")
 
 
 def _holds(cursor: Cursor, table: Table, given: Params) -> bool:
-    """Whether the token holds any of the messages of a call, on SQL Server."""
+    """Return whether any message of a call is held under the token, on SQL Server."""
     ids = given["ids"] if "ids" in given else f"[{given['id']}]"
     where = table.engine.words(table)["history" if table.definition.delivery == "at_most_once" else "queue"]
     text = (
@@ -232,7 +233,7 @@ def _queue(table: Table) -> str:
 
 
 def _options(definition: Definition, params: Params) -> Params:
-    """The options of a push, without what only the verbs set."""
+    """Return the options of a push, without those that only the verbs set."""
     given = {name: params[name] for name in ("headers", "delay", "due", "producer", "now")}
     if definition.groups:
         given["group"] = params["group"]
@@ -242,7 +243,7 @@ def _options(definition: Definition, params: Params) -> Params:
 
 
 def _object(definition: Definition, row: Params) -> str:
-    """A message for push_each, whose payload and headers are JSON already."""
+    """Return a message for push_each, whose payload and headers are JSON already."""
     given = {name: row[name] for name in ("delay", "key")}
     given["due"] = row["due"].isoformat() if isinstance(row["due"], datetime) else row["due"]
     given |= {name: value for name, value in _options(definition, row).items() if name in ("group", "priority")}
@@ -259,6 +260,6 @@ def _json(definition: Definition, payload: str | bytes) -> str:
     return payload if definition.payload == "json" else json.dumps(payload)
 
 
-# The engines that have procedures here: with their own verbs, and with those that call the procedures.
+# The engines that have procedures: as they are, and with verbs that call the procedures.
 PLAIN = [kind for kind in KINDS if kind.name in CALLS]
 PROCEDURAL = [VariantKind.of(kind, "procedures", partial(procedural, kind=kind.name), FILES, DESIGNS) for kind in PLAIN]

@@ -1,4 +1,4 @@
-"""Where the tests keep their queues: one line for each engine in KINDS, and private servers."""
+"""The databases of the tests: an entry for each engine in KINDS, and private servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.texts import statements_in
 from tests import mariadb, mssql
 
-# What the largest crowd of test_concurrency.py needs of a server, and some.
+# More connections than the largest crowd of test_concurrency.py needs.
 CONNECTIONS = 450
 
 
@@ -42,46 +42,47 @@ def _dict_row(cursor: Any) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """One engine under test, and what the tests must know of it."""
+    """An engine under test, with the facts that tests need."""
 
     name: str
     url: Callable[[pytest.FixtureRequest], str]
     crowd: int
-    """How many processes the crowd has."""
+    """The number of processes in the crowd."""
     side_by_side: bool
     """Whether two transactions can write at the same time."""
     explain: str | None
-    """What before a statement shows its plan; None if nothing does."""
+    """The prefix that shows the plan of a statement; None if there is none."""
     sorts: str
-    """What a plan says, in lower case, where no index serves the order."""
+    """Text in a plan, in lower case, if no index serves the order."""
     analyze: str
-    """What before a table gathers its statistics."""
+    """The command that gathers the statistics of a table."""
     dict_rows: Callable[..., Any] | None
-    """A row factory of the driver whose rows are no tuples; None if its connections have none."""
+    """A row factory of the driver whose rows are not tuples; None if its connections have no row factory."""
     rows_attribute: str = "row_factory"
-    """The attribute of a connection that takes it."""
+    """The attribute of a connection for the row factory."""
     server: Callable[[], AbstractContextManager[Server] | None] | None = None
-    """Gives a server of one's own, to be killed, or None if it is not installed. None: there are no servers."""
+    """Starts a private server that may be killed, or returns None if it is not installed. None if the engine has no
+    server."""
     producers_and_consumers: tuple[int, int] = (8, 50)
-    """The processes of a large crowd, and the threads in each: half of all are consumers."""
-    messages: int = 20
-    """How many each producer of a large crowd pushes."""
+    """The processes of a large crowd, and the threads in each. Half of all threads are consumers."""
+    messages: int = 10
+    """The number of messages of each producer in a large crowd."""
     waiting: str | None = None
-    """Counts the sessions of a server that wait for what another one has locked."""
+    """Counts the sessions that wait for a lock of another one."""
     number: Callable[[Any], int] = id
-    """By which the server knows a raw connection."""
+    """Returns the number by which the server identifies a raw connection."""
     blocked: Callable[[sa.Connection], set[int]] | None = None
-    """The numbers of the connections that wait for what another one has locked, at this moment."""
+    """Returns the numbers of the connections that wait for a lock of another one at this moment."""
     patient: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Arguments of the driver's connect with which nobody gives up waiting before a test does."""
+    """Arguments for the driver's connect, so that no wait times out before the test does."""
     drop_schema: str | None = "drop schema if exists {} cascade"
-    """Drops the schema of a test; None where the whole database goes with the run."""
+    """Drops the schema of a test; None if the whole database is deleted with the run."""
     index_of: Callable[[Queue, str], str] = lambda queue, state: f"tq_{queue.name}__{state}"
-    """Which index has the messages of a queue in a state."""
+    """Returns the index that contains the messages in a state."""
     looks: int | None = None
-    """How many statements of an operation look for messages, the first ones; the others act on what was found."""
+    """The number of statements at the start of an operation that search for messages. The others act on the result."""
     lock: str = "lock table {} in exclusive mode"
-    """Lets every producer of a table wait for the end of the transaction."""
+    """Makes every producer of a table wait for the end of the transaction."""
 
     @property
     def engine_class(self) -> type[Engine]:
@@ -90,6 +91,12 @@ class Kind:
     @property
     def has_schemas(self) -> bool:
         return self.engine_class.has_schemas
+
+    @property
+    def heap_is_fifo(self) -> bool:
+        """Whether a heap has the texts of a fifo to the letter, as where an index by ids gives both."""
+        texts = self.engine_class.ready_index, self.engine_class.order_by
+        return self.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
 
     def place(self, url: str, schema: str | None) -> Place:
         return Place(url, schema)
@@ -128,12 +135,12 @@ KINDS = (
     mariadb.kind(Kind, lambda: _mariadb_server()),
     *mssql.kinds(Kind),
 )
-# Engines that the tests run on only where a server of theirs is named; and MySQL's, which is MariaDB's.
+# Engines that are tested only if a server is named; and MySQL's engine, which is that of MariaDB.
 ELSEWHERE = {"mysql"} | ({"mssql"} if not mssql.URL else set())
 
 
 def only(*names: str) -> pytest.MarkDecorator:
-    """For a test, or as the `pytestmark` of a module, of what these engines alone have, or what is the same on all."""
+    """Mark a test, or a module by `pytestmark`, that only these engines can run, or that is the same on all."""
     return pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in names], ids=lambda kind: kind.name)
 
 
@@ -143,7 +150,7 @@ def _sqlite_url(request: pytest.FixtureRequest) -> str:
 
 
 def _blocked_backends(watch: sa.Connection) -> set[int]:
-    # Of the locks themselves: pg_stat_activity says for a while after the end that somebody waits.
+    # From the locks themselves, because pg_stat_activity still shows a wait for a while after its end.
     rows = watch.exec_driver_sql("select pid from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0")
     return set(rows.scalars())
 
@@ -160,14 +167,14 @@ def _mariadb_server() -> AbstractContextManager[Server] | None:
 
 @contextmanager
 def mariadb_server(install: str, serve: str, connections: int = 100, flushes: bool = False) -> Iterator[Server]:
-    """A MariaDB server of our own, to be killed and started again."""
+    """Run a private MariaDB server, which may be killed and started again."""
     with mariadb.server(install, serve, connections, flushes) as (url, start, kill):
         yield Server(url, start, kill)
 
 
 @dataclass
 class Place:
-    """A database of one test: opens independent Database objects, and can be sent to other processes."""
+    """The database of one test. It opens independent Database objects, and can be sent to other processes."""
 
     url: str
     schema: str | None
@@ -178,26 +185,26 @@ class Place:
         return (Place, (self.url, self.schema))
 
     def open(self, name: str | None = None) -> Database:
-        """A Database with connections of its own."""
+        """Return a Database with connections of its own."""
         database = tablequeue.connect(self.url, schema=self.schema, name=name)
         self.opened.append(database)
         return database
 
     def open_with(self, engine_class: type[Engine], name: str | None = None) -> Database:
-        """A Database on that engine class instead of the one of the URL: for mutants."""
+        """Return a Database with this engine class instead of that of the URL, for mutants."""
         sa_engine = self.sa_engine()
         database = Database(sa_engine, Runner(sa_engine, engine_class(sa_engine.dialect, self.schema)), name)
         self.opened.append(database)
         return database
 
     def sa_engine(self) -> sa.Engine:
-        """A SQLAlchemy engine as an application has one."""
+        """Return a SQLAlchemy engine, as an application has one."""
         sa_engine = sa.create_engine(self.url)
         self.engines.append(sa_engine)
         return sa_engine
 
     def execute(self, statement: str, params: Any = None) -> list[Any]:
-        """Run one statement in the database's own SQL, committed; `{table}` words are the caller's affair."""
+        """Run one statement in the database's own SQL, and commit. The caller replaces words like `{table}`."""
         with self.sa_engine().begin() as connection:
             result = connection.exec_driver_sql(statement, params)
             return list(result) if result.returns_rows else []
@@ -213,7 +220,7 @@ class Place:
                     connection.exec_driver_sql(statement)
 
     def table(self, queue: str) -> str:
-        """The name of a queue's table."""
+        """Return the table name of a queue."""
         return f"{self.schema}.tq_{queue}" if self.schema else f"tq_{queue}"
 
     def close(self) -> None:
@@ -226,15 +233,15 @@ class Place:
 
 @dataclass(frozen=True)
 class VariantKind(Kind):
-    """An engine that is changed for the tests, so that some files of the conformance suite run over it too."""
+    """An engine that is changed for the tests, on which some files of the conformance suite run too."""
 
     variant: str = ""
-    """What it is called beside the engine's name."""
+    """The suffix of the engine's name."""
     change: Callable[[type[Engine]], type[Engine]] = lambda engine: engine
     files: frozenset[str] = frozenset()
     """The files of the conformance suite, without `.py`."""
     designs: frozenset[str] = frozenset()
-    """The designs of tests/support.py; all of them in the file about the order."""
+    """The designs of tests/support.py; in the file about the order all of them are used."""
 
     @classmethod
     def of(
@@ -269,7 +276,7 @@ class VariantPlace(Place):
 
 
 def postgresql_bin() -> Path | None:
-    """The folder of PostgreSQL's programs: on the path, or the newest where distributions put them."""
+    """Return the folder of PostgreSQL's programs: that on the path, or the newest of the distribution."""
     on_path = shutil.which("initdb")
     if on_path and shutil.which("pg_ctl"):
         return Path(on_path).resolve().parent
@@ -279,31 +286,30 @@ def postgresql_bin() -> Path | None:
 
 @dataclass(frozen=True)
 class Server:
-    """A database server of our own in a temporary folder.
-
-    It flushes the disk only with `flushes`: with it the tests on MariaDB take twice as long.
+    """A private database server in a temporary folder. It flushes the disk only with `flushes`, which makes the tests
+    on MariaDB take twice as long.
     """
 
     url: str
     start: Callable[[], None]
-    """Start it again after `kill`, on the same data and the same port; it answers when this returns."""
+    """Starts the server again after `kill`, with the same data and port, and waits until it answers."""
     kill: Callable[[], None]
-    """End it at once, as a crash of all of its processes does; it recovers from its log when it starts again.
+    """Ends the server at once, like a crash of all its processes. It recovers from its log when it starts again.
 
-    That is not the crash of a machine: what the server wrote and had not synced survives.
+    This is not the crash of a machine: data that the server wrote and had not synced survives.
     """
 
 
 @contextmanager
 def private_postgresql(programs: Path, connections: int = 100, flushes: bool = False) -> Iterator[str]:
-    """A PostgreSQL server of our own in a temporary folder; yields its URL."""
+    """Run a private PostgreSQL server in a temporary folder, and yield its URL."""
     with postgresql_server(programs, connections, flushes) as server:
         yield server.url
 
 
 @contextmanager
 def postgresql_server(programs: Path, connections: int = 100, flushes: bool = False) -> Iterator[Server]:
-    """A PostgreSQL server of our own, to be killed and started again."""
+    """Run a private PostgreSQL server, which may be killed and started again."""
     folder = Path(tempfile.mkdtemp(prefix="tablequeue-tests-"))
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
     if os.getuid() == 0:
@@ -336,7 +342,7 @@ def postgresql_server(programs: Path, connections: int = 100, flushes: bool = Fa
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Connections of applications that call the stored procedures of a queue."""
+"""Connections of applications that call stored procedures of a queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(database: Database, **options: Any) -> Queue:
 
 
 class Session:
-    """A connection, and a queue whose procedures it calls. Errors are tablequeue's own."""
+    """A connection that calls the procedures of a queue. Errors are translated to those of tablequeue."""
 
     def __init__(self, database: Database, connection: sa.Connection, queue: str = "work") -> None:
         self.engine = engine_of(database)
@@ -35,13 +35,13 @@ class Session:
         self.queue = self.engine.words(self.table)["queue"]
 
     def call(self, verb: str, **params: Any) -> list[Any]:
-        """The rows of a procedure."""
+        """Return the rows of a procedure."""
         if "ids" in params:
             params["ids"] = self.engine.dump_ids(params["ids"])
         return self._translated(lambda: CALLS[self.engine.dialect.name](self.cursor, self.table, verb, params))
 
     def execute(self, statement: str) -> None:
-        """A statement about the queue's table, which is its `{queue}`."""
+        """Run a statement, in which `{queue}` is the queue's table."""
         self._translated(lambda: self.cursor.execute(statement.format(queue=self.queue)))
 
     def _translated(self, action: Any) -> Any:
@@ -56,14 +56,14 @@ class Session:
 
 @contextmanager
 def session(database: Database, queue: str = "work") -> Iterator[Session]:
-    """One in autocommit: each call is whole by itself."""
+    """A session in autocommit: each call is a transaction."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         yield Session(database, connection, queue)
 
 
 @contextmanager
 def transaction(database: Database, queue: str = "work") -> Iterator[Session]:
-    """One whose calls are in a transaction, which commits at the end of the block; see `Session.connection`."""
+    """A session whose calls are in one transaction, which commits at the end of the block; see `Session.connection`."""
     with database.engine.begin() as connection:
         yield Session(database, connection, queue)
 

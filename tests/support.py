@@ -18,7 +18,7 @@ from tablequeue.states import STATES
 START = datetime(2040, 1, 1, tzinfo=UTC)
 
 
-# What a definition can be as to its order, each with a physical design of its own.
+# The possible orders of a definition, each with a physical design of its own.
 DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "heap": {"order": "heap"},
@@ -30,9 +30,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
 }
 
 
-# What a design allows that a test may need: the tests of the conformance suite name theirs with `needs`.
+# Capabilities of a design that tests may need. The tests of the conformance suite name them with `needs`.
 CAPABILITIES: dict[str, frozenset[str]] = {
-    # Several messages pushed the same way can be in progress at once.
+    # Several messages pushed in the same way can be in progress at once.
     "many_in_progress": frozenset(DESIGNS) - {"strict", "groups"},
     # A push need not name a group.
     "plain_push": frozenset(DESIGNS) - {"groups"},
@@ -40,22 +40,22 @@ CAPABILITIES: dict[str, frozenset[str]] = {
 
 
 def designs_with(needed: Iterable[str]) -> list[str]:
-    """The designs that have all of these capabilities."""
+    """Return the designs with all of these capabilities."""
     return [design for design in DESIGNS if all(design in CAPABILITIES[name] for name in needed)]
 
 
 def design_group(queue: Queue, group: str) -> dict[str, Any]:
-    """The option of push that names the group, if the queue has groups."""
+    """Return the option of push that names the group, if the queue has groups."""
     return {"group": group} if queue.definition.groups else {}
 
 
 def at(seconds: float) -> datetime:
-    """A moment on the clock of the tests, passed as `now=`; the database's own clock is far before it."""
+    """Return a moment on the clock of the tests, to pass as `now=`. The database's clock is far before it."""
     return START + timedelta(seconds=seconds)
 
 
 def claimed(queue: Queue, **options: Any) -> Claim:
-    """The next message, which must be there."""
+    """Pop the next message, which must exist."""
     claim = queue.pop(**options)
     assert claim is not None, "a message must be ready"
     return claim
@@ -69,13 +69,13 @@ def found(queue: Queue, id: int) -> Message:
 
 
 def at_once(queue: Queue) -> Queue:
-    """The queue as it is between two sweeps: what can be one transaction is one."""
+    """Return the queue as if between two sweeps, so that calls that can be one transaction are one."""
     queue.context.table.next_sweep = math.inf
     return queue
 
 
 def complete_all(queue: Queue, done: Event) -> list[int]:
-    """Complete whatever comes, until `done` is set and nothing is left; what that was."""
+    """Complete messages until `done` is set and none is left. Return them."""
     completed: list[int] = []
     last = False
     while not last:
@@ -91,19 +91,19 @@ def ids_of(messages: Iterable[Claim | Message]) -> list[int]:
 
 
 def counts(queue: Queue, **options: Any) -> dict[str, int]:
-    """How many messages are in each state, without the zeros."""
+    """Return the number of messages in each state, without zeros."""
     stats = queue.stats(**options)
     states = {name: getattr(stats, name) for name in (*STATES, "finished")}
     return {name: count for name, count in states.items() if count}
 
 
 def snapshot(queue: Queue) -> list[Message]:
-    """Every message of the queue, finished ones too, as it is stored."""
+    """Return every message of the queue as it is stored, including finished ones."""
     live = [message for state in STATES for message in queue.peek(10_000, state=state)]
     return live + (queue.history(10_000) if queue.definition.keeps_history else [])
 
 
-# Every verb that acts under a claim.
+# Every verb that acts on a claim.
 FINISHING: dict[str, Callable[[Claim], Any]] = {
     "complete": lambda claim: claim.complete(),
     "fail": lambda claim: claim.fail("why"),
@@ -114,7 +114,7 @@ FINISHING: dict[str, Callable[[Claim], Any]] = {
 
 
 def check_fenced(queue: Queue, claim: Claim) -> None:
-    """A claim that is not held any more changes nothing, whatever it tries."""
+    """Check that a claim that is no longer held changes nothing by any verb."""
     before = snapshot(queue)
     for verb, finish in FINISHING.items():
         refusal = _lease_lost(finish, claim)
@@ -132,7 +132,7 @@ def _lease_lost(finish: Callable[[Claim], Any], claim: Claim) -> LeaseLost | Non
 
 
 def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The error that the call raises, which must be of that kind and carry a cause and a remedy."""
+    """Return the error that the call raises. It must have this class, a cause and a remedy."""
     with pytest.raises(kind) as caught:
         call(*args, **options)
     error: Any = caught.value
@@ -142,7 +142,7 @@ def refuses(kind: type[Exception], call: Callable[..., Any], *args: Any, **optio
 
 
 def rewritten(engine: type[Engine], **texts: Callable[[str], str]) -> type[Engine]:
-    """The engine with other texts of some operations: a threshold that a test can reach."""
+    """Return the engine with changed SQL in some operations, for example a threshold that a test can reach."""
 
     class Rewritten(engine):  # type: ignore[misc, valid-type]
         def render(self, operation: str, *args: Any, **options: Any) -> str:

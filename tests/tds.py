@@ -1,7 +1,7 @@
-"""A stand-in for SQL Server on the wire: enough of its protocol, TDS 7.4, for the real drivers to talk to.
+"""A stand-in for SQL Server on the wire, with enough of its protocol, TDS 7.4, for the real drivers.
 
-It runs no SQL. It hands each text with its parameters to a function, which says what the answer is, and keeps what
-came. So it shows what the drivers make of values and of errors, and what they send; of the server it shows nothing.
+It runs no SQL. It passes each text with its parameters to a function, which returns the answer, and records what came.
+So it shows how the drivers translate values and errors, and what they send. It shows nothing about the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
 from typing import Any, NamedTuple
 
-# Latin1_General_CI_AS of the server, and the sizes that it says.
+# The server's collation Latin1_General_CI_AS, and the sizes that it reports.
 COLLATION = bytes((0x09, 0x04, 0xD0, 0x00, 0x34))
 PACKET = 4096
 NULL, LONG_NULL = b"\xff\xff", b"\xff" * 8
@@ -77,7 +77,7 @@ def _number(form: str) -> Callable[[Any], bytes]:
     return lambda value: b"\0" if value is None else _sized("<B", struct.pack(form, value))
 
 
-# How a type is described, and how a value of it goes.
+# The description of a type, and the encoding of its values.
 TYPES: dict[str, tuple[bytes, Callable[[Any], bytes]]] = {
     "bigint": (b"\x26\x08", _number("<q")),
     "int": (b"\x26\x04", _number("<i")),
@@ -135,7 +135,7 @@ def _logged_in() -> bytes:
 
 
 def _not_encrypted() -> bytes:
-    """The answer to the first message: version, no encryption, no instance, no MARS."""
+    """Return the answer to the first message: version, no encryption, no instance, no MARS."""
     options = [(0, bytes((16, 0, 16, 0, 0, 0))), (1, b"\x02"), (2, b"\0"), (4, b"\0")]
     head, data = b"", b""
     for token, value in options:
@@ -217,7 +217,7 @@ class _Session(BaseRequestHandler):
                 kind, body = self._message()
                 self._send(self._answer(kind, body))
         except (EOFError, ConnectionError):
-            return  # the driver has gone
+            return  # the driver has disconnected
 
     def _answer(self, kind: int, body: bytes) -> bytes:
         if kind == 0x12:
@@ -229,7 +229,7 @@ class _Session(BaseRequestHandler):
             return self._said(Sent(text, ()), 0xFD)
         if kind == 0x03:
             return self._called(_Call(body))
-        if kind == 0x0E:  # a transaction begins, or ends
+        if kind == 0x0E:  # a transaction begins or ends
             begins = body[22] == 5
             number = _sized("<B", struct.pack("<Q", 1))
             return (_changed(8, number) if begins else _changed(9, b"\0", number)) + _done()
@@ -288,7 +288,7 @@ class _Session(BaseRequestHandler):
         return data
 
     def _send(self, body: bytes) -> None:
-        """All packets at once: a driver may wait for the rest of an answer with Python's lock in its hand."""
+        """Send all packets at once, because a driver may hold the GIL while it waits for the rest of an answer."""
         size, packets = PACKET - 8, b""
         for number, start in enumerate(range(0, len(body), size), 1):
             piece = body[start : start + size]
@@ -298,7 +298,7 @@ class _Session(BaseRequestHandler):
 
 
 class Server(ThreadingTCPServer):
-    """On a free port of this machine. `reply` may be changed at any time."""
+    """A server on a free port of this machine. `reply` may be changed at any time."""
 
     allow_reuse_address = True
     daemon_threads = True

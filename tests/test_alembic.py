@@ -1,4 +1,4 @@
-"""Alembic's autogenerate beside queues: it proposes nothing about their tables. The env.py is that of the documents."""
+"""Alembic's autogenerate proposes nothing about the tables of queues. The env.py is that of the documentation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOURLY = Schedule("hourly", "fifo", "0 * * * *", "x")
 
 
 def models(schema: str | None, *names: str) -> sa.MetaData:
-    """Those of an application."""
+    """Return the models of an application."""
     metadata = sa.MetaData(schema=schema)
     for name in names:
         sa.Table(name, metadata, sa.Column("id", sa.Integer, primary_key=True))
@@ -41,7 +41,7 @@ def models(schema: str | None, *names: str) -> sa.MetaData:
 
 @pytest.fixture
 def engine(place: Place) -> sa.Engine:
-    """Of a database that has every table that queues can have, and two of the application's."""
+    """An engine on a database with every table that queues can have, and two of the application."""
     database = place.open()
     for name, design in DESIGNS.items():
         queue = database.create_queue(name, **design)
@@ -54,11 +54,11 @@ def engine(place: Place) -> sa.Engine:
 
 
 def proposed(engine: sa.Engine, place: Place, **options: Any) -> list[tuple[str, str]]:
-    """What autogenerate would do: the operation, and the table."""
+    """Return what autogenerate would do: the operation and the table."""
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"include_schemas": True, **options})
         found = compare_metadata(context, models(place.schema, "orders", "new"))
-        # A server of the tests has other schemas beside that of the test.
+        # A server of the tests has other schemas besides that of the test.
         tables = [(verb, table) for verb, table, *_ in found if isinstance(table, sa.Table)]
         return sorted((verb, table.name) for verb, table in tables if table.schema == place.schema)
 
@@ -105,7 +105,7 @@ def test_a_table_of_the_models_is_the_applications_own() -> None:
 
 
 def test_the_env_py_of_the_page(place: Place, kind: Kind, tmp_path: Path) -> None:
-    """A revision that `alembic revision --autogenerate` writes, in the default schema."""
+    """`alembic revision --autogenerate` writes a revision in the default schema."""
     (env,) = re.findall(r"^```py\n(# env.py\n.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     url = sa.make_url(place.url)
     if place.schema:

@@ -1,4 +1,4 @@
-"""Callers' connections in autocommit: without a transaction they are refused; in one that was begun they serve."""
+"""Callers' connections in autocommit: refused without a transaction, accepted if one was begun."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_without_a_transaction_it_is_refused(place: Place, queue: Queue, verb: s
 
 @pytest.fixture
 def begun(place: Place, kind: Kind) -> Iterator[Any]:
-    """A driver's connection in autocommit, on which a transaction was begun by SQL."""
+    """A driver's connection in autocommit, on which SQL has begun a transaction."""
     engine = sa.create_engine(place.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     proxy = engine.raw_connection()
     raw: Any = proxy.dbapi_connection
@@ -53,7 +53,7 @@ def begun(place: Place, kind: Kind) -> Iterator[Any]:
 
 
 def test_in_a_transaction_it_is_the_callers_to_commit(queue: Queue, begun: Any) -> None:
-    """A large push and a large claim too, which have transactions of their own elsewhere."""
+    """Also for a large push and a large claim, which otherwise use transactions of their own."""
     queue.push_many(range(300))
     queue.push_many(range(2500), connection=begun)
     queue.push_many([NewMessage(n, key=f"k{n}") for n in range(10)], connection=begun)

@@ -1,4 +1,4 @@
-"""What the benchmarks say of their figures; the figures themselves are no test's business."""
+"""The benchmarks' presentation of their figures. The figures themselves are not tested."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_of_times_the_shorter_is_better() -> None:
         (None, 104, None),
         (None, 200, "- Pushing: SQLite, push: 0.50 of other"),
         (0.4, 200, "- Pushing: SQLite, push: 0.50 of other"),
-        (0.9, 200, "- Pushing: SQLite, push: 0.50 of other, **short of the aim of 0.9**"),
-        (3, 50, "- Pushing: SQLite, push: 2.00 of other, **short of the aim of 3**"),
+        (0.9, 200, "- Pushing: SQLite, push: 0.50 of other, **misses the aim of 0.9**"),
+        (3, 50, "- Pushing: SQLite, push: 2.00 of other, **misses the aim of 3**"),
     ],
 )
 def test_what_is_slower_is_said(aim: float | None, rate: float, line: str | None) -> None:

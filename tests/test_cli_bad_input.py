@@ -1,4 +1,4 @@
-"""The command line refuses: one sentence of cause, one of remedy, the right exit code, no traceback."""
+"""The command line refuses bad input with a cause, a remedy and the right exit code, and without a traceback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(place: Path | str, *words: object, input: str | bytes | None = None, cod
 
 
 def refusal(result: Result) -> tuple[str, str]:
-    """The cause and the remedy, in the form for people."""
+    """Return the cause and the remedy, as printed for people."""
     cause, remedy = result.stderr.splitlines()
     assert cause.startswith("error: ")
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""The clients in other languages work a queue together with Python."""
+"""The clients in other languages share a queue with Python."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CLIENTS_OF = {
 }
 
 
-# What runs a script, and what that of the page leaves of an empty queue.
+# The program that runs a script, and the state in which the page's script leaves an empty queue.
 RUNS = {
     "postgresql": (
         ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
@@ -74,7 +74,7 @@ def client(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     need(CLIENTS_OF[name].program)
     if name == "node" and not (CLIENTS / "node" / "node_modules").exists():
-        # Where there is Node without npm, nobody can have what its client needs.
+        # With Node but without npm, the packages of the client cannot be installed.
         refuse = pytest.fail if os.environ.get("CI") and shutil.which("npm") else pytest.skip
         refuse("npm has not installed what examples/clients/node needs; `make clients` lets it.")
     return name
@@ -82,15 +82,14 @@ def client(request: pytest.FixtureRequest) -> str:
 
 def need(program: str) -> None:
     if shutil.which(program) is None:
-        # Node is not needed for anything else; the others come with the servers.
+        # Nothing else needs Node. The other clients come with the servers.
         refuse = pytest.fail if os.environ.get("CI") and program != "node" else pytest.skip
         refuse(f"{program} is not installed.")
 
 
 @contextmanager
 def orders(request: pytest.FixtureRequest, client: Client) -> Iterator[tuple[Queue, str, dict[str, str]]]:
-    """The queue "orders" in a schema of its own, the text of its procedures as it is printed, and the environment that
-    leads a client there."""
+    """The queue "orders" in a schema of its own, with its printed procedures, and the environment for a client."""
     url = request.getfixturevalue(f"{client.server}_url")
     schema = f"clients_{secrets.token_hex(4)}"
     with connect(url, schema=schema) as database:

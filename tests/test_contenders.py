@@ -1,4 +1,4 @@
-"""The contenders of the benchmarks that need nothing but tablequeue, and the check of what everybody delivers."""
+"""The contenders of the benchmarks that need only tablequeue, and the check of all deliveries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Producers, consumers and servers die: nothing acknowledged is lost, nothing is held by two or finished twice.
+"""Producers, consumers and servers die: no acknowledged message is lost, held by two, or finished twice.
 
-Clients die by SIGKILL; a server all at once, without a word to anybody, and recovers from its log when it starts again
-(`Server.kill`). The crash of a machine is not tested: there, what was not synced is lost as well, and how much that is,
-is the database's own promise.
+Clients die by SIGKILL. A server ends all its processes at once, and recovers from its log when it starts again
+(`Server.kill`). The crash of a machine is not tested: it also loses data that was not synced, for which the database
+makes its own promise.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.load import Load, end_all, reconcile
 from tests.servers import KINDS, Kind, Place, Server
 from tests.support import DESIGNS, at, claimed, counts, design_group, ids_of, refuses
 
-# How many of a verb's steps somebody dies at: all, or as many as this, the first and the last among them.
+# The number of steps of a verb at which a process dies: all, or at most this many, with the first and the last.
 POINTS = 8
 
 
 @dataclass(frozen=True)
 class Point:
-    """A step of a verb, and what others see in the queue when it stands there."""
+    """A step of a verb, and the queue that others see while the process stays there."""
 
     number: int
     words: str
@@ -68,7 +68,7 @@ def test_a_client_killed_at_any_step(place: Place, name: str) -> None:
 @pytest.mark.parametrize("definition", [{}, {"groups": True}, {"order": "due"}], ids=str)
 def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, definition: dict[str, Any]) -> None:
     definition = {**definition, "payload": "text"}
-    place.open().create_queue("another")  # the catalogue is there: the steps are the same each time
+    place.open().create_queue("another")  # the catalogue exists, so the steps are the same each time
     words = steps_of(place, lambda database: database.create_queue("made", **definition))
     database = place.open()
     for number in range(1, len(words) + 1):
@@ -83,7 +83,7 @@ def test_a_creator_killed_at_any_step_leaves_a_queue_or_none(place: Place, defin
 
 
 def test_the_first_creator_killed_at_any_step(place: Place, kind: Kind) -> None:
-    """The catalogue, the schema and the file too are whole, or made by the next creator."""
+    """Also the catalogue, the schema and the file are complete, or the next creator creates them."""
     words = steps_of(place, lambda database: database.create_queue("made"))
     for number in range(1, len(words) + 1):
         _make_anew(place, kind)
@@ -147,7 +147,7 @@ def own_kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture(scope="module")
 def own_server(own_kind: Kind) -> Iterator[Server]:
-    """A server of this module's own."""
+    """A private server for this module."""
     assert own_kind.server
     manager = own_kind.server()
     if manager is None:
@@ -172,21 +172,21 @@ def place_on(server: Server) -> Iterator[Place]:
 
 @dataclass
 class Survivor:
-    """A client that stood at a point while the server died and came back, and then went on."""
+    """A client that stayed at a point while the server died and came back, and then continued."""
 
     point: Point
     last: Point
     after: list[Message]
-    """What the queue was when the server was back."""
+    """The queue when the server was back."""
     outcome: BaseException | None
-    """What became of the verb."""
+    """The outcome of the verb."""
     database: Database
     queue: str
 
 
 @pytest.fixture(scope="module")
 def survivors(own_server: Server) -> Iterator[dict[str, list[Survivor]]]:
-    """Clients at all points of all verbs, of which one server dies."""
+    """Clients at all points of all verbs, while their server dies."""
     with place_on(own_server) as place:
         yield survive(place, own_server)
 
@@ -203,8 +203,8 @@ def test_a_server_killed_at_any_step(survivors: dict[str, list[Survivor]], name:
 
 
 def test_a_server_that_dies_in_the_middle_of_a_statement(own_kind: Kind, own_server: Server, own_place: Place) -> None:
-    # The statement has removed the message and waits, with its row of the history, for somebody who has written one
-    # of that id. So the server dies inside of it, and not between two.
+    # The statement has removed the message. Its row of the history waits for another session that has written one with
+    # the same id. So the server dies inside the statement, and not between two statements.
     queue = own_place.open().create_queue("work", payload="text", lease=3600)
     id = queue.push("x")
     claim = claimed(queue)
@@ -292,13 +292,13 @@ def test_a_server_killed_at_random_under_load(own_server: Server, own_place: Pla
 
 @contextmanager
 def standing(work: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
-    """A process that stands where it says on the pipe, until the end of the block, when it is killed."""
+    """Run a process that stays at the point that it reports on the pipe. It is killed at the end of the block."""
     with started(1, work, lambda n: arguments) as (pipe,):
         yield pipe
 
 
 def shape(queue: Queue) -> list[Message]:
-    """Every message as others see it."""
+    """Return every message as others see it."""
     live = [message for state in STATES for message in queue.peek(10_000, state=state)]
     return live + (queue.history(10_000) if queue.definition.keeps_history else [])
 
@@ -310,7 +310,7 @@ def prepared(database: Database, verb: Verb, name: str) -> Queue:
 
 
 def walk(place: Place, name: str) -> list[Point]:
-    """Go through a verb to its end, and look at the queue from outside at every step."""
+    """Run a verb to its end, and read the queue from outside at every step."""
     verb = VERBS[name]
     queue = prepared(place.open("the living"), verb, "walked")
     points: list[Point] = []
@@ -353,7 +353,7 @@ def check_works(queue: Queue) -> None:
 
 
 def check_recovered(queue: Queue, verb: Verb, point: Point, seen: list[Message] | None = None) -> None:
-    """The queue is what it was at the point; nobody gets what the dead one holds; every message ends, and once."""
+    """The queue is as at the point, nobody gets the messages of the dead process, and every message ends once."""
     assert (shape(queue) if seen is None else seen) == point.shape, point.words
     soon = at(verb.time + 1)
     held = [message.id for message in point.shape if message.lease_until and message.lease_until > soon]
@@ -415,7 +415,7 @@ def survive(place: Place, server: Server) -> dict[str, list[Survivor]]:
 
 
 def check_outcome(survivor: Survivor, verb: Verb) -> None:
-    """The verb returned if it was done; else it told that the connection broke."""
+    """The verb returned if it took effect. Otherwise it reported that the connection broke."""
     point, last, error = survivor.point, survivor.last, survivor.outcome
     if error is None:
         # Whose turn it is in a group may be promoted later, by the next claim.
@@ -430,13 +430,13 @@ def check_outcome(survivor: Survivor, verb: Verb) -> None:
 
 
 def turned(messages: list[Message]) -> list[Message]:
-    """The messages as they are when every group has its turn."""
+    """Return the messages as they are when every group has its head."""
     ready = [replace(message, state="ready") if message.state == "blocked" else message for message in messages]
     return sorted(ready, key=lambda message: message.id)
 
 
 def reconnected(survivor: Survivor) -> Queue:
-    """The queue, by the same Database; a connection that was idle when the server died costs one call."""
+    """Return the queue of the same Database. A connection that was idle when the server died costs one failed call."""
     try:
         return survivor.database.queue(survivor.queue)
     except ConnectionLost:
@@ -444,7 +444,7 @@ def reconnected(survivor: Survivor) -> Queue:
 
 
 def await_a_wait(kind: Kind, place: Place) -> None:
-    """Until a session of that server waits for another one."""
+    """Wait until a session of this server waits for another one."""
     assert kind.waiting
     deadline = monotonic() + PATIENCE
     with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

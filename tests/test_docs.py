@@ -1,9 +1,9 @@
-"""The documents: their Python blocks run, their SQL is what the library emits, and what they link to is there.
+"""The documentation: its Python blocks run, its SQL is what the library emits, and its links lead somewhere.
 
     TABLEQUEUE_WRITE_DOCS=1 pytest tests/test_docs.py
 
-writes the SQL of the pages anew, from the comment before each block: `<!-- sql: pop emails --dialect postgresql -->`
-has the arguments of `tablequeue sql`.
+writes the SQL of the pages again. The comment before each block, such as `<!-- sql: pop emails --dialect postgresql
+-->`, has the arguments of `tablequeue sql`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def name_of(page: Path) -> str:
 
 
 def emitted(arguments: list[str]) -> str:
-    """What `tablequeue sql` prints."""
+    """Return the output of `tablequeue sql`."""
     result = CliRunner().invoke(main, ["sql", *arguments])
     assert result.exit_code == 0, f"tablequeue sql {shlex.join(arguments)}: {result.output}"
     return result.output
@@ -51,7 +51,7 @@ def dialect(arguments: list[str]) -> str:
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
-    """Each Python block, with the number of the line where it begins."""
+    """Return each Python block with the number of its first line."""
     found = re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [(text.count("\n", 0, block.start()) + 2, block[1]) for block in found]
 
@@ -60,12 +60,12 @@ PAGES = [page for page in (ROOT / "README.md", *DOCS) if blocks(page.read_text("
 
 
 def prose(text: str) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def headings(text: str) -> set[str]:
-    """The anchors of a page, as GitHub makes them of its headings."""
+    """Return the anchors of a page, as GitHub makes them from its headings."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
@@ -77,11 +77,11 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": page.stem}
     for line, program in blocks(page.read_text("utf-8")):
-        # The empty lines make a traceback point to the line of the page.
+        # Empty lines make the line numbers of a traceback those of the page.
         exec(compile("\n" * (line - 1) + program, str(page), "exec"), namespace)
 
 
-# The URL of a schema on a server. The page's own tables are to be in there too, so it is no schema of tablequeue's.
+# The URL of a schema on a server. It also takes the tables of the page, so it is not passed as `schema=`.
 SCHEMAS: dict[str, Callable[[sa.URL, str], sa.URL]] = {
     "postgresql": lambda url, schema: url.update_query_dict({"options": f"-csearch_path={schema}"}),
     "mariadb": lambda url, schema: url.set(database=schema),

@@ -1,4 +1,4 @@
-"""What endangers queues is found, each by an example of it; and a healthy database has none."""
+"""`doctor` finds an example of each problem, and none in a healthy database."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def test_the_command(place: Place, queue: Queue) -> None:
 
 
 def minutes_ago(text: str) -> str:
-    """A check that asks for a minute, asking for none."""
+    """Return a check without its threshold of a minute."""
     return text.replace("interval '60 seconds'", "interval '0 seconds'").replace(
         "interval 60 second", "interval 0 second"
     )
 
 
-@only("postgresql", "mariadb")  # SQLite does not know who reads
+@only("postgresql", "mariadb")  # SQLite does not know its readers
 def test_a_long_transaction(place: Place, kind: Kind, queue: Queue) -> None:
     late = rewritten(kind.engine_class, check_transactions=minutes_ago)
     with place.sa_engine().connect() as reader:

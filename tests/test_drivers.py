@@ -1,4 +1,4 @@
-"""Which driver a URL means, and what is said of one that tablequeue does not speak through."""
+"""The driver that a URL selects, and the error for one that tablequeue does not support."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tablequeue.engines import ENGINES, driver_missing, engine_class
 from tablequeue.errors import BadUrl
 from tests.support import refuses
 
-# What SQLAlchemy takes for a URL that names no driver, where that is none of ours.
+# SQLAlchemy's choices for URLs without a driver that tablequeue does not support.
 OTHERS = {
     kind: driver
     for kind in ENGINES
@@ -27,7 +27,7 @@ def test_mysqlclient_is_sqlalchemys_own_choice() -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_url_without_a_driver_says_which_to_name(kind: str) -> None:
-    """Whether or not SQLAlchemy's choice is installed."""
+    """The error is the same whether or not SQLAlchemy's choice is installed."""
     error = refuses(BadUrl, tablequeue.connect, f"{kind}://somebody:secret@127.0.0.1:1/db")
     assert error.cause == (
         f"tablequeue does not speak {kind} through the driver {OTHERS[kind]}, which SQLAlchemy takes for {kind}://."
@@ -80,7 +80,7 @@ except tablequeue.errors.DriverMissing as error:
     assert module in done.stdout
 
 
-# What else an import may fail for: an older driver, or a fault of our own.
+# Other reasons for a failed import: an older driver, or a bug in tablequeue.
 FAILURES = {
     "an older driver": (
         "import psycopg.adapt; del psycopg.adapt.Dumper",

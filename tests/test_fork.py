@@ -1,4 +1,4 @@
-"""Forks of a process that uses a database: whatever was acknowledged is there, and the database is whole."""
+"""Forks of a process that uses a database: every acknowledged message exists, and the database is intact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def queue(db: Database) -> Queue:
 
 
 def check_there(queue: Queue, acknowledged: list[int]) -> None:
-    """All of it is there, each once."""
+    """Check that each message exists once."""
     assert len(acknowledged) == len({*acknowledged}), "an id was given twice"
     assert {*acknowledged} <= {*ids_of(snapshot(queue))}, "what was acknowledged is there"
 
@@ -51,7 +51,7 @@ def path_of(place: Place) -> Path:
 
 
 def look_in_from_outside(place: Place) -> None:
-    """Somebody else opens the database and closes it: if nobody has a lock on it, the -wal file goes."""
+    """Let another program open and close the database. If no process has a lock on it, this deletes the -wal file."""
     program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('select * from tq_work')"
     subprocess.run([sys.executable, "-c", program, str(path_of(place))], check=True)
 
@@ -103,7 +103,7 @@ def test_children_of_a_parent_that_has_ended(place: Place, queue: Queue, ends: s
     program = [sys.executable, "-m", "tests.forked", place.url, ends]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout
-        parent.stdout.read()  # to the end: of the children too
+        parent.stdout.read()  # until the end of the children, too
     assert parent.returncode == 0
     assert [message.payload for message in queue.peek()] == ["of the parent", *["of a child"] * 3]
     check_whole(path_of(place))
@@ -111,7 +111,7 @@ def test_children_of_a_parent_that_has_ended(place: Place, queue: Queue, ends: s
 
 @only("sqlite")
 def test_forks_under_load(place: Place, queue: Queue) -> None:
-    """Of threads that push, some hold connections at any moment. They end their calls before a fork."""
+    """Some of the pushing threads hold connections at any moment. They end their calls before a fork."""
     ids: list[int] = []
     with pushing(queue, 4) as theirs:
         for _ in range(6):
@@ -191,7 +191,7 @@ def test_a_pool_of_processes(place: Place, queue: Queue, start: str) -> None:
 
 
 def test_what_a_parent_holds_is_its_own(place: Place, queue: Queue) -> None:
-    """The claim of a parent is no child's, but for its token; and each has connections of its own afterwards."""
+    """A child can use the claim of its parent only by its token. Afterwards each process has its own connections."""
     queue.push("x", now=at(0))
     claim = claimed(queue)
     child = Child(lambda _: queue.complete(claim) or [])  # type: ignore[func-returns-value]
@@ -205,7 +205,7 @@ def test_what_a_parent_holds_is_its_own(place: Place, queue: Queue) -> None:
 
 @pytest.fixture
 def kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections stay open over a fork, and the child does not mind."""
+    """Connections stay open over a fork, and the child does not use them."""
     for step in ("close_before_fork", "open_after_fork"):
         monkeypatch.setattr(runner.Runner, step, lambda self: None)
     monkeypatch.setattr("tablequeue.engines.sqlite.engine.refuse", lambda path: None)

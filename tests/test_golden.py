@@ -1,8 +1,8 @@
-"""What `tablequeue sql` prints, word for word: files under tests/golden/, so that a review shows what changes.
+"""The exact output of `tablequeue sql`, in files under tests/golden/, so that a review shows each change.
 
 The text for a fifo queue is stored whole, those for other queues as differences from it.
 
-After a change that is meant: `TABLEQUEUE_REWRITE_GOLDEN=1 .venv/bin/pytest tests/test_golden.py`, and read the diff.
+After an intended change, run `TABLEQUEUE_REWRITE_GOLDEN=1 .venv/bin/pytest tests/test_golden.py`, and read the diff.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DESIGNS = {
     "no_history": "--history none --payload bytes",
 }
 OPERATIONS = ("create", "upgrade", "drop", "push", "pop", "take", "complete")
-# Long, and much the same in all designs.
+# Long, and nearly the same in all designs.
 STORED = {"fifo": ("procedures", "grant"), "groups": ("procedures",)}
 ROLES = "--producer web --consumer worker --observer board"
 
@@ -42,7 +42,7 @@ CASES = [
 ]
 
 
-# Whose text is stored whole: that of fifo. The others are differences from it, and MySQL's from MariaDB's.
+# The text of fifo is stored whole. Others are stored as differences from it, and MySQL's as those from MariaDB's.
 PARENTS = {"mysql": "mariadb"}
 
 
@@ -54,7 +54,8 @@ def printed(dialect: str, design: str, operation: str) -> str:
 
 
 def golden(dialect: str, design: str, operation: str) -> tuple[Path, str]:
-    """The file of a text, and what is to be in it; nothing, and then no file, if it does not differ."""
+    """Return the file of a text and its content. The content is empty, and there is no file, if the text does not
+    differ."""
     text = printed(dialect, design, operation)
     folder = GOLDEN / dialect / design
     if design != "fifo":

@@ -1,7 +1,6 @@
-"""Every interleaving of sessions that meet at the same messages; what must hold after each is in tests/isolation.py.
+"""Every interleaving of sessions that use the same messages. tests/isolation.py has the checks after each.
 
-Nothing is held by two, nothing is finished twice, nothing that was pushed is lost, the queue drains, and nobody waits
-who need not.
+No message is held by two, finished twice or lost, the queue drains, and no session waits without need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Programs whose user may not create: what is there is enough for every verb. The grants are those of the pages."""
+"""Programs without the right to create tables: existing tables are enough for every verb. The grants come from the
+pages."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ servers = only("postgresql", "mariadb")
 
 
 def documented(kind: Kind) -> list[str]:
-    """The statements of the page of the engine that make such a user."""
+    """Return the statements from the engine's page that create such a user."""
     page = (DOCS / f"{kind.name}.md").read_text("utf-8")
     (block,) = re.findall(r"^```text\n(create (?:role|user) .*?)^```$", page, re.DOTALL | re.MULTILINE)
     words = block.replace("shop", "{schema}").replace("program", "{role}").replace("...", PASSWORD)
@@ -51,7 +52,7 @@ def documented(kind: Kind) -> list[str]:
 
 @contextmanager
 def program(place: Place, kind: Kind, grants: list[str]) -> Iterator[sa.Engine]:
-    """An Engine of a user of its own, who has these rights."""
+    """An Engine for a new user with these rights."""
     role = f"program_{secrets.token_hex(4)}"
     for statement in grants:
         place.execute(statement.format(role=role, schema=place.schema))
@@ -80,7 +81,7 @@ def make_everything(owner: Database) -> None:
 
 
 def use_everything(database: Database) -> None:
-    """Every operation that might create, and every verb that writes, on a queue of each design."""
+    """Call every operation that might create, and every verb that writes, on a queue of each design."""
     assert database.upgrade() == dict.fromkeys(database.queues(), database.schema_version)
     for name, design in DESIGNS.items():
         queue = database.create_queue(name, **design)
@@ -122,7 +123,7 @@ def test_what_is_there_is_enough(place: Place, kind: Kind) -> None:
 
 
 def without_looking(engine: type[Engine]) -> type[Engine]:
-    """Runs each `create ... if not exists` without a look."""
+    """Run each `create ... if not exists` without a check before."""
 
     class WithoutLooking(type(engine.catalogue)):  # type: ignore[misc]
         def _make(self, cursor: Any, table: Any, operation: str, params: Any, *words: str) -> None:
@@ -157,7 +158,7 @@ def test_who_may_create_tables_needs_no_right_to_create_schemas(place: Place, ki
 
 @servers
 def test_who_may_not_read_the_catalogue_creates_nothing(place: Place, kind: Kind) -> None:
-    """The tables of the queue alone are not enough: what it is, the catalogue says."""
+    """The tables of the queue are not enough, because its definition is in the catalogue."""
     place.open().create_queue("work")
     made, *grants = documented(kind)
     grants = [made, *(grant.replace("on all tables in schema {schema}", "on {schema}.tq_work") for grant in grants)]
@@ -178,7 +179,7 @@ def test_a_search_path_without_a_schema(place: Place, kind: Kind) -> None:
 
 
 def test_many_make_the_same_at_once(place: Place) -> None:
-    """The first to come makes it, and nobody is refused."""
+    """The first process creates it, and no process is refused."""
     number = 8
     databases = [place.open() for _ in range(number)]
     meet = Barrier(number, timeout=60)

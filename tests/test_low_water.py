@@ -1,4 +1,4 @@
-"""The low-water mark is only a hint: what becomes ready below it is passed by until a sweep at the longest."""
+"""The low-water mark is only a hint: a message that becomes ready below it is skipped until the next sweep at most."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def opened(place: Place, engine: type[Engine], **definition: Any) -> Queue:
-    """A queue in a process that has just swept, and does not come to it again."""
+    """A queue in a process that has just swept, and does not sweep again."""
     queue = place.open_with(engine).create_queue("work", payload="text", **definition)
     queue.context.table.next_sweep = inf
     return queue
 
 
 def given_back_by_another(place: Place, queue: Queue) -> list[int]:
-    """Four messages. The first one was given back by another process, when `queue` had claimed the second."""
+    """Push four messages. Another process releases the first one after `queue` has claimed the second."""
     ids = queue.push_many("abcd")
     theirs = claimed(place.open().queue("work"))
     assert (theirs.id, claimed(queue).id) == (ids[0], ids[1])
@@ -159,7 +159,7 @@ class NeverFalls(Table):
 
 
 class OneMark(Table):
-    """The mark is lowered in its place, and a claim under way raises it again."""
+    """A mutant that lowers the mark in place, so that a running claim raises it again."""
 
     def ready_after(self, id: int) -> None:
         self.mark.id = min(self.mark.id, id)

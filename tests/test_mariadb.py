@@ -1,4 +1,4 @@
-"""What is MariaDB's and MySQL's own: collations, isolation, strictness, packets, ids, leftovers of DDL, and errors."""
+"""Specific to MariaDB and MySQL: collations, isolation, strictness, packets, ids, leftovers of DDL, and errors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def kind() -> Kind:
 
 
 def with_setting(place: Place, setting: str) -> str:
-    """The URL, for connections that begin with a SET."""
+    """Return the URL, with connections that begin with a SET."""
     return f"{place.url}?init_command={quote(f'set session {setting}')}"
 
 
 @pytest.fixture
 def strange(place: Place) -> Iterator[Database]:
-    """A Database whose connections come with settings that must not matter."""
+    """A Database whose connections have settings that must not matter."""
     mode = "sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES', tx_isolation = 'SERIALIZABLE', time_zone = '+09:00'"
     with tablequeue.connect(with_setting(place, mode), schema=place.schema) as database:
         yield database
@@ -41,7 +41,7 @@ def strange(place: Place) -> Iterator[Database]:
 
 # -- text --------------------------------------------------------------------------------------------------------------
 
-# All the same to some collation.
+# Equal in some collation.
 ALIKE = ["a", "A", "a ", "a  ", "á", "\uff41", "ß", "ss"]
 
 
@@ -181,7 +181,7 @@ def test_a_caller_who_finds_too_little_keeps_nobody_waiting(db: Database, place:
         assert connection.exec_driver_sql("select @@tx_isolation").scalar_one() == "REPEATABLE-READ"
         assert len(queue.pop_many(10, connection=connection)) == 1
         assert queue.pop(connection=connection) is None
-        # All of these would wait for the end of this very transaction, if it had locked the gap after the last one.
+        # All of these would wait for the end of this transaction if it had locked the gap after the last one.
         queue.push(1)
         queue.push_many([2, 3])
         claimed(queue).release()
@@ -267,7 +267,7 @@ def test_a_url_without_a_database(place: Place) -> None:
 
 @pytest.mark.parametrize("history", ["keep", "none", 3600])
 def test_a_schema_is_enough_of_a_name(place: Place, history: History) -> None:
-    """Each verb that deletes, on connections that are in no database."""
+    """Each verb that deletes works on connections without a current database."""
     url = sa.make_url(place.url).set(database="")
     with tablequeue.connect(url, schema=place.schema) as database:
         queue = database.create_queue("work", groups=True, max_attempts=1, history=history)

@@ -1,4 +1,4 @@
-"""A few threads of a process at a time claim from a queue of MariaDB or MySQL; the others wait in the process."""
+"""A few threads of a process at a time claim from a queue on MariaDB or MySQL. The others wait in the process."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_fork_while_other_threads_claim(db: Database) -> None:
 
 @contextmanager
 def claims_are_held_up(db: Database, queue: str) -> Iterator[None]:
-    """As if other threads were at all the claims that may be at once."""
+    """Hold all the claims that may run at once, as if other threads had them."""
     raw: Any = db.engine.raw_connection()
     server = (raw.dbapi_connection.host_info, raw.dbapi_connection.db)
     raw.close()

@@ -1,4 +1,4 @@
-"""What is MariaDB's own about stored procedures: the settings of a session, transactions, turns."""
+"""Stored procedures on MariaDB: session settings, transactions, promotion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_settings_of_a_session_that_must_not_matter(db: Database) -> None:
 
 
 def test_a_transaction_without_begin(db: Database) -> None:
-    """With autocommit off, what is called is the caller's to commit all the same."""
+    """With autocommit off, a call is part of the caller's transaction too."""
     queue = made(db)
     with session(db) as one:
         one.cursor.execute("set autocommit = 0")
@@ -51,7 +51,7 @@ def test_a_transaction_without_begin(db: Database) -> None:
 
 
 def test_a_turn_that_cannot_be_given_is_no_failure_of_complete(db: Database) -> None:
-    """It took effect, and must not be repeated. The next pop gives the turn."""
+    """The completion took effect and must not be repeated. The next pop promotes."""
     queue = made(db, groups=True)
     assert queue.push_many([1, 2], group="a") == [1, 2]
     with session(db) as one, transaction(db) as other:

@@ -1,6 +1,6 @@
-"""Random lives of a queue, beside the model of tests/model.py: every verb, every design, every engine.
+"""Random lives of a queue, compared with the model of tests/model.py: every verb, every design, every engine.
 
-The examples are always the same ones; TABLEQUEUE_TEST_EXAMPLES=1000 has that many others for each design.
+The examples are always the same. TABLEQUEUE_TEST_EXAMPLES=1000 runs this many others for each design.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ LIVES = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-# To make a failing example small takes minutes.
+# Shrinking a failing example takes minutes.
 pytestmark = pytest.mark.timeout(900)
 
 CONSUMERS = ("ada", "bob", "eve")
-# Longer than any example takes, for those that go by the database's own clock.
+# Longer than any example takes, for those that use the database's clock.
 LEASE = 1000
 PLAIN = "payload headers state attempts priority group key producer consumer".split()
 TIMES = "pushed_at first_popped_at popped_at lease_until finished_at".split()
@@ -114,7 +114,7 @@ def PERHAPS(claims: Bundle[Claim]) -> st.SearchStrategy[Claim | None]:  # noqa: 
 
 @dataclass
 class World:
-    """Where the lives of one test take place."""
+    """The place of the lives of one test."""
 
     databases: dict[str, Database]
     callers: sa.Engine
@@ -126,10 +126,10 @@ class World:
 
 
 class Life(RuleBasedStateMachine):
-    """One queue and its model: every rule does the same to both and compares the answers.
+    """A queue and its model. Every rule does the same to both, and compares the answers.
 
-    Goes by a clock that is moved (`now=`), with three consumers; or by the database's own, with one and without
-    waiting: there the engines take short cuts, but another consumer may see late what came back.
+    It uses either a clock that is moved (`now=`) and three consumers, or the database's clock, one consumer and no
+    waiting. With the database's clock the engines take short cuts, but another consumer may see released messages late.
     """
 
     fresh = Bundle("fresh")
@@ -142,7 +142,7 @@ class Life(RuleBasedStateMachine):
         self.time = START
         self.connection: sa.Connection | None = None
         self.outside: Model
-        """Beside the model of what a transaction sees: what the others see."""
+        """In addition to the model of what a transaction sees, the model of what others see."""
 
     @initialize(history=st.sampled_from(["keep", "keep", "none"]), attempts=st.integers(1, 2), first=FIRST)
     def create(self, history: str, attempts: int, first: list[New]) -> None:
@@ -205,7 +205,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(target=fresh, who=WHO, steps=STEPS, given=PERHAPS(fresh), new=NEWS, commit=st.booleans())
     def transaction(self, who: str, steps: list[tuple[str, int]], given: Claim | None, new: New, commit: bool) -> Any:
-        """Steps in a caller's transaction; the finishing ones act on the claim that is given and on those popped."""
+        """Run steps in a caller's transaction. Those that finish messages act on the given claim and on those
+        popped."""
         self.outside = copy.deepcopy(self.model)
         claims = [given] if given else []
         with self.world.callers.connect() as self.connection:
@@ -276,7 +277,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def content(self) -> None:
         queue = self.queues["bob"]
-        # The numbers of all states are compared too: what the model has none of need not be looked at.
+        # The counts of all states are compared too, so states that are empty in the model need no check.
         there = {item.state for item in self.model.live.values()}
         if self.definition.grouped:
             there |= {"ready", "scheduled"}
@@ -332,7 +333,8 @@ class Life(RuleBasedStateMachine):
         self._compare_claims(claims, self.model.pop(n, self._name(who), None, 0, ids_of(claims), self.time))
 
     def _sweep_apart(self) -> None:
-        """Where a claim within a transaction sweeps outside of it: all that the transaction has not changed itself."""
+        """On engines whose sweep is outside the transaction: sweep all messages that the transaction has not
+        changed."""
         if not (self.model.inside and self.world.sweeps_apart):
             return
         outside, inside = self.outside.live, self.model.live
@@ -372,7 +374,7 @@ class Life(RuleBasedStateMachine):
         elif verb == "release" and not self.once:
             self._release(who, [claim], seconds)
         elif verb == "extend" and not self.once:
-            # None: after 0 it would depend on the database's own clock when somebody else sees the end.
+            # Not 0, because the database's clock would then decide when others see the end.
             self._extend(who, claim, seconds or None)
 
     # -- private -------------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ class Life(RuleBasedStateMachine):
         }
 
     def _item(self, who: str, new: New, shared: New) -> Item:
-        """The message that `new` becomes in a call with the options of `shared`."""
+        """Return the message that `new` becomes in a call with the options of `shared`."""
         own = shared if new.plain else new
         timed = shared if own.delay is None and own.due is None else own
         wait = timed.due if timed.delay is None else timed.delay
@@ -462,18 +464,18 @@ class Life(RuleBasedStateMachine):
             told = message.state == "scheduled" or self.definition.order == "due"
             row["due_at"] = message.due_at if told else None
         if self.definition.grouped and message.state == "scheduled" and message.due_at and message.due_at <= here:
-            # The first of its group may be scheduled for a time that has passed: the next claim looks at it.
+            # The head of its group may be scheduled for a time that has passed, which the next claim notices.
             row |= {"state": "ready", "due_at": None}
         return row | {"errors": errors}
 
 
 def same(given: object, expected: object) -> None:
-    """An answer of the engine is that of the model."""
+    """Check that the engine and the model give the same answer."""
     assert given == expected, f"the engine says {given!r}, and the model {expected!r}"
 
 
 def answer(call: Callable[[], Any]) -> Any:
-    """What a verb returns, or what it refuses: the name of the error, and the ids or keys that it names."""
+    """Return the result of a verb, or the name of its error with the ids or keys in it."""
     try:
         return call()
     except LeaseLost as error:
@@ -493,7 +495,7 @@ def held_by(claims: Sequence[Claim]) -> list[tuple[int, str]]:
 
 
 def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: bool = False, **options: Any) -> None:
-    """Random lives of queues of that design; `share` of the examples."""
+    """Run random lives of queues with this design, for a `share` of the examples."""
     world = World(
         databases={name: place.open(name) for name in CONSUMERS},
         callers=place.sa_engine(),
@@ -503,7 +505,7 @@ def live(place: Place, kind: Kind, design: str, share: float = 1, own_clock: boo
         own_clock=own_clock,
         numbers=count(),
     )
-    # The same examples in every run, others for each design and each number of them.
+    # The same examples in every run, but others for each design and each number of examples.
     factory: Any = partial(Life, world)
     factory = seed(crc32(f"{EXAMPLES} {design} {own_clock} {options}".encode()))(factory)
     run_state_machine_as_test(factory, settings=settings(LIVES, max_examples=max(1, int(EXAMPLES * share))))

@@ -1,7 +1,7 @@
-"""What the real drivers of SQL Server make of text, of parameters and of errors, on a stand-in for its protocol.
+"""How the real drivers of SQL Server treat text, parameters and errors, with a stand-in for its protocol.
 
-Those that are installed: `make setup` brings Microsoft's own. No server runs here: what one would answer is made up of
-the columns that were asked for.
+Those that are installed: `make setup` brings Microsoft's own. No server runs here. Its answer is made up from the
+requested columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.procedures import on_mssql
 from tests.support import refuses
 
 TIME = "2040-01-01T00:00:00.000000"
-# What a text may begin with that is no mark, and what its end may be taken for.
+# Beginnings of a text that are no byte-order mark, and endings that could be misread.
 TEXTS = [
     "\ufeffabc",
     "\ufffeabc",
@@ -64,7 +64,7 @@ def _mssql_python(port: int) -> Any:
         return mssql_python.connect(f"{_odbc(port)};TrustServerCertificate=yes")
     except mssql_python.Error as error:
         if "Failed to load the driver" in str(error):
-            # Its ODBC driver needs libltdl.so.7, which scripts/install-servers installs.
+            # The ODBC driver needs libltdl.so.7, which scripts/install-servers installs.
             _missing(str(error))
         raise
 
@@ -120,7 +120,7 @@ def server() -> Iterator[tds.Server]:
 
 
 def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any) -> Queue:
-    """A queue whose every call goes to the stand-in through the driver."""
+    """Return a queue whose calls go to the stand-in through the driver."""
     connection = driver(server.port)
     url = sa.make_url("mssql+pymssql://")
     pooled = SimpleNamespace(dbapi_connection=connection, detach=lambda: None, invalidate=lambda: None)
@@ -144,7 +144,7 @@ def queue_on(server: tds.Server, driver: Callable[[int], Any], **definition: Any
 
 
 def selected(text: str, message: dict[str, Any]) -> tds.Rows | None:
-    """A row of what a text asks for, as SQL Server would make it of a message; None if it asks for nothing."""
+    """Return the row that SQL Server would return for a message; None if the SQL returns no rows."""
     items = rules.answer(text)
     return _row(items, message) if items else None
 
@@ -166,7 +166,7 @@ def _row(items: list[str], message: dict[str, Any]) -> tds.Rows:
 
 
 def message_of(text: str, payload: Any = None) -> dict[str, Any]:
-    """A message of which everything that can be is the text, as far as a column has room for it."""
+    """Return a message with the text in each of its fields, as far as the columns have room."""
     times = dict.fromkeys(("pushed_at", "popped_at", "due_at", "first_popped_at", "finished_at", "lease_until"), TIME)
     short = text[:100]
     return {
@@ -225,7 +225,8 @@ def test_bytes_come_back_as_they_are_stored(server: tds.Server, driver: Callable
 
 
 def test_half_a_surrogate_fails_nobody(server: tds.Server, driver: Callable[[int], Any]) -> None:
-    """T-SQL stores one; an error out of the driver would come after the claim, and cost all of its batch an attempt."""
+    """T-SQL stores half a surrogate. An error from the driver would come after the claim, and cost the whole batch an
+    attempt."""
     queue = queue_on(server, driver, payload="text")
     server.reply = lambda sent: selected(sent.text, message_of("a\ud83d") | {"headers": None, "errors": None})
     claim = queue.pop()
@@ -234,7 +235,7 @@ def test_half_a_surrogate_fails_nobody(server: tds.Server, driver: Callable[[int
 
 
 def test_the_check_notices_text_that_is_asked_for_as_it_is(server: tds.Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the driver that misreads it: as soon as that reads it right, this test says so."""
+    """With a driver that misreads it. When the driver is fixed, this test fails."""
     monkeypatch.setattr("tablequeue.engines.mssql.engine.in_bytes", lambda batch, columns: batch)
     queue = queue_on(server, _mssql_python, payload="text")
     for text, misread in (("\ufeffabc", "abc"), ("\ufffea", "\u6100")):
@@ -258,12 +259,12 @@ def test_text_is_sent_as_it_is(server: tds.Server, driver: Callable[[int], Any],
 
 
 def _has(sent: tds.Sent, text: str) -> bool:
-    """As a parameter, or, with a driver that has none, as a literal."""
+    """As a parameter, or as a literal with a driver that has no parameters."""
     return text in sent.values or f"N'{text.replace(chr(39), chr(39) * 2)}'" in sent.text
 
 
 def test_a_call_of_a_procedure(server: tds.Server, driver: Callable[[int], Any]) -> None:
-    """As the suites make it that call procedures: they run on a server that is named."""
+    """Like the calls of the suites that use procedures, which need a server."""
     queue = queue_on(server, driver)
     token = "0123456789abcdef" * 2
     row = tds.Rows([tds.Column("id", "bigint")], [(5,)])

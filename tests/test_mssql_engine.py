@@ -1,6 +1,7 @@
-"""SQL Server's engine against a stand-in for server and driver: what is sent, in which transaction, what errors do.
+"""SQL Server's engine with a stand-in for server and driver: what it sends, in which transaction, and how it treats
+errors.
 
-The stand-in answers what it is told. Whether SQL Server would is not tested here.
+The stand-in returns prepared answers. Whether SQL Server would give them is not tested here.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def test_a_large_complete_is_made_of_steps(server: Server, design: dict[str, Any
 
 
 def test_every_verb_binds_its_parameters(server: Server) -> None:
-    """The stand-in counts them."""
+    """The stand-in counts the parameters."""
     for definition in ({}, {"groups": True}, {"strict": True, "history": "none"}, {"order": "due", "history": 60}):
         queue = queue_on(server, **definition)
         group = "g" if queue.definition.groups else None
@@ -201,7 +202,7 @@ def test_null_and_style_are_bound_when_it_is_known_what_they_are() -> None:
 
 @pytest.mark.parametrize("due", [True, False])
 def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
-    """Who is told that a row was changed pushes; nobody else does."""
+    """Only the worker that is told that a row was changed pushes."""
     queue = queue_on(server)
     server.answers["set last_due"] = lambda params: [(TIME,)] if due else []
     assert schedule.advance(queue.context, "nightly", TIME.replace(tzinfo=UTC), None, server) is due
@@ -209,7 +210,7 @@ def test_a_schedule_is_advanced_by_one(server: Server, due: bool) -> None:
 
 @pytest.mark.parametrize("neighbour", [False, True])
 def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Server, neighbour: bool) -> None:
-    """A queue `work_turns` has the table that was the old name of a part of `work`."""
+    """The table of the queue `work_turns` has the old name of a part of `work`."""
     queue = queue_on(server, groups=True)
     definition = json.dumps(queue.definition.to_dict())
     server.answers["select name from tq_queues"] = lambda params: [("work",), *([("work_turns",)] if neighbour else [])]

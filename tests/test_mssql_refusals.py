@@ -1,4 +1,4 @@
-"""What the errors of SQL Server become, by each driver. Their sentences follow sys.messages; no server was asked."""
+"""The translation of SQL Server's errors, for each driver. Their texts follow sys.messages, not a real server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mssql_stand_in import Error, refusal
 
 
 class Mssql(Exception):
-    """mssql-python's: the SQLSTATE in words, and no number."""
+    """An error of mssql-python: the SQLSTATE in words, and no number."""
 
     def __init__(self, state: str, words: str) -> None:
         super().__init__(f"Driver Error: {state}; DDBC Error: [Microsoft][SQL Server]{words}")
@@ -22,7 +22,7 @@ class Mssql(Exception):
 
 
 class Pymssql(Exception):
-    """pymssql's: the number and the bytes of the words, with FreeTDS's own behind them."""
+    """An error of pymssql: the number and the bytes of the text, followed by FreeTDS's own text."""
 
     def __init__(self, number: int, words: str) -> None:
         tail = (

@@ -1,6 +1,6 @@
-"""Streams and staged writes on SQL Server against a stand-in for server and driver: what is sent in which transaction.
+"""Streams and staged writes on SQL Server with a stand-in for server and driver: what is sent in which transaction.
 
-The stand-in answers what it is told. Whether SQL Server would is not tested here.
+The stand-in returns prepared answers. Whether SQL Server would give them is not tested here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SQL Server's texts: Microsoft's parser takes every one, and they keep the rules of mssql_rules.py.
+"""The SQL for SQL Server passes Microsoft's parser and keeps the rules of mssql_rules.py.
 
-SQL Server itself is not asked: that is what `make test` does where TABLEQUEUE_TEST_MSSQL_URL names one.
+SQL Server itself is not involved; `make test` uses it if TABLEQUEUE_TEST_MSSQL_URL names one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CREATING = (
     "create_schedules",
 )  # fmt: skip
 OPERATIONS = operations_of("mssql")
-# Of which the engine asks how many rows they changed: it counts those that they answer with.
+# Operations whose number of changed rows the engine needs: it counts the rows that they return.
 COUNTED = ("advance_schedule", "purge", "purge_ids", "purge_history", "sweep", "promote", "writer_advance")
 FINISHING = (
     "complete_keep", "complete_none", "complete_at_most_once", "fail", "fail_at_most_once", "release", "extend",
@@ -64,7 +64,7 @@ def layout_of(design: str) -> rules.Layout:
 
 
 def batches(operation: str, design: str) -> list[str]:
-    """Every batch that an operation can be in this design, with `:name` parameters; each once."""
+    """Return every batch of an operation in this design once, with `:name` parameters."""
     texts = [
         batch
         for definition in definitions(design)
@@ -75,7 +75,7 @@ def batches(operation: str, design: str) -> list[str]:
 
 
 def sent(operation: str, design: str) -> list[Batch]:
-    """Every batch as it goes to a driver."""
+    """Return every batch as it is sent to a driver."""
     tables = [ENGINE.table("work", definition) for definition in definitions(design)]
     return list(
         dict.fromkeys(batch for table in tables for state in STATES for batch in compiled(table, operation, state))
@@ -140,7 +140,7 @@ def test_every_text_parses(operation: str) -> None:
 @parses
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_is_sent_to_a_driver_parses(operation: str) -> None:
-    """With a parameter in each place, as ODBC numbers them, and with nulls spelled out, one and all."""
+    """With a parameter in each place, as ODBC numbers them, and with each and all of them replaced by null."""
     for batch in dict.fromkeys(batch for design in DESIGNS for batch in sent(operation, design)):
         for values in (dict.fromkeys(batch.names, "0" * 32), dict.fromkeys(batch.names, None)):
             text, _ = batch.bind(values, "qmark")
@@ -200,7 +200,7 @@ def test_a_stream_reads_what_its_token_holds(operation: str) -> None:
 
 
 def test_promote_passes_over_notes_and_over_no_message() -> None:
-    """Were the change of a message undone that was passed over, the next one in its group would have overtaken it."""
+    """If the change of a skipped message were undone, the next one in its group would have overtaken it."""
     (batch,) = batches("promote", "groups")
     assert rules.locks(batch, layout_of("groups")) == []
     notes, look = rules.statements(batch)[-2:]
@@ -209,14 +209,14 @@ def test_promote_passes_over_notes_and_over_no_message() -> None:
     assert "as waiting with (index (tq_work__blocked))\n" in look
 
 
-def test_a_bell_that_a_push_relies_on_is_held_until_its_commit() -> None:
-    """A waiter that takes it before the commit would find nothing, and nobody would ring again."""
-    (ring,) = batches("bell_ring", "fifo")
-    hold, dialog = ring.split("if @held is null\n")
-    assert "get conversation group @held from tq_work__bell;" in hold
+def test_a_push_holds_the_notification_that_it_relies_on_until_its_commit() -> None:
+    """A consumer that received it before the commit would find nothing, and nothing would notify it again."""
+    (send,) = batches("send_notification", "fifo")
+    hold, dialog = send.split("if @held is null\n")
+    assert "get conversation group @held from tq_work__notify;" in hold
     assert "begin dialog" in dialog
-    assert not re.search(r"\bselect\b", ring), "who only looks holds nothing, and waits for others"
-    (wait,) = batches("bell_wait", "fifo")
+    assert not re.search(r"\bselect\b", send), "a select holds nothing, and waits for other pushes"
+    (wait,) = batches("wait_for_notification", "fifo")
     assert wait.index("set xact_abort on;") < wait.index("begin transaction;")
     assert wait.index("begin transaction;") < wait.index("waitfor (receive top (1)")
     assert wait.index("end conversation") < wait.index("commit transaction;")
@@ -231,7 +231,7 @@ def test_what_is_counted_answers_with_rows(design: str, operation: str) -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_text_is_asked_for_in_bytes_and_nothing_else_is(payload: PayloadType) -> None:
-    """Drivers misread it otherwise: see test_mssql_drivers.py."""
+    """Otherwise drivers misread it: see test_mssql_drivers.py."""
     wanted = {*TEXTS} - ({"payload"} if payload == "bytes" else set())
     asked: dict[str, set[str]] = {}
     for operation in OPERATIONS:
@@ -253,7 +253,8 @@ def test_every_finishing_statement_asks_for_the_token(design: str, operation: st
         assert rules.fence(batch, layout_of(design)) == []
 
 
-# The most that a parameter has, in units of UTF-16: names, keys and groups have 255 characters, names of queues 48.
+# The maximum length of a parameter in UTF-16 code units: names, keys and groups have 255 characters, names of queues
+# 48.
 LONGEST = {
     **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
     "table": 48 + len(".") + 63,
@@ -263,7 +264,7 @@ LONGEST = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_cast_cuts_off_what_a_parameter_has(operation: str) -> None:
-    """CAST to a shorter text cuts off and says nothing."""
+    """CAST to a shorter text silently truncates."""
     for batch in batches(operation, "groups"):
         for name, size in re.findall(r"cast\(:(\w+) as n?(?:var)?char\((\d+)\)\)", batch):
             longest = 48 if name == "name" and "tq_queues" in batch else LONGEST[name]
@@ -271,7 +272,8 @@ def test_no_cast_cuts_off_what_a_parameter_has(operation: str) -> None:
 
 
 def test_one_statement_touches_a_thousand_messages_at_most() -> None:
-    """Lock escalation is tried from 5,000 locks on: see STEP. test_mssql_engine.py has larger calls made of steps."""
+    """SQL Server tries lock escalation from 5,000 locks on: see STEP. test_mssql_engine.py tests larger calls, which
+    have several steps."""
     assert max(STEP, SWEEP_SIZE, BATCH) == 1000
 
 
@@ -300,7 +302,7 @@ def test_the_layout_is_that_of_the_order(design: str) -> None:
 
 
 def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
-    """Constraints are objects, as tables are."""
+    """Constraints are objects and share the namespace of tables."""
     for operation in CREATING:
         for batch in batches(operation, "groups"):
             for name in re.findall(r"\bconstraint (\w+)", batch):
@@ -309,7 +311,7 @@ def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
-    """Until version 3 each part was named with one underscore. What is only staged is made anew."""
+    """Until version 3 each part was named with one underscore. Staging tables are created again."""
     there = [operation for operation in CREATING if operation != "create_due" or design == "due"]
     texts = "\n".join(batch for operation in there for batch in batches(operation, design))
     made = {*re.findall(r"\b(?:index|constraint) (\w+?tq_work__\w+|tq_work__\w+)", texts)}
@@ -324,7 +326,7 @@ def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
 
 
 def test_what_output_writes_to_has_nothing_that_it_refuses() -> None:
-    """No trigger, no foreign key, no check on what OUTPUT ... INTO writes to, and no trigger at all (error 334)."""
+    """The target of OUTPUT ... INTO has no trigger, foreign key or check, and no table has a trigger (error 334)."""
     for operation in CREATING:
         for batch in batches(operation, "groups"):
             assert not re.search(r"\b(trigger|foreign key|references)\b", batch)
@@ -339,7 +341,7 @@ def test_grouped_queues_note_what_promote_must_look_at(operation: str) -> None:
 
 
 def test_no_text_needs_a_server_newer_than_2016() -> None:
-    """What came later; STRING_AGG and its like are there at any compatibility level, and on no older server."""
+    """Later features are not used. STRING_AGG and others work at any compatibility level, but not on older servers."""
     newer = (
         r"\b(?:string_agg|concat_ws|translate|trim|approx_\w+|greatest|least|generate_series|date_bucket|datetrunc|"
         r"json_array|json_object|json_path_exists|json_contains|regexp_\w+)\s*\(|\bdistinct from\b"
@@ -354,7 +356,7 @@ def test_no_text_needs_a_server_newer_than_2016() -> None:
 
 @parses
 def test_what_doctor_tells_to_set_says_what_it_does_besides() -> None:
-    """READ_COMMITTED_SNAPSHOT waits for every other connection, or ends them."""
+    """Setting READ_COMMITTED_SNAPSHOT waits for all other connections, or closes them."""
     (check,) = [check for check in SQLServer.checks.all if check.operation == "check_settings"]
     (batch,) = batches("check_settings", "fifo")
     cases = [re.findall(r"'([^']*)'", re.sub(r"'\s+\+ '", "", case)) for case in batch.split("case when ")[1:]]

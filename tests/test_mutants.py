@@ -1,4 +1,4 @@
-"""Mutants of the engines: each breaks one promise, and the check of that promise must notice."""
+"""Mutants of the engines: each breaks one promise, and the check of that promise must detect it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.transitions import check_states
 
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
-    """Selects, and then updates what it selected: two consumers that meet in between get the same message."""
+    """Selects and then updates: two consumers that meet in between get the same message."""
     meet = Barrier(2, timeout=60)
 
     class NaiveClaim(type(engine.messages)):  # type: ignore[misc]
@@ -49,11 +49,11 @@ def of_one(statements: list[str], id: int) -> list[str]:
 
 
 def rewritten(pattern: str, replacement: str, *operations: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A mutant with something else in the texts of some operations."""
+    """Return a mutant with changed SQL in some operations."""
 
     def mutant(engine: type[Engine]) -> type[Engine]:
         class Rewritten(engine):  # type: ignore[misc, valid-type]
-            # How often each pattern was found, of the mutants that this one is made of too.
+            # The number of matches of each pattern, including those of the mutants on which this one builds.
             rewrites: ClassVar = {**getattr(engine, "rewrites", {}), pattern: 0}
 
             def render(self, operation: str, table: Table, state: str = "ready") -> str:
@@ -73,13 +73,13 @@ TOKEN = r"and token = (cast\(:(token|held) as uuid\)|:token)"
 
 
 def counted_at_failure(engine: type[Engine]) -> type[Engine]:
-    """Counts an attempt when the consumer says that it failed: a dead consumer says nothing."""
+    """Counts an attempt only when the consumer reports a failure, which a dead consumer does not."""
     uncounted = rewritten(r"attempts = attempts \+ 1,", "", "claim", "claim_many")(engine)
     return rewritten(r"set state", "set attempts = attempts + 1, state", "fail")(uncounted)
 
 
 def ordered_by(order: str, columns: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A mutant that gives the messages of an order in another one."""
+    """Return a mutant that delivers messages in another order."""
 
     def mutant(engine: type[Engine]) -> type[Engine]:
         class OrderedBy(engine):  # type: ignore[misc, valid-type]
@@ -92,7 +92,7 @@ def ordered_by(order: str, columns: str) -> Callable[[type[Engine]], type[Engine
 
 
 def indexed_by_id(order: str) -> Callable[[type[Engine]], type[Engine]]:
-    """A mutant whose ready messages are in the index by their ids, whatever the order."""
+    """Return a mutant whose index of ready messages is by id, whatever the order."""
 
     def mutant(engine: type[Engine]) -> type[Engine]:
         class IndexedById(engine):  # type: ignore[misc, valid-type]
@@ -117,7 +117,7 @@ def retries_without_a_place(engine: type[Engine]) -> type[Engine]:
 
 
 def without_heads(engine: type[Engine]) -> type[Engine]:
-    """All messages of a group are ready at once, and no index forbids it."""
+    """All messages of a group are ready at once, and no index prevents it."""
 
     class WithoutHeads(rewritten(r"unique (index|key) (\S+__front)", r"\1 \2", "create_groups")(engine)):  # type: ignore[misc]
         def words(self, table: Table, state: str = "ready") -> dict[str, str]:
@@ -127,7 +127,7 @@ def without_heads(engine: type[Engine]) -> type[Engine]:
 
 
 def take_and_put_back(engine: type[Engine]) -> type[Engine]:
-    """A take that gives a message and leaves it where it was."""
+    """A take that returns a message and leaves it in its place."""
 
     class TakeAndPutBack(type(engine.messages)):  # type: ignore[misc]
         def take(self, cursor: Any, table: Any, params: dict[str, Any]) -> list[Any]:
@@ -140,7 +140,7 @@ def take_and_put_back(engine: type[Engine]) -> type[Engine]:
 
 
 def half_a_batch(engine: type[Engine]) -> type[Engine]:
-    """Completes the first half of a batch, and says that it was all."""
+    """Completes the first half of a batch, and reports the whole batch."""
 
     class HalfTheIds(engine):  # type: ignore[misc, valid-type]
         def dump_ids(self, ids: Sequence[int]) -> Any:
@@ -157,7 +157,7 @@ def half_a_batch(engine: type[Engine]) -> type[Engine]:
 
 
 def claims_all_the_same(engine: type[Engine]) -> type[Engine]:
-    """Claims the next messages whether or not those before were completed."""
+    """Claims the next messages even if the previous ones could not be completed."""
 
     class ClaimsAllTheSame(type(engine.messages)):  # type: ignore[misc]
         def complete_and_claim(self, cursor: Any, table: Any, params: dict[str, Any]) -> Any:
@@ -173,7 +173,7 @@ Check = Callable[[Database, Kind], None]
 
 
 def on(check: Callable[[Queue], None], name: str, **definition: Any) -> Check:
-    """A check of a queue of text with that definition."""
+    """Return a check for a text queue with this definition."""
 
     def run(database: Database, kind: Kind) -> None:
         check(database.create_queue("work", payload="text", **definition))
@@ -183,7 +183,7 @@ def on(check: Callable[[Queue], None], name: str, **definition: Any) -> Check:
 
 
 def of_two(check: Callable[[Database, Queue, Queue], None], name: str, **definition: Any) -> Check:
-    """The same of a check that needs the queue twice."""
+    """Like `on`, for a check that needs the queue twice."""
 
     def run(database: Database, kind: Kind) -> None:
         queue = database.create_queue("work", payload="text", **definition)

@@ -1,4 +1,4 @@
-"""PostgreSQL's packs: what is packed, how it is unpacked, and that nobody can tell from outside."""
+"""PostgreSQL's packs: which claims are packed, how packs are unpacked, and that users see no difference."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def queue(db: Database) -> Queue:
 
 
 def packed(place: Place, queue: Queue) -> list[int]:
-    """The sizes of the packs."""
+    """Return the sizes of the packs."""
     return [size for (size,) in place.execute(f"select size from {place.table(queue.name)}__packs order by first_id")]  # noqa: S608
 
 
@@ -108,7 +108,7 @@ def test_nor_are_more_than_a_server_could_hold(place: Place, kind: Kind) -> None
 def test_what_a_sweep_adds_is_claimed_beside_the_pack(place: Place, queue: Queue) -> None:
     queue.push_many(["x"] * MANY, delay=0.001)
     queue.push_many(["x"] * MANY)
-    queue.context.table.next_sweep = math.inf  # not before the claim, but when that has found too little
+    queue.context.table.next_sweep = math.inf  # not before the claim, but after it found too few messages
     claims = queue.pop_many(2 * MANY)
     assert (packed(place, queue), rows(place, queue)) == ([MANY], MANY)
     assert len({claim.token for claim in claims}) == 1
@@ -253,7 +253,7 @@ def test_grouped_queues_and_those_that_deliver_at_most_once_have_none(place: Pla
 
 def killed(queue: Queue) -> None:
     queue.push_many(["x"] * 3)
-    queue.pop_many(3, lease=10, now=at(0))  # and dies
+    queue.pop_many(3, lease=10, now=at(0))  # and then dies
     assert len(queue.pop_many(3, now=at(11))) == 3
 
 

@@ -26,13 +26,13 @@ from tests.worker.test_wake import waiting
 
 pytestmark = only("postgresql")
 
-# More calls than psycopg makes before it prepares a statement, over fewer sessions than there are threads.
+# More calls than psycopg makes before it prepares a statement, and fewer sessions than threads.
 CALLS, THREADS, SESSIONS = 20, 6, 2
 
 
 @pytest.fixture
 def pooled(place: Place) -> Iterator[Place]:
-    """The same database through PgBouncer."""
+    """The URL of the same database through PgBouncer."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
@@ -53,7 +53,7 @@ def pooled(place: Place) -> Iterator[Place]:
     file.write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in settings.items())]) + "\n")
     user = None
     if os.getuid() == 0:
-        user = "postgres"  # it refuses to run as root
+        user = "postgres"  # PgBouncer refuses to run as root
         shutil.chown(folder, user)
     with subprocess.Popen([program, "--quiet", str(file)], user=user, stderr=subprocess.DEVNULL) as process:
         through = Place(server.set(host="127.0.0.1", port=port).render_as_string(hide_password=False), place.schema)
@@ -123,7 +123,7 @@ def test_transactions_of_the_caller(pooled: Place, queue: Queue) -> None:
 
 def test_another_isolation_is_refused(pooled: Place) -> None:
     with pooled.sa_engine().begin() as first, pooled.sa_engine().begin() as second:
-        for each in (first, second):  # both of the sessions, which keep it
+        for each in (first, second):  # both sessions, which keep the setting
             each.exec_driver_sql("set default_transaction_isolation = 'serializable'")
     assert "through a pooler" in refuses(BadUrl, pooled.open).cause
 

@@ -1,4 +1,4 @@
-"""What `tablequeue sql` prints, run as it is printed by the client programs: psql, mariadb and sqlite3."""
+"""The clients psql, mariadb and sqlite3 run the output of `tablequeue sql` as it is printed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import secrets
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.test_upgrade import filled
 
 ROOT = Path(__file__).parent
 
-# The program of each engine, and how it is told where to run a script.
+# The client of each engine, and its arguments for a database.
 PROGRAMS: dict[str, Callable[[sa.URL, str], tuple[list[str], dict[str, str]]]] = {
     "sqlite": lambda url, schema: (["sqlite3", "-bail", url.database or ""], {}),
     "postgresql": lambda url, schema: (
@@ -36,6 +37,12 @@ PROGRAMS: dict[str, Callable[[sa.URL, str], tuple[list[str], dict[str, str]]]] =
         psql(url, schema) | {"PGOPTIONS": f"-c search_path={schema} -c client_min_messages=warning"},
     ),
     "mariadb": lambda url, schema: (["sh", "-c", "$MARIADB"], mariadb(url, schema)),
+}
+# What a script says to its program between two texts, so that each has a session of its own.
+ANEW: dict[str, Callable[[sa.URL], str]] = {
+    "sqlite": lambda url: f".open {url.database}\n",
+    "postgresql": lambda url: "\\connect -\n",
+    "mariadb": lambda url: "\\r\n",
 }
 # Options of `sql` that make a queue of a design.
 OPTIONS = {
@@ -47,28 +54,31 @@ OPTIONS = {
     "strict": "--strict",
     "groups": "--groups",
 }
-# What is no script by itself: it reads rows from the client, ends what its session has begun, or undoes part of it.
+# Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
 NO_SCRIPTS = {"push_copy", "leave", "put_back"}
 
 
 @dataclass
 class Shell:
-    """The client program in the schema of a test, which is there, and the working folder of none."""
+    """The client program, in the schema of a test, which exists already."""
 
     place: Place
     kind: Kind
 
-    def printed(self, operation: str, *options: str) -> str:
-        words = ["sql", operation, "work", "--dialect", self.kind.name, *options]
+    def printed(self, operation: str, *options: str, queue: str = "work") -> str:
+        words = ["sql", operation, queue, "--dialect", self.kind.name, *options]
         if self.place.schema and "--schema" not in options:
             words += ["--schema", self.place.schema]
         result = CliRunner().invoke(main, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    def run(self, text: str) -> str:
-        command, environment = PROGRAMS[self.kind.name](sa.make_url(self.place.url), self.place.schema or "")
+    def run(self, *texts: str) -> str:
+        """Run texts, each in a session of its own, in one process: its start takes longer than most of them."""
+        url = sa.make_url(self.place.url)
+        command, environment = PROGRAMS[self.kind.name](url, self.place.schema or "")
         need(command[0] if command[0] != "sh" else "mariadb")
+        text = ANEW[self.kind.name](url).join(texts)
         done = subprocess.run(
             command, input=text, env=os.environ | environment, capture_output=True, text=True, check=False
         )
@@ -89,7 +99,7 @@ def shell(place: Place, kind: Kind) -> Shell:
 
 
 def names_of(place: Place) -> set[str]:
-    """What is in the schema, or in the file, but for the catalogue of an empty database."""
+    """Return the objects in the schema or the file, without the catalogue of an empty database."""
     inspector = sa.inspect(place.sa_engine())
     return {*inspector.get_table_names(place.schema), *inspector.get_view_names(place.schema)} - {"tq_queues"}
 
@@ -114,28 +124,38 @@ def use(queue: Queue) -> None:
     message.complete()
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("history", ["keep", "none", "3600"])
+def test_a_program_that_gets_several_texts_stops_at_an_error(shell: Shell) -> None:
+    assert shell.run("select 1;\n", "select 2;\n")
+    with pytest.raises(AssertionError):
+        shell.run("select 1;\n", "select nothing from nowhere;\n", "select 2;\n")
+
+
 @pytest.mark.parametrize("design", DESIGNS)
-def test_create_and_drop(shell: Shell, design: str, history: str, payload: str) -> None:
-    options = [*OPTIONS[design].split(), "--history", history, "--payload", payload]
-    shell.sql("create", *options)
-    definition = {**DESIGNS[design], "history": float(history) if history.isdigit() else history, "payload": payload}
+def test_create_and_drop(shell: Shell, design: str) -> None:
+    """Queues with every payload and every history."""
+    definitions: dict[str, dict[str, Any]] = {}
+    options: dict[str, list[str]] = {}
+    for history, payload in product(("keep", "none", 3600.0), PAYLOADS):
+        name = f"{payload}_{history:.0f}" if isinstance(history, float) else f"{payload}_{history}"
+        definitions[name] = {**DESIGNS[design], "history": history, "payload": payload}
+        options[name] = [*OPTIONS[design].split(), "--history", str(history), "--payload", payload]
+    shell.run(*(shell.printed("create", *words, queue=name) for name, words in options.items()))
     database = shell.place.open()
-    queue = database.create_queue("work", **definition)
-    use(queue)
+    for name, definition in definitions.items():
+        use(database.create_queue(name, **definition))
     assert [finding for finding in database.doctor() if finding.queue] == []
     printed = indexes_of(shell.place)
-    shell.sql("drop", *options)
+    shell.run(*(shell.printed("drop", *words, queue=name) for name, words in options.items()))
     assert database.queues() == []
     assert names_of(shell.place) == set()
-    database.create_queue("work", **definition)
+    for name, definition in definitions.items():
+        database.create_queue(name, **definition)
     assert indexes_of(shell.place) == printed, "as the library itself makes it"
 
 
 @pytest.mark.parametrize("design", ["fifo", "groups"])
 def test_with_a_schema(shell: Shell, design: str) -> None:
-    """The text itself says where, and makes the schema; the connection is elsewhere."""
+    """The SQL names and creates the schema, while the connection is in another one."""
     if not shell.kind.has_schemas:
         pytest.skip("there are no schemas")
     schema = f"test_{secrets.token_hex(8)}"
@@ -155,10 +175,10 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
-    """Each runs to its end, on a queue that has everything."""
+    """Each operation runs to its end, on a queue with all parts."""
     options = OPTIONS[design].split()
-    for operation in ("create", "create_streams", "create_staged", "create_schedules"):
-        shell.sql(operation, *options)
+    tables = ("create", "create_streams", "create_staged", "create_schedules")
+    shell.run(*(shell.printed(operation, *options) for operation in tables))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
     for _ in range(3):
         queue.push({"to": "ada"}, **design_group(queue, "g"))
@@ -166,8 +186,8 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     roles = {"procedures", "grant"}
     made = {name for name in ours if re.match("create|drop|install|upgrade|register|unregister|set_version", name)}
     needless = {"promote", "drop_groups"} if not queue.definition.grouped else set()
-    for operation in sorted(ours - roles - made - NO_SCRIPTS - needless):
-        shell.sql(operation, *options, "--values")
+    run = sorted(ours - roles - made - NO_SCRIPTS - needless)
+    shell.run(*(shell.printed(operation, *options, "--values") for operation in run))
 
 
 def test_a_life_with_values(shell: Shell) -> None:
@@ -211,7 +231,7 @@ def test_procedures_and_grants(shell: Shell, design: str) -> None:
 
 @only("postgresql", "sqlite")
 def test_upgrade(shell: Shell) -> None:
-    """Of a queue of version 1, with a message in every state."""
+    """Upgrade a queue of version 1 with a message in every state."""
     script = (ROOT / "fixtures" / f"schema_1.{shell.kind.name}.sql").read_text("utf-8")
     script = re.sub("(?i)create schema first;", "", script)
     shell.run(script.replace("first.", f"{shell.place.schema}." if shell.place.schema else ""))
@@ -224,13 +244,13 @@ def test_upgrade(shell: Shell) -> None:
 
 @only("postgresql", "sqlite", "mariadb")
 def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
-    """What is in comments is for the tables that there are; the queue is then as the library upgrades it."""
+    """Commented lines are for tables that exist. The result is the same as after an upgrade by the library."""
     shell = Shell(filled(place, kind, 3), kind)
     text = shell.printed("upgrade", "--from-version", "3")
     queues = {f"tq_{name}" for name in shell.place.open().queues()}
     for part in text.split("\n\n"):
         old = re.search(r"tq_(work_|s)\w+", part)
-        if part.startswith("-- Without the dashes") and old and old[0] in names_of(shell.place) - queues:
+        if part.startswith("-- Remove the dashes") and old and old[0] in names_of(shell.place) - queues:
             text = text.replace(part, part.replace("\n-- ", "\n"))
     shell.run(text)
     assert {name for name in names_of(shell.place) if name.startswith("tq_work_")} >= {"tq_work_history"}
@@ -243,7 +263,7 @@ def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
 @pytest.mark.parametrize("dialect", ENGINES)
 @pytest.mark.parametrize("options", ["", "--groups", "--strict", "--payload bytes", "--payload text", "--order due"])
 def test_no_parameter_is_left(dialect: str, options: str) -> None:
-    """With values in no operation, and without them in none that is run once."""
+    """No operation with values has a parameter, and no operation that runs once has one without values."""
     engine = engine_class(dialect)
     for operation in {*operations(engine.name), *operations_of(engine.name)} - {"procedures", "grant"}:
         words = ["sql", operation, "work", "--dialect", dialect, *options.split()]

@@ -1,4 +1,4 @@
-"""The templates of stored procedures: one for each verb, and what Microsoft's parser says of those of SQL Server."""
+"""The templates of stored procedures: one for each verb. Microsoft's parser checks those of SQL Server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests import mssql_rules as rules
 from tests.support import DESIGNS
 from tests.tsql import parse_errors
 
-# PostgreSQL would cut off what is longer than 63 characters; MariaDB and MySQL take 64.
+# PostgreSQL truncates names longer than 63 characters; MariaDB and MySQL allow 64.
 LONGEST_NAME = {"mssql": 128}
 WITH_PROCEDURES = [name for name in ENGINES if engine_class(name).procedure_syntax]
 
@@ -65,7 +65,7 @@ def on_sql_server(design: str) -> tuple[Engine, Table]:
 
 
 def bodies(design: str) -> dict[str, str]:
-    """What makes each procedure, by its name without that of the queue."""
+    """Return the SQL that creates each procedure, by its name without that of the queue."""
     engine, table = on_sql_server(design)
     made = (re.search(r"create or alter procedure shop\.tq_work_(\w+)\n[\s\S]*", batch) for batch in
             engine.split(procedures.procedures(engine, table)))  # fmt: skip
@@ -116,7 +116,7 @@ def test_sql_server_s_parser_takes_them(design: str) -> None:
 
 
 def misfits(body: str) -> list[str]:
-    """Table variables that get another number of columns than they have, or than is named (error 213)."""
+    """Return table variables whose number of values differs from that of the columns (error 213)."""
     tables = re.findall(r"declare (@\w+) table \((.*?)\);\n", body, re.DOTALL)
     sizes = {name: len(rules._listed(columns)) for name, columns in tables}
     outputs = re.findall(
@@ -132,7 +132,7 @@ def misfits(body: str) -> list[str]:
 
 
 def _flat(select: str) -> str:
-    """The list of a select, or of an OUTPUT, with nothing inside of its parentheses."""
+    """Return the list of a select or an OUTPUT with its parentheses emptied."""
     while "(" in select:
         select = re.sub(r"\([^()]*\)", "", select)
     return re.split(r"\b(?:from|where)\b", select)[0]
@@ -176,13 +176,13 @@ def test_each_answers_once_so_that_others_can_keep_its_rows(design: str) -> None
 
 @pytest.mark.parametrize("design", EVERY)
 def test_blanks_count_and_characters_are_counted(design: str) -> None:
-    """`=` and LEN pass over trailing blanks, and LEN counts halves of characters without a collation that says so."""
+    """`=` and LEN ignore trailing blanks, and LEN counts UTF-16 code units unless the collation has _SC."""
     for name, body in bodies(design).items():
         compared = re.sub(r"nvarchar\(max\) = N''|set @p_group = N''", "", body)
         assert not re.search(r"(?:=|<>) N''", compared), name
         for counted in re.findall(r"(?<![a-z])len\(.*", body):
             assert re.match(r"len\(\((\S+) \+ N'\.'\) collate Latin1_General_100_CI_AS_SC\) - 1 ", counted), name
-        # What is cut off at the end of a parameter would be cut off silently.
+        # A parameter that is too long would be truncated silently.
         for parameter, size in re.findall(r"(?m)^    (@p_\w+) n?varchar\((\w+)\)", body):
             assert size == "max" or parameter in ("@p_on_conflict", "@p_state"), name
 
@@ -198,7 +198,7 @@ def test_those_for_the_others_have_names_that_no_queue_has(design: str) -> None:
 
 @pytest.mark.parametrize("design", EVERY)
 def test_a_transaction_of_the_callers_is_swept_for_what_it_wants(design: str) -> None:
-    """What is made ready there nobody else has until it commits."""
+    """Messages that it makes ready are invisible to others until its commit."""
     found = bodies(design)
     for verb in ("pop", "take"):
         assert found[verb].count("case @alone when 1 then 1000 else @p_n end") == 2

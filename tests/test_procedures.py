@@ -1,4 +1,4 @@
-"""Stored procedures: what they do by themselves, in whose transaction, and that they go with the queue."""
+"""Stored procedures: their behaviour, their transactions, and that they are dropped with the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sessions import Session, call, engine_of, made, session, transaction
 from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
 
 BY_NAME = {kind.name: kind for kind in PLAIN}
-# On SQL Server an error always undoes the caller's transaction.
+# On SQL Server an error always rolls back the caller's transaction.
 UNDONE_ALONE = [kind for kind in PLAIN if kind.name != "mssql"]
 UNDONE_ALL = [kind for kind in PLAIN if kind.name == "mssql"]
 LEASE_LOST = "00000000-0000-0000-0000-000000000000"
@@ -80,7 +80,7 @@ def test_a_lost_lease_is_an_error(db: Database, verb: str) -> None:
     queue = made(db)
     id = queue.push(1)
     [(*_, token)] = call(db, "pop", lease=0)
-    claimed(queue)  # the lease of none has expired
+    claimed(queue)  # no lease has expired
     given = {"ids": [id]} if verb in ("complete", "release") else {"id": id}
     refuses(errors.LeaseLost, call, db, verb, **given, token=token)
     assert counts(queue) == {"in_progress": 1}
@@ -138,7 +138,7 @@ def test_the_jitter_takes_at_most_its_share(db: Database) -> None:
 
 
 def test_what_is_due_or_abandoned_is_swept_on_a_busy_queue(db: Database) -> None:
-    """A session that never finds too little sweeps once a second all the same."""
+    """A session that always finds enough messages sweeps once a second nevertheless."""
     queue = made(db)
     abandoned = queue.push("abandoned")
     queue.push_many(range(3))
@@ -184,7 +184,7 @@ def test_a_key_is_taken_once(db: Database) -> None:
     assert [message.payload for message in queue.peek()] == [1, 1, 4]
 
 
-# Elements of an array, and what they are when they are popped. JSON is stored to the letter.
+# Elements of an array, and their values when popped. JSON is stored exactly.
 PAYLOADS: dict[str, list[tuple[str, Any]]] = {
     "json": [(text, text) for text in ('{"b":1,  "a":[1.50, 1e400]}', "null", r'"\ud83d\ude00 \u00e9"', "[[]]")],
     "text": [(r'"\ud83d\ude00 \u00e9\n"', "\U0001f600 \u00e9\n"), ('"null"', "null"), ('""', "")],
@@ -237,7 +237,7 @@ def test_what_python_refuses_is_refused(db: Database, design: str, verb: str, pa
     assert counts(queue) == {}
 
 
-# What an engine must refuse besides, for its parameters have no types, or take null.
+# Further input that an engine must refuse, because its parameters have no types or accept null.
 OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
     (BY_NAME["postgresql"], "take", {"n": None}),
     (BY_NAME["mariadb"], "push", {"payload": "{"}),
@@ -279,7 +279,7 @@ OWN_REFUSALS: list[tuple[Kind, str, dict[str, Any]]] = [
 
 
 def test_what_python_takes_is_taken(db: Database) -> None:
-    """Keys of blanks, and of as many characters as a key may have, whatever they are made of."""
+    """Keys made of blanks, and keys with the maximum number of characters of any kind."""
     queue = made(db)
     keys = [" ", "a", "a ", "\U0001f600" * 255, "\ufeff", "'"]
     ids = [call(db, "push", payload="1", key=key)[0][0] for key in keys]
@@ -357,7 +357,7 @@ def test_t_sql_reads_what_it_popped(db: Database) -> None:
 
 @pytest.mark.parametrize("kind", UNDONE_ALL, indirect=True, ids=lambda kind: kind.name)
 def test_a_name_that_another_queue_has_is_refused(db: Database) -> None:
-    """Procedures and tables share their names there."""
+    """Procedures and tables share a namespace there."""
     orders, neighbour = db.create_queue("orders"), db.create_queue("orders_push")
     refuses(errors.QueueDiffers, db.install_procedures, "orders")
     neighbour.push("stays")
@@ -397,14 +397,14 @@ def test_the_check_notices_procedures_that_undo_nothing(
 
 
 def check_undone(db: Database) -> None:
-    """An error undoes all of its call, and nothing else of the caller's transaction; in autocommit too."""
+    """An error undoes the whole call and nothing else of the caller's transaction, and the same in autocommit."""
     queue = made(db)
     queue.push(0, key="k")
     batch = '[{"payload": 1}, {"payload": 2, "key": "n"}, {"payload": 3, "key": "k"}]'
     with transaction(db) as one:
         [(first,)] = one.call("push", payload="1")
         token = one.call("pop")[0][-1]
-        # There an error ends the transaction, if the caller has no savepoint.
+        # On these engines an error aborts the transaction if the caller has no savepoint.
         needs_savepoint = engine_of(db).dialect.name == "postgresql"
         with one.connection.begin_nested() if needs_savepoint else nullcontext() as saved:
             refuses(DuplicateKey, one.call, "push_each", messages=batch)
@@ -420,7 +420,7 @@ def check_undone(db: Database) -> None:
 
 
 def test_a_claim_in_a_transaction_does_not_wait_for_others(db: Database) -> None:
-    """Nor do they for it: neither pushes nor claims, whatever the isolation level."""
+    """Other pushes and claims do not wait for it either, at any isolation level."""
     queue = made(db)
     ids = queue.push_many(range(4))
     with transaction(db) as one, transaction(db) as other:

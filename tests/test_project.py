@@ -1,4 +1,4 @@
-"""What stands around the code names what is there: workflows, the Makefile, forms, CONTRIBUTING, versions."""
+"""Files around the code name only what exists: workflows, the Makefile, forms, CONTRIBUTING, versions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def commands(workflow: Path) -> str:
 
 
 def matrix(workflow: Path, key: str) -> set[str]:
-    """The values of a key in the matrices of a workflow's jobs."""
+    """Return the values of a key in the matrices of a workflow's jobs."""
     matrices = [job.get("strategy", {}).get("matrix", {}) for job in jobs(workflow).values()]
     listed = chain.from_iterable(each.get(key, []) for each in matrices)
     included = (row[key] for each in matrices for row in each.get("include", []) if key in row)
@@ -60,14 +60,14 @@ def targets(makefile: str) -> set[str]:
 
 
 def code(text: str) -> str:
-    """The commands of a page: its blocks of shell, and what stands between backticks."""
+    """Return the commands of a page: its shell blocks, and text between backticks."""
     return "\n".join(
         [*re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE), *re.findall("`([^`\n]+)`", text)]
     )
 
 
 def made(commands: str) -> set[str]:
-    """The targets that commands tell `make` to make."""
+    """Return the targets that the commands pass to `make`."""
     found = re.findall(r"(?:^|&& |[A-Z]=\S+ )make((?: [a-z][a-z-]*(?![\w=/.-]))+)", commands, re.MULTILINE)
     return set(" ".join(found).split())
 

@@ -1,4 +1,4 @@
-"""What is secret in a URL is found, whatever the URL looks like."""
+"""Secrets in a URL are found, whatever the URL looks like."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tablequeue.redaction import has_password
 
-# What a password can be made of, and a user's name; SQLAlchemy writes them such that they can be read again.
+# Characters of passwords and user names, which SQLAlchemy escapes so that they can be parsed again.
 words = st.text(st.characters(exclude_categories=["Cs"]))
 
 

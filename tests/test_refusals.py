@@ -1,4 +1,4 @@
-"""What is refused about URLs, drivers, servers, disks, locks and rights; and no password is told."""
+"""Refusals about URLs, drivers, servers, disks, locks and rights, none of which shows a password."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ except tablequeue.errors.DriverMissing as error:
 
 
 def told(error: BaseException) -> str:
-    """Everything that a log would show of an error of ours."""
+    """Return everything that a log would show of the error."""
     return f"{error} {error!r} {error.__dict__}"
 
 
@@ -157,7 +157,7 @@ def test_no_password_in_a_repr(sqlite_url: str, where: str) -> None:
 
 
 def test_a_server_that_hangs_up(tmp_path: Path) -> None:
-    """Something else listens on that port."""
+    """Another program listens on the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         program = f"import tablequeue; tablequeue.connect('postgresql+psycopg://x:{SECRET}@127.0.0.1:{port}/db')"
@@ -179,7 +179,7 @@ def test_a_server_that_hangs_up(tmp_path: Path) -> None:
 
 
 class Disk:
-    """A disk of a size that a test can change."""
+    """A disk whose size a test can change."""
 
     def __init__(self, url: str) -> None:
         self.engine = sa.create_engine(url)
@@ -268,7 +268,7 @@ def test_a_database_that_is_read_only(tmp_path: Path, sqlite_url: str) -> None:
 
 
 def test_a_table_that_was_damaged_by_hand(place: Place) -> None:
-    """Whatever the database says that we have no class for, it is one of our errors."""
+    """An error of the database without a class of its own is still a TablequeueError."""
     queue = place.open().create_queue("work")
     place.execute(f"alter table {place.table('work')} drop column consumer")
     refuses(DatabaseError, queue.pop)

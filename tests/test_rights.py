@@ -1,4 +1,4 @@
-"""Who may call which procedure of a queue, by logins of their own; nobody touches the tables."""
+"""The procedures that each role may call, tested with logins of their own. No role has rights on the tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sessions import Session, engine_of
 TOKEN = "0" * 32
 PASSWORD = f"Tq-{secrets.token_hex(8)}"
 
-# A call of each verb that is allowed to whoever may call it, if not of use.
+# A call of each verb that is allowed with the right to call it, even if it has no effect.
 CALLED: dict[str, dict[str, Any]] = {
     "push": {"payload": "1"},
     "push_many": {"messages": "[1, 2]"},
@@ -37,7 +37,7 @@ CALLED: dict[str, dict[str, Any]] = {
     "read_history": {},
     "lost": {},
 }
-# What nobody may do: use the tables, and the procedures that are for the others.
+# Forbidden to every role: use the tables, and the procedures for internal use.
 TABLES = (
     "select * from {queue}",
     "insert into {queue} (payload, pushed_at) values ('1', current_timestamp)",
@@ -64,10 +64,10 @@ INSIDE = {
         "exec {queue}__peek_ready 1, 0",
     ),
 }
-# How a user is made who has a role, or is one; and how both go.
+# How to create a user that has a role, or is one, and how to drop both.
 MADE = {
     "postgresql": (
-        f"create role {{role}} login password '{PASSWORD}'",  # a user is a role there
+        f"create role {{role}} login password '{PASSWORD}'",  # on this engine a user is a role
     ),
     "mariadb": (
         "create role {role}",
@@ -87,7 +87,7 @@ GONE = {
     "mariadb": ("drop user {role}_user", "drop role {role}"),
     "mssql": ("drop user {role}_user", "drop role {role}", "drop login {role}_user"),
 }
-# Where a user is in no database at first: there they have rights in one only.
+# On engines whose users are in no database at first, they have rights in one database only.
 IN_NONE = {"mariadb"}
 
 
@@ -99,7 +99,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @contextmanager
 def roles(place: Place, kind: Kind) -> Iterator[dict[str, str]]:
-    """A role of each kind, and one of none."""
+    """A role of each kind, and one without any rights."""
     names = {one: f"tq_{one}_{secrets.token_hex(4)}" for one in (*procedures.ROLES, "stranger")}
     for name in names.values():
         for statement in MADE[kind.name]:
@@ -114,7 +114,7 @@ def roles(place: Place, kind: Kind) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def login(database: Database, kind: Kind, role: str) -> Iterator[Session]:
-    """A session of a user who has that role."""
+    """Open a session of a user with this role."""
     user = role if kind.name == "postgresql" else f"{role}_user"
     url = database.engine.url.set(username=user, password=PASSWORD)
     engine = sa.create_engine(url.set(database="") if kind.name in IN_NONE else url)
@@ -126,7 +126,7 @@ def login(database: Database, kind: Kind, role: str) -> Iterator[Session]:
 
 
 def grant(place: Place, database: Database, names: dict[str, str]) -> None:
-    """What `tablequeue sql grant` prints, run."""
+    """Run the output of `tablequeue sql grant`."""
     engine = engine_of(database)
     given = {one: [names[one]] for one in procedures.ROLES}
     text = procedures.grants(engine, database.queue("work").context.table, given)
@@ -135,7 +135,7 @@ def grant(place: Place, database: Database, names: dict[str, str]) -> None:
 
 
 def allowed(one: Session, action: str, **params: Any) -> bool:
-    """Whether a verb, or a statement, is not refused for want of rights."""
+    """Return whether a verb or a statement is allowed by the rights."""
     try:
         one.call(action, **params) if action in CALLED else one.execute(action)
     except errors.NoRights:
@@ -146,7 +146,7 @@ def allowed(one: Session, action: str, **params: Any) -> bool:
 
 
 def rights(database: Database, kind: Kind, names: dict[str, str], verbs: set[str]) -> dict[str, set[str]]:
-    """Of each kind of role, the verbs and statements that are allowed to it."""
+    """Return the verbs and statements that are allowed to each kind of role."""
     there: dict[str, set[str]] = {}
     for one, role in names.items():
         with login(database, kind, role) as user:
@@ -169,7 +169,7 @@ def test_the_rights_of_each_role(place: Place, kind: Kind, db: Database, deliver
     queue.drop()
 
 
-# On SQL Server it is the owner of both that lets a procedure at a table, and no word of its text.
+# On SQL Server a procedure may use a table because both have the same owner, whatever its SQL says.
 @pytest.mark.parametrize(
     "kind", [kind for kind in PLAIN if kind.name != "mssql"], indirect=True, ids=lambda kind: kind.name
 )
@@ -189,7 +189,7 @@ def test_the_check_notices_procedures_with_the_rights_of_their_caller(
 
 
 def test_who_did_it_is_the_login(place: Place, kind: Kind, db: Database) -> None:
-    """Not the owner, whose rights the procedures have."""
+    """It is not the owner, with whose rights the procedures run."""
     queue = db.create_queue("work")
     db.install_procedures("work")
     with roles(place, kind) as names:
@@ -205,7 +205,7 @@ def test_who_did_it_is_the_login(place: Place, kind: Kind, db: Database) -> None
 
 
 def test_a_temporary_table_does_not_stand_in_for_the_queue(postgresql_url: str) -> None:
-    """The functions run with their owner's rights: what they find must not be the caller's."""
+    """The functions run with the rights of their owner, so they must not find objects of the caller."""
     plain = Place(postgresql_url, None)
     name = f"plain_{secrets.token_hex(4)}"
     queue = plain.open().create_queue(name)

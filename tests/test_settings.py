@@ -1,4 +1,5 @@
-"""Settings of roles and connections that change what a driver reads: ours are set, a caller's are looked at."""
+"""Settings of roles and connections that change what a driver reads: the library sets its own, and checks a
+caller's."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_times_are_read_whatever_the_role_says(styled: Database, design: str) ->
 @only("postgresql")
 @pytest.mark.parametrize("style", STYLES)
 def test_a_callers_connection_that_cannot_be_read_by_is_refused(db: Database, place: Place, style: str) -> None:
-    """Before anything is claimed on it."""
+    """It is refused before anything is claimed."""
     queue = db.create_queue("work", order="due")
     queue.push(1)
     engine = sa.create_engine(with_setting(place, "DateStyle", style), poolclass=sa.NullPool)
@@ -105,7 +106,7 @@ def test_texts_of_another_encoding(db: Database, place: Place) -> None:
 @only("postgresql")
 @pytest.mark.parametrize("time", ["infinity", "-infinity", "20000-01-01", "0044-03-15 BC"])
 def test_times_that_python_does_not_have(db: Database, place: Place, time: str) -> None:
-    """Of programs that push by SQL: claims and looks go on."""
+    """Programs that push by SQL can store them. Claims and reads still work."""
     queue = db.create_queue("work", order="due")
     ids = queue.push_many("abc")
     place.execute(f"update {place.table('work')} set due_at = '{time}' where id = {ids[1]}")  # noqa: S608 (our names)

@@ -1,4 +1,4 @@
-"""What only SQLite needs: each of its statements reads the clock for itself, and we flush its commits."""
+"""Specific to SQLite: each statement reads the clock by itself, and the library flushes the commits."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support import at, claimed, counts, ids_of, refuses
 
 
 def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path: Path) -> None:
-    """A take is two statements: what is due at the second one only must not be removed by it."""
+    """A take is two statements. The second one must not remove a message that became due after the first one."""
     path = tmp_path / "queues.db"
     with tablequeue.connect(f"sqlite:///{path}") as db:
         queue = db.create_queue("work", order="due")
         ids = [queue.push(number, due=at(number), now=at(0)) for number in range(100)]
         connection = sqlite3.connect(path)
-        # A clock that is a second later whenever it is read.
+        # A clock that advances by a second whenever it is read.
         moments = count(at(0).timestamp() + 20)
         connection.create_function("julianday", 1, lambda now: next(moments) / 86400 + 2440587.5)
         messages = queue.take_many(50, connection)
@@ -42,7 +42,7 @@ def test_a_message_that_becomes_due_in_the_middle_of_a_take_is_not_lost(tmp_path
 
 # -- flushes -----------------------------------------------------------------------------------------------------------
 
-# Verbs that acknowledge something, and what must be there after a power cut at the moment at which they return.
+# Verbs that acknowledge, and what must exist after a power cut at the moment of their return.
 LASTING: dict[str, tuple[Callable[[Queue], object], dict[str, int]]] = {
     "push": (lambda queue: queue.push("b"), {"ready": 2}),
     "push_many": (lambda queue: queue.push_many("bc"), {"ready": 3}),
@@ -54,7 +54,7 @@ LASTING: dict[str, tuple[Callable[[Queue], object], dict[str, int]]] = {
 
 
 class Disk:
-    """What of a database is on the disk: what had been written when the last flush began."""
+    """The part of a database that is on the disk: everything written before the last flush began."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "queues.db"
@@ -94,15 +94,15 @@ def test_what_a_call_has_done_lasts(disk: Disk, verb: str) -> None:
 
 
 def test_without_the_flush_it_does_not_last(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mutant: it leaves the last flush out."""
+    """A mutant that leaves out the last flush."""
     flush = connection.SQLiteConnection._flush
-    flushes = iter((flush, flush))  # of create_queue and the first push
+    flushes = iter((flush, flush))  # flushes of create_queue and the first push
     monkeypatch.setattr(connection.SQLiteConnection, "_flush", lambda held: next(flushes, lambda held: None)(held))
     assert not lasts(disk, "push")
 
 
 def test_what_was_seen_of_others_lasts_too(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is taken is an answer to rely on: whoever pushed it may not have flushed it yet."""
+    """The answer that a key exists must last, although the process that pushed it may not have flushed it yet."""
     url = f"sqlite:///{disk.path}"
     with tablequeue.connect(url) as ours, tablequeue.connect(url) as theirs:
         queue = ours.create_queue("work", payload="text")

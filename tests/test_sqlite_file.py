@@ -1,4 +1,5 @@
-"""The file of a SQLite database: whoever looks makes none and changes none; the first create_queue makes it."""
+"""The file of a SQLite database: calls that only read neither create nor change it; the first create_queue creates
+it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.async_support import in_loop
 from tests.cli.support import COMMANDS
 from tests.support import counts, refuses
 
-# Ways to write the URL of the file `work.db` in the working folder, which is {0}.
+# Forms of the URL of the file `work.db` in the working folder {0}.
 URLS = [
     "sqlite:///work.db",
     "sqlite:///./work.db",
@@ -83,7 +84,7 @@ def test_no_command_makes_a_file(folder: Path, command: str) -> None:
 
 
 def test_what_no_command_makes_is_every_command(folder: Path) -> None:
-    """But for those that print only, run elsewhere, or are to make a queue."""
+    """Except commands that only print, run elsewhere, or create a queue."""
     tried = {command.split()[0] for command in COMMANDS} | {"sql", "serve", "report", "pipeline"}
     assert tried == {*main.commands}
 
@@ -106,7 +107,7 @@ def test_an_engine_of_the_callers_own(folder: Path) -> None:
 
 
 def test_an_engine_with_a_creator_of_its_own(folder: Path) -> None:
-    """What that opens is not in the URL."""
+    """The URL does not show what the creator opens."""
     tablequeue.connect("sqlite:///work.db").create_queue("work")
     engine = sa.create_engine("sqlite:///elsewhere.db", creator=lambda: sqlite3.connect("work.db"))
     with tablequeue.connect(engine) as database:
@@ -158,7 +159,7 @@ def test_what_cannot_be_opened_is_refused_at_once(folder: Path, place: Callable[
 
 
 def test_a_folder_that_may_not_be_written_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # By its answer: the tests may run as root, who may write everywhere.
+    # Simulated, because the tests may run as root, who may write everywhere.
     monkeypatch.setattr("os.access", lambda path, mode: False)
     error = refuses(Unreachable, tablequeue.connect, "sqlite:///work.db")
     assert str(folder) in error.cause
@@ -181,7 +182,7 @@ def test_what_is_no_file_is_refused_at_once(folder: Path, url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_whoever_looks_changes_no_file(folder: Path, mode: str) -> None:
-    """The database of some other program, named by mistake."""
+    """The file may be the database of another program, named by mistake."""
     with closing(sqlite3.connect("work.db")) as other:
         other.execute(f"pragma journal_mode = {mode}")
         other.execute("create table orders (id integer)")

@@ -1,4 +1,4 @@
-"""Writers to one SQLite database take turns; one that is stopped in its turn holds the others up for a while only."""
+"""Writers to one SQLite database take turns. One that is suspended in its turn blocks the others only for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tablequeue.errors import Locked
 from tests.crowd import PATIENCE
 from tests.support import counts, refuses
 
-# Takes the turn, and also SQLite's lock if it is to write.
+# Takes the turn, and also SQLite's lock if it writes.
 HOLD = """
 import os, sys, sqlite3
 from tablequeue.engines.sqlite.turn import Turn
@@ -40,7 +40,7 @@ Turn(path + "-lock").within(60, work)
 
 @contextmanager
 def stopped(path: Path, writes: bool) -> Iterator[subprocess.Popen[str]]:
-    """A process that was stopped in its turn; it goes on when the block has ended."""
+    """A process that is suspended in its turn, and continues after the block."""
     program = [sys.executable, "-c", HOLD, str(path), str(writes)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -71,7 +71,7 @@ def test_a_writer_that_is_stopped_is_named(queue: Queue, path: Path) -> None:
     with stopped(path, writes=True) as process:
         error = refuses(Locked, queue.push, "x")
         assert f"{process.pid}, which is stopped," in error.cause
-    # Until it has gone on, and its turn is over.
+    # Until it has continued, and its turn is over.
     with tablequeue.connect(f"sqlite:///{path}") as database:
         database.queue("work").push("y")
     assert counts(queue) == {"ready": 1}
@@ -89,7 +89,7 @@ def test_one_that_was_stopped_before_it_wrote_holds_nobody_up(queue: Queue, path
 
 
 def test_a_turn_that_was_given_up_is_passed_on(path: Path) -> None:
-    """The one who gave up is handed the lock all the same, and must not keep it."""
+    """A call that gave up still gets the lock later, and must not keep it."""
     first, impatient, last = (Turn(f"{path}-lock") for _ in range(3))
 
     def give_up() -> None:
@@ -123,7 +123,7 @@ def test_turns_are_one_after_the_other(path: Path) -> None:
 
 def test_an_error_of_the_work_is_raised_and_gives_the_turn_back(path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
-        for _ in range(2):  # at once, and after waiting for it
+        for _ in range(2):  # at once, and after waiting
             turn, other = Turn(f"{path}-lock"), Turn(f"{path}-lock")
             refused = other.within(PATIENCE, lambda turn=turn: threads.submit(turn.within, PATIENCE, lambda: 1 / 0))  # type: ignore[misc]
             assert isinstance(refused.exception(PATIENCE), ZeroDivisionError)

@@ -1,8 +1,8 @@
-"""The table of states: what the SQL of every engine says, and what messages do in real databases, is what it has.
+"""The table of states agrees with the SQL of every engine, and with the messages in real databases.
 
     TABLEQUEUE_WRITE_DOCS=1 pytest tests/test_states.py
 
-writes the diagram and the table of ARCHITECTURE.md anew.
+writes the diagram and the table of ARCHITECTURE.md again.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_of_very_many_the_last_are_counted(queue: Queue, monkeypatch: pytest.Mon
     assert window is not None
     assert not window.whole
     assert (window.queue.pushed, window.queue.finished) == (40, 40)
-    # They reach back 10 seconds: the rates are those of that time.
+    # They cover the last 10 seconds, and the rates refer to that time.
     assert (window.queue.push_rate, window.queue.completion_rate) == (4, 4)
 
 
@@ -164,7 +164,7 @@ def test_a_window_is_a_range_of_the_index(db: Database, kind: Kind, queue: Queue
 
 @only("sqlite")
 def test_it_costs_the_same_whatever_waits_and_was_finished(place: Place, kind: Kind) -> None:
-    """In steps of SQLite's machine, which are the same on every computer."""
+    """Measured in steps of SQLite's virtual machine, which are the same on every computer."""
     few = rewritten(kind.engine_class, stats_history=lambda text: text.replace("100000", "1000"))
     queue = place.open_with(few).create_queue("work", payload="text")
     table = queue.context.table

@@ -1,4 +1,4 @@
-"""The stress command: a short round on each engine, and broken engines that it must catch."""
+"""The stress command: a short round on each engine, and broken engines that it must detect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from tests.servers import Kind, only
 
 ROOT = Path(__file__).parent.parent
-# Of those that need no server of their own, and take no longer than the round itself.
+# Kinds of actions that need no private server, and take no longer than the round itself.
 KINDS = "many,packs,late,take,fail,release,delay,keys,kill,stop"
 
 
 def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """A round, in a process of its own: it forks."""
+    """Run a round in a process of its own, because it forks."""
     url = ["--url", kind.url(request)] if kind.server else []
     command = [sys.executable, "-m", "tests.stress", "--engine", kind.name, *url, "--folder", str(folder)]
     command += ["--rounds", "1", "--seconds", "2", "--seed", "1", "--shrink", "0", *options]
@@ -27,7 +27,7 @@ def stress(kind: Kind, request: pytest.FixtureRequest, folder: Path, *options: s
 @only("sqlite", "postgresql", "mariadb")
 def test_a_round(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     queues = "fifo,due,once" if kind.side_by_side else "fifo,due,once,grouped"
-    # How long a message takes on a busy machine is no matter of a test.
+    # The delay of a message on a busy machine is not tested.
     options = ["--only", KINDS, "--queues", queues, "--late", "60"]
     done = stress(kind, request, tmp_path / "stress", *options)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The checks of the stress command, on ledgers made up by hand: each violation is caught, and what may be is let be."""
+"""The checks of the stress command, on ledgers written by hand: each violation is detected, and legal runs pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INF = float("inf")
 
 
 class Book:
-    """A ledger as it might have been. Times are seconds; an operation takes a tenth of one if nothing else is said."""
+    """A possible ledger. Times are in seconds; by default an operation takes a tenth of a second."""
 
     def __init__(self, queue: str = "fifo") -> None:
         self.queue = queue
@@ -35,7 +35,7 @@ class Book:
         return self.ops[-1]
 
     def push(self, begin: float, *uids: str, ids: Iterable[int | None] = (), **words: Any) -> Op:
-        """Their ids are the numbers in their names."""
+        """Push messages whose ids are the numbers in their names."""
         new = {name: words.pop(name) for name in ("group", "key", "delay", "priority") if name in words}
         given = tuple(ids) or tuple(int(uid[1:]) for uid in uids)
         given = () if words.get("outcome", DONE) in (REFUSED, UNKNOWN) or words.get("end") == INF else given
@@ -54,7 +54,7 @@ class Book:
         self.rows += (Row(self.queue, uid, int(uid[1:]), state, **words) for uid in uids)
 
     def lived(self, begin: float, *uids: str, **words: Any) -> None:
-        """Pushed, popped and completed."""
+        """A message that is pushed, popped and completed."""
         for uid in uids:
             self.push(begin, uid, **words)
             self.finish("complete", begin + 0.4, self.pop(begin + 0.2, uid))
@@ -62,7 +62,7 @@ class Book:
             begin += 0.6
 
     def kinds(self, side_by_side: bool = True) -> set[str]:
-        """The kinds of violations that are found."""
+        """Return the kinds of violations that are found."""
         mix = Mix(1, (), tuple(QUEUES), 1, 1, 1)
         ops = sorted(self.ops, key=lambda op: op.begin)
         return {violation.kind for violation in judge(ops, self.rows, mix, side_by_side)[1]}
@@ -347,7 +347,7 @@ def test_what_a_cancelled_task_had_begun(book: Book, verb: str) -> None:
 def test_what_was_released_begins_anew(book: Book) -> None:
     book.push(1, "m1")
     book.finish("release", 2, book.pop(1.5, "m1", lease=3.0), outcome=CANCELLED)
-    book.pop(2.5, "m1")  # and its lease ends
+    book.pop(2.5, "m1")  # and its lease expires
     book.finish("complete", 5, book.pop(4.7, "m1", attempt=2))
     book.row("m1")
     assert book.kinds() == set()

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: what they say, and how the context of a push reaches those who process the message."""
+"""OpenTelemetry spans: their content, and how the context of a push reaches the consumer of the message."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def queue(db: Database) -> Queue:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
-    """What is recorded. The provider is not made the process's own: that cannot be taken back."""
+    """The recorded spans. The provider is not installed for the whole process, because that cannot be undone."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition
+from tablequeue.cli.values import parameters
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.states import STATES
@@ -27,13 +29,13 @@ DEFINITIONS = [
     for payload in PAYLOADS
     for history in HISTORIES
 ]
-# An engine may serve several dialects; its texts are under its own name.
+# An engine may serve several dialects. Its SQL is under its own name.
 FOLDERS = [name for name in ENGINES if engine_class(name).name == name]
 FILES = [(name, operation) for name in FOLDERS for operation in operations_of(name)]
 
 
 def dialect_of(name: str) -> Any:
-    """Made without the driver, which need not be installed."""
+    """Return the dialect without its driver, which need not be installed."""
     return sa.URL.create(name).get_dialect()()
 
 
@@ -64,7 +66,7 @@ def test_the_table_has_every_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_what_runs_in_autocommit(name: str) -> None:
-    """Where one writer has the database, nothing that writes."""
+    """On an engine with one writer, no operation that writes."""
     effects = {OPERATIONS[operation].effect for operation in engine_class(name).autocommit}
     assert effects == {Effect.READ} if name == "sqlite" else effects >= {Effect.READ, Effect.WRITE}
     assert Effect.DDL not in effects
@@ -101,6 +103,15 @@ def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
     for statement in statements_in(text):
         bare = re.findall(r"(?:from|into|update|table|exists|on|copy|function) '?(tq_\w+)", statement)
         assert bare == [], "a table without its schema"
+
+
+# What an engine makes of the parameters that it is given.
+OF_ENGINES = {"dues", "due_at", "delays", "groups", "noted", "priorities", "timeout"}
+
+
+def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
+    named = {name for engine, operation in FILES for name in parameters(sql_text(engine, operation))}
+    assert named - Params.__annotations__.keys() == OF_ENGINES
 
 
 def test_a_list_of_columns_is_named_and_not_repeated() -> None:
@@ -153,7 +164,7 @@ def test_a_new_queue_without_statistics_is_noticed(place: Place, kind: Kind) -> 
 
 
 def test_identifiers_fit_into_63_characters(kind: Kind) -> None:
-    """PostgreSQL cuts longer names off, silently."""
+    """PostgreSQL silently truncates longer names."""
     longest = "q" * 48
     engine = kind.engine_class(dialect_of(kind.name))
     for operation in created_by(engine.name, Definition()):

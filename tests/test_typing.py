@@ -1,4 +1,4 @@
-"""What an editor and a type checker know: the typed program passes pyright's strict mode, and what it says is so."""
+"""Types for editors and type checkers: the typed program passes pyright's strict mode, and its claims are true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODULES = (
 
 
 def pyright(program: Path) -> list[str]:
-    """What pyright has against it, by line."""
+    """Return pyright's errors, by line."""
     if shutil.which("node") is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("pyright needs Node, and there is none.")
@@ -45,7 +45,7 @@ def test_a_typed_program_passes_the_strict_mode() -> None:
 
 
 def test_each_mistake_in_it_is_refused(tmp_path: Path) -> None:
-    """By the checker alone: without the comments that let them pass."""
+    """Checked without the comments that suppress the errors."""
     lines = PROGRAM.read_text("utf-8").splitlines()
     mistakes = {number for number, line in enumerate(lines, 1) if line.endswith("# type: ignore")}
     assert len(mistakes) > 5

@@ -1,4 +1,4 @@
-"""Schema versions: old schemas, stored with messages in every state, become the present one."""
+"""Schema versions: old schemas, stored with messages in every state, are upgraded to the current one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers import Kind, Place
 from tests.support import claimed, counts, ids_of, refuses
 
 FIXTURES = Path(__file__).parent / "fixtures"
-# The claims that messages of the fixtures are held under.
+# The claims under which messages of the fixtures are held.
 HELD = {"sqlite": "13e3f1124cd9772b6f6e3641725f4c5c", "postgresql": "6575a350653ae54b4a1d51af1023523c"}
 HELD_3 = {
     "sqlite": "6f68d0ffb58d2b297f141a1aaf0b6009",
@@ -138,11 +138,11 @@ def test_parts_get_names_that_no_queue_has(third: Place, kind: Kind) -> None:
     for name in database.queues():
         database.queue(name).stats(window=60)
     assert [finding for finding in database.doctor() if "index" in finding.cause] == []
-    # As after a crash before its end, where each statement is committed by itself.
+    # As after a crash in the middle, on engines where each statement commits by itself.
     if kind.name == "mariadb":
         third.execute(f"update {third.table('queues')} set schema_version = 2")  # noqa: S608 (a name of ours)
         assert set(database.upgrade().values()) == {2}
-    # Nothing of what the parts had is lost: a batch of a stream, the number of a writer, the time of a schedule.
+    # The contents of the parts are kept: a batch of a stream, the number of a writer, the time of a schedule.
     work, lines = database.queue("work"), database.queue("lines")
     stream = Stream(work, "lake")
     assert stream.batch(1)[1] == [4, 5]

@@ -1,7 +1,8 @@
-"""Microsoft's own parser of T-SQL, from the language service of its editors: syntax and names of hints, no server.
+"""Microsoft's T-SQL parser, from the language service of its editors. It checks syntax and names of hints without a
+server.
 
-It runs in a process of its own, which reads a script a line, as JSON, and answers with the errors of each: the .NET
-runtime starts threads that a fork of the tests' process would not survive.
+It runs in a process of its own, because the .NET runtime starts threads that would not survive a fork of the tests'
+process. The process reads a script in each line, as JSON, and returns its errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-# What a .NET program says of the runtime it wants; the package dotnetcore2 has this one.
+# The runtime that a .NET program requests; the package dotnetcore2 contains this one.
 RUNTIME = {
     "runtimeOptions": {
         "tfm": "netcoreapp3.1",
@@ -28,7 +29,7 @@ RUNTIME = {
 
 @cache
 def parse_errors(sql: str) -> list[str]:
-    """What the parser has against a script: `line:column message` for each error. Variables need no declaration."""
+    """Return the parser's errors in a script as `line:column message`. Variables need no declaration."""
     process = _process()
     assert process.stdin is not None
     assert process.stdout is not None
@@ -40,10 +41,10 @@ def parse_errors(sql: str) -> list[str]:
 
 @cache
 def _process() -> subprocess.Popen[str]:
-    # -P: the modules beside this file are no libraries.
+    # -P, because the modules beside this file are not libraries.
     command = [sys.executable, "-P", __file__]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
-    atexit.register(process.communicate)  # closes its input, which ends it
+    atexit.register(process.communicate)  # closes its input, which ends the process
     return process
 
 
@@ -55,7 +56,7 @@ def _folder(package: str) -> Path:
 
 
 def _parser() -> tuple[Any, Any]:
-    os.environ["DOTNET_SYSTEM_GLOBALIZATION_INVARIANT"] = "1"  # else it asks for the system's ICU
+    os.environ["DOTNET_SYSTEM_GLOBALIZATION_INVARIANT"] = "1"  # otherwise it requires the system's ICU
     import pythonnet
     from clr_loader import get_coreclr
 

@@ -1,7 +1,7 @@
-"""Who takes part in the benchmarks: tablequeue, the same SQL by the bare driver, and other queues in tables.
+"""The contenders in the benchmarks: tablequeue, the same SQL on the bare driver, and other queues in tables.
 
-Each speaks through its public API at its best documented settings. Where its documentation leaves a choice, the
-module says which was taken and why.
+Each is used through its public API with its best documented settings. If its documentation leaves a choice, the module
+says which setting was chosen, and why.
 """
 
 from __future__ import annotations
@@ -15,46 +15,47 @@ import sqlalchemy as sa
 
 
 class Contender(ABC):
-    """A queue of its own in a database that it shares with the other contenders; empty before and after each call."""
+    """A queue in a database that all contenders share. It is empty before and after each call."""
 
     name: str
-    """Its name, and its version."""
+    """The name and the version."""
     fewer = 1
-    """How many times fewer messages than the others it gets in a round, which would otherwise take minutes."""
+    """The factor by which it gets fewer messages in a round, which would otherwise take minutes."""
 
     @abstractmethod
     def push(self, payloads: Sequence[str]) -> None:
-        """One by one, each on the disk before the next."""
+        """Push one by one, each flushed to the disk before the next."""
 
     @abstractmethod
     def push_bulk(self, payloads: Sequence[str]) -> None:
-        """All at once, by the fastest documented way."""
+        """Push all payloads at once, in the fastest documented way."""
 
     @abstractmethod
     def drain_singly(self, number: int) -> list[str]:
-        """Get, and finish, one message at a time by one thread; the payloads, fewer if no more are to be had."""
+        """Get and finish one message at a time with one thread. Return the payloads, fewer if no more are available."""
 
     @abstractmethod
     def drain(self, number: int) -> list[str]:
-        """Get and finish so many messages by one process at the best documented settings; the payloads."""
+        """Get and finish this number of messages with one process at the best documented settings. Return the
+        payloads."""
 
     @abstractmethod
     def close(self) -> None: ...
 
 
 def payloads(number: int) -> list[str]:
-    """Payloads of 100 bytes, each another."""
+    """Return different payloads of 100 bytes."""
     return [f"{place:0100d}" for place in range(number)]
 
 
 def check(pushed: Sequence[str], delivered: Sequence[str]) -> None:
-    """Each message once, and none lost."""
+    """Check that each message was delivered once and none was lost."""
     assert len(delivered) == len(pushed), f"{len(delivered)} of {len(pushed)} messages were delivered"
     assert set(delivered) == set(pushed), "each message once"
 
 
 def beside(url: str, name: str) -> str:
-    """The path of a file, or a folder, of a contender's own beside the SQLite database of `url`."""
+    """Return the path of a file or a folder for a contender, beside the SQLite database of `url`."""
     return str(Path(sa.make_url(url).database or "").with_name(name))
 
 

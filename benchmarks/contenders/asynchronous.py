@@ -1,4 +1,4 @@
-"""What the contenders with an async API share: a loop that runs while they have their turn, and a count of messages."""
+"""Base of contenders with an async API: an event loop that runs during their turn, and a count of messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Asynchronous(Contender):
-    """Its worker calls `handled` with each payload, and is told to end when `enough` is set."""
+    """A contender whose worker calls `handled` with each payload, and ends when `enough` is set."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.Runner()
@@ -52,7 +52,7 @@ class Asynchronous(Contender):
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(work)
 
-    # -- what each does in its own way -------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def _open(self, url: str) -> None: ...
@@ -65,7 +65,7 @@ class Asynchronous(Contender):
 
     @abstractmethod
     async def _work(self, singly: bool) -> None:
-        """Run a worker until it has handled everything; `singly`: one message at a time."""
+        """Run a worker until it has handled everything. With `singly`, it handles one message at a time."""
 
     @abstractmethod
     async def _close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""awa: a Rust runtime that calls handlers in Python; its storage of append-only segments, the default.
+"""awa: a Rust runtime that calls handlers in Python, with its default storage of append-only segments.
 
-A worker of its own for each drain, for a client can be started once. It runs for ever, so it is stopped when the last
-message came. One by one: one worker and claims of one message.
+Each drain has its own worker, because a client can be started only once. A worker runs forever, so it is stopped after
+the last message. One by one, there is one worker, which claims one message at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.contenders.asynchronous import Asynchronous
 from benchmarks.results import named
 
 QUEUE = "work"
-# Handlers at the same time, the best of 50, 200 and 1,000; more claimers, 2 or 4, gain nothing.
+# Concurrent handlers: the best of 50, 200 and 1,000. 2 or 4 claimers gain nothing.
 WORKERS, BATCH, CLAIMERS = 1_000, 500, 1
 
 
@@ -52,7 +52,7 @@ class Awa(Asynchronous):
         workers, batch = (1, 1) if singly else (WORKERS, BATCH)
         await client.start(
             [{"name": QUEUE, "max_workers": workers, "claimers": CLAIMERS, "claim_batch_size": batch}],
-            poll_interval_ms=50,  # shorter ones gain nothing
+            poll_interval_ms=50,  # shorter intervals gain nothing
         )
         await self._enough.wait()
         await client.shutdown()

@@ -1,7 +1,7 @@
-"""The limit: the project's own statements, sent by the bare driver, and nothing around them.
+"""The limit: the project's own statements, sent by the bare driver without any code around them.
 
-No claims, no tokens checked, no retry of what the server rolled back, no look at what is due. The statements of a call
-are one transaction, as in the library; on PostgreSQL each is one by itself.
+There are no claim objects, no checks of tokens, no retries after a rollback by the server, and no sweeps. The
+statements of a call are one transaction, as in the library; on PostgreSQL each statement is one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from benchmarks.contenders import Contender
 
 BARE, BARE_COPY = "bare driver", "bare COPY"
 
-# What push and push_many take, and nobody gives here.
+# Parameters of push and push_many that are not used here.
 _PLAIN: dict[str, Any] = dict.fromkeys(("headers", "delay", "due", "now", "group", "key"))
 _PLAIN |= {"producer": "bare", "priority": 0, "within": False}
 
 
 class Bare(Contender):
-    """In bulk it pushes, claims and completes so many messages at a time."""
+    """In bulk, it pushes, claims and completes `batch` messages at a time."""
 
     def __init__(self, url: str, batch: int = 1) -> None:
         self.name = BARE if batch == 1 else f"{BARE} by {batch:,}"
@@ -35,7 +35,7 @@ class Bare(Contender):
         proxy.detach()
         self._held = queue.context.engine.adopt(proxy.dbapi_connection)
         self._table = queue.context.table
-        self._cursor = self._held.dbapi.cursor()  # as the driver gives it: the engine's own cuts corners
+        self._cursor = self._held.dbapi.cursor()  # the driver's own cursor, because that of the engine takes short cuts
         self._batch = batch
         self._low_water = 0
 
@@ -106,17 +106,17 @@ class BarePostgreSQL(Bare):
         self._cursor.fetchall()
 
     def _begin(self) -> None:
-        """A statement is a transaction."""
+        """Each statement is a transaction."""
 
     def _commit(self) -> None:
-        """It was committed."""
+        """Do nothing, because the statement has committed."""
 
     def _ids(self, ids: list[int]) -> list[int]:
         return ids
 
 
 class BareCopy(BarePostgreSQL):
-    """Everything at once: a COPY as one text, in which these payloads have nothing to escape, and one claim."""
+    """Everything at once: one claim, and a COPY of one text, in which these payloads need no escapes."""
 
     def __init__(self, url: str, batch: int) -> None:
         super().__init__(url, batch)
@@ -129,7 +129,7 @@ class BareCopy(BarePostgreSQL):
 
 
 class BareSQLite(Bare):
-    """By SQLite's own flushes: each within its commit."""
+    """Uses SQLite's own flushes, each within its commit."""
 
     def __init__(self, url: str, batch: int = 1) -> None:
         super().__init__(url, batch)

@@ -1,6 +1,6 @@
-"""Chancy: jobs in the worker's own event loop, the executor that its documentation has for many short ones.
+"""Chancy: jobs run in the worker's own event loop, the executor that its documentation recommends for many short jobs.
 
-Its worker runs for ever, so it is stopped when the last message came.
+A worker runs forever, so it is stopped after the last message.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from chancy import Chancy, Job, Queue, Worker
 from benchmarks.contenders.asynchronous import Asynchronous
 from benchmarks.results import named
 
-# Jobs at the same time, which is also how many are fetched at a time; 50 and 1,000 do the same.
+# Concurrent jobs, and the number of jobs fetched at a time. 50 and 1,000 give the same rate.
 CONCURRENCY = 200
 
-# The one that every worker serves, by processes of its own unless it is declared otherwise.
+# The queue that every worker serves, with processes of its own unless it is declared otherwise.
 QUEUE = "default"
 
 _turn: ChancyContender
 
 
 async def handle(*, payload: str) -> None:
-    """Chancy imports it by its name."""
+    """Handle a job. Chancy imports this function by its name."""
     _turn.handled(payload)
 
 
@@ -33,7 +33,7 @@ class ChancyContender(Asynchronous):
 
     async def _open(self, url: str) -> None:
         log = logging.getLogger("benchmarks.chancy")
-        log.setLevel(logging.WARNING)  # it says two lines about each job
+        log.setLevel(logging.WARNING)  # it logs two lines for each job
         self._app = Chancy(url, log=log)
         await self._app.pool.open()
         await self._app.migrate()

@@ -1,7 +1,8 @@
-"""huey on SQLite: a task a message, dequeued and executed as its consumer does, in this process.
+"""huey on SQLite: each message is a task, which is dequeued and executed in this process as huey's consumer does.
 
-Without results, which would be another commit for each. Its commits are flushed: WAL, and SQLite's own synchronous. A
-task is deleted when it is dequeued, before it is executed: what a consumer that dies had is lost. It has no bulk.
+Results are off, because they would cost another commit for each task. Commits are flushed: WAL, with SQLite's default
+for synchronous. A task is deleted when it is dequeued, before it is executed, so the tasks of a consumer that dies are
+lost. There are no bulk operations.
 """
 
 from __future__ import annotations

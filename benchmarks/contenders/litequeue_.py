@@ -1,8 +1,8 @@
-"""litequeue: put, pop and done, in a file of its own, as it recommends.
+"""litequeue: put, pop and done, in a file of its own, as litequeue recommends.
 
-It sets synchronous=NORMAL itself: a power cut may take back what it has said. So there are two of it, one as it comes
-and one that flushes each commit, by the pragma on its own connection. Several messages at a time it can only put, in
-one of its transactions. Done messages stay, as in our history.
+It sets synchronous=NORMAL itself, so a power cut may lose commits. So there are two contenders: one with its defaults,
+and one that flushes each commit, by the pragma on its connection. The only bulk operation is put, in one of its
+transactions. Done messages stay, as in the history of tablequeue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""tablequeue by its public verbs, with all that it has on: leases, fencing, retries, the history."""
+"""tablequeue through its public verbs, with everything on: leases, fencing, retries, the history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tablequeue(Contender):
         self._database.close()
 
     def _drain(self, number: int, size: int) -> list[str]:
-        """Each pop completes the messages before."""
+        """Complete the messages of each pop with the next one."""
         delivered: list[str] = []
         batch = self._queue.pop_many(size)
         while batch:
@@ -49,7 +49,7 @@ class Tablequeue(Contender):
 
 
 class Apart(Tablequeue):
-    """A call for the pop and one for the completion, as a program makes them that does not know what comes next."""
+    """One call for the pop and one for the completion, for programs that cannot combine them."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

@@ -1,8 +1,8 @@
 """persist-queue: its SQLiteAckQueue, in a folder of its own.
 
-Its commits are flushed: WAL, and SQLite's own synchronous. What was acknowledged stays in the way of the next get until
-it is cleared, so that is done each thousand messages, as many as it clears at a time. It has no bulk, and does not keep
-two processes from getting the same message: contention.py counts them.
+Commits are flushed: WAL, with SQLite's default for synchronous. Acknowledged messages slow the next get down until they
+are cleared. So this is done every thousand messages, the number that it clears at a time. There are no bulk operations.
+Two processes may get the same message; contention.py counts such messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""pgbench: the project's own statements for one message, prepared, from C: what the server itself allows one client.
+"""pgbench: the project's own statements for one message, prepared and sent from C. This is the limit of the server for
+one client.
 
-A script cannot push payloads of its own, so it makes those of `benchmarks.contenders.payloads`, and it cannot tell what
-it claimed: that is read from the history. A run of it is a process and a connection, about 20 ms.
+A script cannot get payloads from outside, so it computes those of `benchmarks.contenders.payloads`. It cannot report
+what it claimed, so that is read from the history. Each run starts a process and a connection, which takes about 20 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.servers import postgresql_bin
 import tablequeue
 from benchmarks.contenders import Contender
 
-# What the statements' parameters are; the others are pgbench's own variables.
+# Values of the parameters of the statements. The others are variables of pgbench.
 _PUSH = {"payload": "lpad(cast(:place as text), 100, '0')", "priority": "0", "producer": "'pgbench'"}
 _PUSH |= dict.fromkeys(("headers", "group", "key", "delay", "due", "now"), "null")
 _CYCLE = {
@@ -32,7 +33,7 @@ _CYCLE |= {"ids": "array[:id]", "low_water": ":id"}
 
 
 class Pgbench(Contender):
-    """It does everything one by one."""
+    """Pushes and drains one by one only."""
 
     name = "pgbench"
 

@@ -1,7 +1,7 @@
-"""PgQueuer: asyncpg on one connection, as its guide has it for a worker, with its own settings for autovacuum.
+"""PgQueuer: asyncpg on one connection, as its guide recommends for a worker, with PgQueuer's settings for autovacuum.
 
-A worker in drain mode. A message is a row of its log when it is done, in batches; the durability is the default, and
-`balanced`, which loses that log in a crash, is left out.
+The worker runs in drain mode. Finished messages become rows of its log, in batches. The durability is the default;
+`balanced`, which loses that log in a crash, is not used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.contenders.asynchronous import Asynchronous
 from benchmarks.results import named
 
 ENTRYPOINT = "work"
-# Messages fetched at a time; with 1,000 it does the same, with 10 (its default) a third.
+# Messages fetched at a time. 1,000 gives the same rate, and 10 (the default) a third of it.
 BATCH = 300
 
 

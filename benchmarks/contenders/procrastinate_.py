@@ -1,4 +1,4 @@
-"""Procrastinate: its async connector; a worker that ends when the queue is empty, and does not listen meanwhile.
+"""Procrastinate: the async connector, and a worker that ends when the queue is empty and does not listen before.
 
 Finished jobs stay in its table, the default.
 """
@@ -13,7 +13,7 @@ from procrastinate.types import JSONDict
 from benchmarks.contenders.asynchronous import Asynchronous
 from benchmarks.results import named
 
-# Tasks at the same time; it fetches one job at a time. 5 and 30 do the same, 1 (its default) a little less.
+# Concurrent tasks. It fetches one job at a time. 5 and 30 give the same rate, and 1 (the default) a little less.
 CONCURRENCY = 10
 
 

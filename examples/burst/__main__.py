@@ -2,9 +2,9 @@
 
     python -m examples.burst [--url sqlite:///burst.db] [--messages 20000] [--consumers 16] [--plot burst.svg]
 
-First a message now and then, for which one consumer is enough, or none; then the burst; then nothing. A handler takes 5
-milliseconds, as one that asks another service does. How many messages are ready and how many consumers there are is
-looked at ten times a second. In the end every message is in the history, once.
+First there is a message now and then, then the burst, then nothing. The handler takes 5 milliseconds, like a call to
+another service. The numbers of ready messages and of consumers are sampled ten times a second. In the end every message
+is in the history once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tablequeue.worker import Worker
 
 BEFORE, EVERY = 20, 0.1
 TAKES = 0.005
-LOOK = 0.1
+SAMPLE_EVERY = 0.1
 
 
-class Look(NamedTuple):
+class Sample(NamedTuple):
     at: float
     ready: int
     consumers: int
@@ -40,22 +40,22 @@ def handle(message: Claim) -> None:
     sleep(TAKES)
 
 
-def watch(queue: Queue, worker: Worker, started: float, end: Event, looks: list[Look]) -> None:
-    while not end.wait(LOOK):
-        looks.append(Look(perf_counter() - started, queue.stats().ready, worker.consumers[queue.name]))
+def watch(queue: Queue, worker: Worker, started: float, end: Event, samples: list[Sample]) -> None:
+    while not end.wait(SAMPLE_EVERY):
+        samples.append(Sample(perf_counter() - started, queue.stats().ready, worker.consumers[queue.name]))
 
 
-def run(url: str, messages: int, consumers: int) -> list[Look]:
-    """Have the worker meet the burst; what was seen of it."""
+def run(url: str, messages: int, consumers: int) -> list[Sample]:
+    """Run a worker through the burst, and return the samples."""
     worker = Worker(maximum=consumers)
     worker.handler("burst")(handle)
-    looks: list[Look] = []
+    samples: list[Sample] = []
     with tablequeue.connect(url) as database:
         queue = database.create_queue("burst")
         end = Event()
         threads = [
             Thread(target=worker.run, args=(database,)),
-            Thread(target=watch, args=(queue, worker, perf_counter(), end, looks)),
+            Thread(target=watch, args=(queue, worker, perf_counter(), end, samples)),
         ]
         for thread in threads:
             thread.start()
@@ -64,8 +64,8 @@ def run(url: str, messages: int, consumers: int) -> list[Look]:
             queue.push(number)
         queue.push_many(range(messages))
         while queue.stats().finished != BEFORE + messages or worker.consumers["burst"]:
-            sleep(LOOK)
-        sleep(10 * LOOK)
+            sleep(SAMPLE_EVERY)
+        sleep(10 * SAMPLE_EVERY)
         end.set()
         worker.stop()
         for thread in threads:
@@ -73,18 +73,18 @@ def run(url: str, messages: int, consumers: int) -> list[Look]:
         handled = [message.payload for message in queue.history(2 * (BEFORE + messages))]
         assert sorted(handled) == sorted([*range(BEFORE), *range(messages)]), "each message once"
         queue.drop()
-    return looks
+    return samples
 
 
-def plot(looks: Sequence[Look], path: Path) -> None:
+def plot(samples: Sequence[Sample], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True)
-    times = [look.at for look in looks]
-    upper.fill_between(times, [look.ready for look in looks], step="post", color="#3b82c4", alpha=0.4)
+    times = [sample.at for sample in samples]
+    upper.fill_between(times, [sample.ready for sample in samples], step="post", color="#3b82c4", alpha=0.4)
     upper.set_ylabel("ready messages")
-    lower.step(times, [look.consumers for look in looks], where="post", color="#e08a1e")
+    lower.step(times, [sample.consumers for sample in samples], where="post", color="#e08a1e")
     lower.set_ylabel("consumers")
     lower.set_xlabel("seconds")
     for axes in (upper, lower):
@@ -103,16 +103,16 @@ def main() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tablequeue-burst-"))
         url = arguments.url or f"sqlite:///{Path(folder, 'burst.db')}"
-        looks = run(url, arguments.messages, arguments.consumers)
+        samples = run(url, arguments.messages, arguments.consumers)
     table = Table("seconds", "ready", "consumers", title=f"{arguments.messages:,} messages at once")
     before = None
-    for look in looks:
-        if look.consumers != before:
-            table.add_row(f"{look.at:.1f}", f"{look.ready:,}", f"{look.consumers} {'█' * look.consumers}")
-            before = look.consumers
+    for sample in samples:
+        if sample.consumers != before:
+            table.add_row(f"{sample.at:.1f}", f"{sample.ready:,}", f"{sample.consumers} {'█' * sample.consumers}")
+            before = sample.consumers
     Console().print(table)
     if arguments.plot:
-        plot(looks, arguments.plot)
+        plot(samples, arguments.plot)
 
 
 if __name__ == "__main__":

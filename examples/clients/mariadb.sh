@@ -1,5 +1,5 @@
 #!/bin/sh
-# A client without Python: it works the queue "orders" through its stored procedures, until nothing is ready.
+# A client without Python: it processes the queue "orders" through its stored procedures, until nothing is ready.
 # MARIADB is the client program and its options, the database of the queue last: MARIADB='mariadb --user=worker shop'.
 #
 #     examples/clients/mariadb.sh push '{"id": 7}'     one message

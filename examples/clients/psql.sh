@@ -1,5 +1,5 @@
 #!/bin/sh
-# A client without Python: it works the queue "orders" through its stored functions, until nothing is ready.
+# A client without Python: it processes the queue "orders" through its stored functions, until nothing is ready.
 # psql reads the connection from the environment (PGHOST, PGUSER, ...); TABLEQUEUE_SCHEMA is the schema of the queue.
 #
 #     examples/clients/psql.sh push '{"id": 7}'     one message

@@ -1,4 +1,4 @@
-"""Starts the demo. A Ctrl-C during the second that the imports take is answered here."""
+"""Starts the demo, and handles Ctrl-C during the second that the imports take."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What Spark computes from the history of the flights, and the page that shows it."""
+"""Reports on the history of the flights, computed by Spark, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
 
 def analyse(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
-    """Every report as rows, each also as Parquet under `folder`; and `counts` of the whole. Stops the session."""
+    """Return every report as rows, and the `counts`; write each report as Parquet under `folder`. Stops the session."""
     try:
         history = spark.read.format("tablequeue").option("url", url).option("queue", QUEUE).load().cache()
         names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")
@@ -43,7 +43,7 @@ def analyse(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
 
 
 def counts(history: DataFrame) -> DataFrame:
-    """One row: messages delivered, distinct flights among them, and how many came back after a lost lease."""
+    """Return one row: messages delivered, distinct flights among them, and messages delivered again."""
     flight = f.from_json("payload", FLIGHT)
     return history.agg(
         f.count("finished_at").alias("delivered"),
@@ -53,7 +53,7 @@ def counts(history: DataFrame) -> DataFrame:
 
 
 def carriers(history: DataFrame, names: DataFrame) -> DataFrame:
-    """A row a carrier: its airline's name, flights, and mean delays in minutes (of flights that have them)."""
+    """Return a row for each carrier: its name, flights, and mean delays in minutes (of flights that have them)."""
     return (
         history.select(f.from_json("payload", FLIGHT).alias("flight"))
         .groupBy("flight.carrier")
@@ -81,17 +81,17 @@ def write_page(path: Path, found: Mapping[str, Any], facts: Mapping[str, Any]) -
     sections = [
         page.Section(
             "Throughput",
-            "What happened in each second. While the upper line is the pushed one, the backlog grows.",
+            "The events of each second. The backlog grows while more messages are pushed than finished.",
             plots=[page.Plot("", "", plots.lines(x, 1, rates, "messages a second", x_label="second"))],
         ),
         page.Section(
             "Wait and run times",
-            "Seconds from push to the first pop, and from the last pop to the end.",
+            "Seconds from the push to the first pop, and from the last pop to the finish.",
             tables=[page.Table("", "", found["times"])],
         ),
         page.Section(
             "Producers and consumers",
-            "The work of each process. consumer-1 was killed; what it held was finished by the others (retried).",
+            "The work of each process. consumer-1 was killed, and the others finished its messages (retried).",
             plots=[
                 page.Plot(
                     "",

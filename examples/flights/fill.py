@@ -10,7 +10,7 @@ from itertools import chain, islice
 import tablequeue
 from examples.flights.data import flights
 
-# What a stage cannot make sense of, and what it says of it is in `tablequeue dead list raw`.
+# Messages that a stage cannot process. `tablequeue dead list raw` shows their errors.
 BROKEN = [{"n": -1, "carrier": "UA"}, {"n": -2, "time_hour": "this morning", "minute": 5}]
 
 

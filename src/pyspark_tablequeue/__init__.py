@@ -1,4 +1,4 @@
-"""Where Spark looks for the format `tablequeue`: it imports every top-level `pyspark_*` module for a DefaultSource."""
+"""Lets Spark find the format `tablequeue`: it looks in every top-level module `pyspark_*` for a `DefaultSource`."""
 
 from tablequeue.spark.source import TableQueueSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Waiting for messages in asyncio: the looks are calls in threads, the sleep is the event loop's."""
+"""Waiting for messages in asyncio: queries are calls in threads, sleeping is done by the event loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tablequeue.threads import Threads
 
 
 class AsyncWaiter:
-    """`Waiter` for asyncio: no thread is held while it sleeps.
+    """`Waiter` for asyncio: it occupies no thread while it sleeps.
 
-    To leave it does not wait for anything, so that no cancellation can come between a pop that has found a message and
-    the one who gets it.
+    Leaving it does not await anything. So no cancellation can come between a pop that found a message and the return
+    of that message.
     """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
@@ -38,10 +38,10 @@ class AsyncWaiter:
             self._leaving = self._threads.start(self._waiter.leave)
 
     async def wait(self, limit: float) -> None:
-        """After a pop that has found nothing: until another one may find something, or for `limit` seconds."""
+        """After a pop that found nothing: wait until another pop may find something, for up to `limit` seconds."""
         end = monotonic() + limit if limit < INFINITE else INFINITE
         if self._leaving is not None:
-            await asyncio.wrap_future(self._leaving)  # else it might leave after it has come again
+            await asyncio.wrap_future(self._leaving)  # or it could leave after it has entered again
             self._leaving = None
         while (pause := await self._threads.run(partial(self._waiter.pause, end))) is not None:
             try:
@@ -51,11 +51,11 @@ class AsyncWaiter:
                 continue
             self._woken.clear()
             if self._waiter.pops_at_once:
-                await asyncio.sleep(self._waiter.linger(end))
+                await asyncio.sleep(self._waiter.back_off(end))
                 return
 
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:
-            return  # the loop has ended, and nobody waits in it
+            return  # the loop has ended, so no task waits in it

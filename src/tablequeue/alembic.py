@@ -1,7 +1,7 @@
-"""For Alembic's autogenerate, which would drop every table that the application's models do not have.
+"""Hooks for Alembic's autogenerate, which would drop every table that is not in the application's models.
 
-In `env.py`: `context.configure(..., include_name=include_name)`. Of the two hooks it is the better one, for the tables
-of queues are not even looked at; `include_object` is for an `env.py` that has only that one.
+In `env.py`, write `context.configure(..., include_name=include_name)`. This is the better one of the two hooks: Alembic
+does not even read the tables of queues. `include_object` is for an `env.py` that already uses the hook of that name.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 PREFIX = "tq_"
-"""What the names of all tables of tablequeue begin with."""
+"""The prefix of the names of all tables of tablequeue."""
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
-    """Whether Alembic is to look at what the database has under that name: not at tables that begin with `tq_`.
+    """Whether Alembic should read what has that name in the database. It should not read tables with the prefix `tq_`.
 
-    Of the application's own tables none may begin with it.
+    No table of the application may have that prefix.
     """
     return type_ != "table" or name is None or not name.startswith(PREFIX)
 
 
 def include_object(object: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
-    """The same, of what Alembic has looked at already; a table of the application's models is its own."""
+    """The same for an object that Alembic has read. Tables of the application's models are always included."""
     return not reflected or compare_to is not None or include_name(name, type_, {})
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them, in the terminal and on a page."""
+"""Numbers in a form that people can read, for the terminal and the dashboard."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from tablequeue.operations.stats import COUNTED, MOST, Stats
 
-# What stands where there is no value.
+# Printed in the place of a missing value.
 NOTHING = "\N{EN DASH}"
-# What `~` means, by what is estimated.
+# The meaning of `~`, by what is estimated.
 ESTIMATED = {
-    "finished": f"~ of finished messages: an estimate, for {COUNTED:,} and more are not counted.",
-    "window": f"~ of a time with more than {MOST:,} messages: of the last {MOST:,}.",
+    "finished": f"~ of finished messages: an estimate. From {COUNTED:,} on they are not counted.",
+    "window": f"~ of a time with more than {MOST:,} messages: only the last {MOST:,} are counted.",
 }
 
 
@@ -21,7 +21,7 @@ def number(value: int | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Messages a second, or a minute where they are few."""
+    """Return messages a second, or a minute if they are few."""
     if not value:
         return NOTHING if value is None else "0"
     if value < 0.1:
@@ -29,12 +29,12 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}/s" if value < 100 else f"{number(round(value))}/s"
 
 
-# From how many seconds on a unit is used, its length in seconds, and its name.
+# The least number of seconds for each unit, its length in seconds, and its name.
 _UNITS = ((3 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0.9995, 1, "s"), (0.001, 0.001, "ms"))
 
 
 def duration(value: float | timedelta | None) -> str:
-    """With three digits at most, in the unit that people would say."""
+    """Return a duration with at most three digits, in a suitable unit."""
     if value is None:
         return NOTHING
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
@@ -45,6 +45,6 @@ def duration(value: float | timedelta | None) -> str:
 
 
 def estimates_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
-    """What is to be said below numbers with a `~`; but not of `but`, which is not shown."""
+    """Return the notes that explain each `~` among these statistics, without that for `but`."""
     names = {name for stats in found for name in stats.estimated} - {but}
     return [words for name, words in ESTIMATED.items() if name in names]

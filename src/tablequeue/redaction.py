@@ -1,4 +1,4 @@
-"""What of a URL is secret: where people can read it, it is hidden or refused."""
+"""The secrets in a URL, which are hidden or refused wherever people could read them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import re
 _NAMES = "passw|pwd|secret|token|odbc_connect"
 
 PASSWORD = rf"://[^:/]*:[^@]*@|(?i:[?&;][^=&]*(?:{_NAMES})[^=&]*=)"
-"""Is found in a text that has a URL with a password, before its host or among its options. For Python and for Java."""
+"""A pattern for texts with a URL that has a password, before the host or among the options. For Python and Java."""
 
 
 def has_password(text: str) -> bool:
-    """Whether there is a URL with a password in it."""
+    """Whether the text has a URL with a password."""
     return re.search(PASSWORD, text) is not None
 
 
 def is_secret(option: str) -> bool:
-    """Whether the value of an option of a URL is secret, by its name."""
+    """Whether the value of a URL's option is secret, by the name of the option."""
     return re.search(_NAMES, option, re.IGNORECASE) is not None

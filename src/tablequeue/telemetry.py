@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry, by its conventions for messaging, where its API is installed; nothing where it is not.
+"""OpenTelemetry spans, by its conventions for messaging. Without its API this module does nothing.
 
-The context of a push travels in the headers of its messages (`traceparent`), and what is done with a message is a part
-of the same trace. A program that installs only the API, and no SDK, records nothing and changes no headers.
+The context of a push travels in the headers of its messages (`traceparent`), so the processing of a message belongs to
+the same trace. A program with the API but without an SDK records nothing, and its headers do not change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Popped(Protocol):
-    """A claim, of whichever kind."""
+    """A claim, synchronous or async."""
 
     @property
     def id(self) -> int: ...
@@ -35,12 +35,12 @@ class Popped(Protocol):
 
 
 def recording() -> bool:
-    """Whether the program has an SDK. Spans of the API alone would record nothing, and cost a push 45 µs of its 60."""
+    """Whether the program has an SDK. Without one, spans record nothing, and take 45 of the 60 µs of a push."""
     return INSTALLED and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def pushing(operation: F) -> F:
-    """A push in a span of its own; the context, with the queue, is its first argument."""
+    """Decorate a push, whose first argument is the queue context: each call has its own span."""
     if not INSTALLED:
         return operation
 
@@ -63,7 +63,7 @@ def pushing(operation: F) -> F:
 
 
 def carried(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The headers of a message, and in them the context of the span it is pushed in; its own ones stay as they are."""
+    """Return the headers of a message with the context of the current span. Existing headers are not replaced."""
     if not recording():
         return headers
     carrier: dict[str, str] = {}
@@ -74,7 +74,7 @@ def carried(headers: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def processing(queue: str, messages: Sequence[Popped]) -> AbstractContextManager[None]:
-    """What is done with messages, in a span: for one, a child of the push; for several, linked to each."""
+    """Record the block as a span: a child of the push for one message, linked to all pushes for several."""
     return _processing(queue, messages) if recording() else nullcontext()
 
 
@@ -109,5 +109,5 @@ def _attributes(queue: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _texts(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Those that can be a context: others' headers may be anything that JSON can hold."""
+    """Return the headers that are text, as a context is. Other programs' headers may be any JSON."""
     return {name: value for name, value in headers.items() if isinstance(value, str)}

@@ -15,7 +15,7 @@ def lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-# Every command that only looks, or that acts on what is there.
+# Every command that only reads, or that needs an existing queue.
 COMMANDS = [
     "queue list",
     "queue show work",

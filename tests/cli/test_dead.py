@@ -43,7 +43,7 @@ def test_dead_redrive_and_purge(run: Run, dead: Queue) -> None:
 
 @pytest.fixture
 def grouped(db: Database) -> Queue:
-    """Dead letters 1 to 4: in the groups a and b by turns, with the keys k1 to k4, the last one poison."""
+    """Dead letters 1 to 4: in the groups a and b in turn, with the keys k1 to k4, the last one poison."""
     queue = db.create_queue("grouped", groups=True, max_attempts=1)
     queue.push_many([NewMessage(n, group="ab"[n % 2], key=f"k{n + 1}") for n in range(4)])
     for claim in queue.consume(wait=0):

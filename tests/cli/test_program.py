@@ -52,7 +52,7 @@ def test_a_broken_pipe_ends_quietly(url: str, db: Database) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written(url: str, db: Database) -> None:
-    """What was done stays done, and the exit code says so; what was claimed and not printed is given back."""
+    """What was done stays done, as the exit code says. Messages that were claimed and not printed are given back."""
     emails = db.create_queue("emails")
     for words in (["queue", "list"], ["push", "emails", "1"], ["pop", "emails"], ["--json", "pop", "emails"]):
         with Path("/dev/full").open("wb") as full:

@@ -1,4 +1,4 @@
-"""A schema that is not there: no command makes it unasked."""
+"""A schema that does not exist: no command creates it without being told to."""
 
 from __future__ import annotations
 

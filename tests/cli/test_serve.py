@@ -22,14 +22,14 @@ from tests.web.support import TOKEN, Client, bury
 
 @contextmanager
 def serving(url: str, *options: str, token: str = "") -> Iterator[tuple[dict[str, Any], Client, subprocess.Popen[str]]]:
-    """The program on a free port; what it says, and a client of it."""
+    """Run the program on a free port; yields its first output, a client, and the process."""
     words = [sys.executable, "-m", "tablequeue", "--url", url, "serve", "--port", "0", "--json", *options]
     environment = os.environ | {"TABLEQUEUE_SERVE_TOKEN": token}
     program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert program.stdout is not None
-        told = json.loads(program.stdout.readline())
-        yield told, Client(int(told["url"].rstrip("/").rpartition(":")[2])), program
+        printed = json.loads(program.stdout.readline())
+        yield printed, Client(int(printed["url"].rstrip("/").rpartition(":")[2])), program
     finally:
         program.kill()
         program.communicate()
@@ -38,8 +38,8 @@ def serving(url: str, *options: str, token: str = "") -> Iterator[tuple[dict[str
 def test_it_serves_until_it_is_told_to_end(url: str, db: Database) -> None:
     queue = db.create_queue("work", max_attempts=1)
     bury(queue, ["a"])
-    with serving(url, "--allow-actions") as (told, client, program):
-        assert told["token"] is None
+    with serving(url, "--allow-actions") as (printed, client, program):
+        assert printed["token"] is None
         assert 'href="/queues/work?window=300"' in client.get("/").text
         assert client.get("/static/style.css").headers["content-type"].startswith("text/css")
         client.post("/queues/work/dead", {"csrf": client.csrf(), "verb": "redrive", "all": "all"})
@@ -54,16 +54,16 @@ def test_it_serves_until_it_is_told_to_end(url: str, db: Database) -> None:
 
 def test_another_address_wants_a_token(url: str, db: Database) -> None:
     db.create_queue("work")
-    with serving(url, "--host", "0.0.0.0") as (told, client, _):
-        assert len(told["token"]) >= 32
+    with serving(url, "--host", "0.0.0.0") as (printed, client, _):
+        assert len(printed["token"]) >= 32
         assert client.get("/", host="queues.example.org").status == 303
-        assert client.log_in(told["token"]).status == 303
+        assert client.log_in(printed["token"]).status == 303
         assert client.get("/", host="queues.example.org").status == 200
 
 
 def test_the_token_of_the_environment(url: str, db: Database) -> None:
-    with serving(url, token=TOKEN) as (told, client, _):
-        assert told["token"] is None, "it is not printed"
+    with serving(url, token=TOKEN) as (printed, client, _):
+        assert printed["token"] is None, "it is not printed"
         assert client.get("/").status == 303
         assert client.get("/metrics", authorization=f"Bearer {TOKEN}").status == 200
 

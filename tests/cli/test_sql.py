@@ -20,7 +20,7 @@ DESIGNS = ["", "--history none", "--order due", "--order priority", "--strict", 
 
 @pytest.mark.parametrize("dialect", ENGINES)
 def test_every_operation_has_its_sql(run: Run, dialect: str) -> None:
-    """Each operation, and each file by its own name, for each kind of queue that has it."""
+    """Each operation, and each file by its name, for each kind of queue that has it."""
     names = run("sql", "--dialect", dialect).stdout.split()
     assert {"create", "drop", "push", "pop", "take", "complete", "fail", "stats", "lost"} <= set(names)
     engine = engine_class(dialect)(sa.URL.create(dialect).get_dialect()())

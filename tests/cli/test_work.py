@@ -1,4 +1,4 @@
-"""`tablequeue work`: what it runs, and what it refuses."""
+"""`tablequeue work`: the handlers that it runs, and the mistakes that it refuses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_worker_and_those_of_its_queues_that_are_named(
         (["tests.cli.test_work:nobody", "--queue", "emails"], 1, "has no 'nobody'"),
         (["tests.cli.test_work", "--queue", "emails"], 1, "names no handler"),
         (["no_such_module:f", "--queue", "emails"], 1, "There is no module"),
-        (["tests.cli.test_work:worker", "--batch", "2"], 2, "of its own"),
+        (["tests.cli.test_work:worker", "--batch", "2"], 2, "set --batch"),
         (["tests.cli.test_work:worker", "--queue", "neither"], 1, "Name one of: emails, other"),
         (["tests.cli.test_work:counts", "--queue", "emails", "--processes", "--drain"], 0, ""),
     ],

@@ -1,9 +1,9 @@
-"""The one suite that every engine must pass: engines times designs, as many as a test's needs allow."""
+"""The suite that every engine must pass. Each test runs on every engine, with every design that fits it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,67 +15,70 @@ from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
 from tests.support import DESIGNS, designs_with
 
-HERE = Path(__file__).parent
-
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): run with the designs of support.py that have them all.")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test runs with every design that has what it needs; with the others it makes no sense and is not collected."""
-    fit: list[pytest.Item] = []
-    unfit: list[pytest.Item] = []
-    for item in items:
-        needed = [name for marker in item.iter_markers("needs") for name in marker.args]
-        called = isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        params: dict[str, Any] = item.callspec.params if called else {}  # type: ignore[attr-defined]
-        fits = params.get("design") in (None, *designs_with(needed))
-        if params.get("design") == "heap" and item.path.parent == HERE and item.path.stem != "test_order":
-            fits = fits and not _heap_is_fifo(params["kind"])
-        if isinstance(kind := params.get("kind"), VariantKind):
-            fits = fits and kind.fits(item.path.stem, params.get("design"))
-        (fit if fits else unfit).append(item)
-    items[:] = fit
-    config.hook.pytest_deselected(items=unfit)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on every engine, and with every design that has the capabilities that the test needs."""
+    needed = [capability for marker in metafunc.definition.iter_markers("needs") for capability in marker.args]
+    marked = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
+
+    def is_free(name: str) -> bool:
+        """Whether neither a marker nor a fixture of the module sets it."""
+        fixed = hasattr(metafunc.module, name) and not needed
+        return name in metafunc.fixturenames and not fixed and not any(name in names for names in marked)
+
+    names = [name for name in ("kind", "design") if is_free(name)]
+    if not names:
+        return
+    kinds = [*KINDS, *PROCEDURAL, *PACKING] if "kind" in names else [None]
+    designs = designs_with(needed) if "design" in names else [None]
+    file = metafunc.definition.path.stem
+    rows: dict[str, list[Any]] = {}
+    for kind, design in product(kinds, designs):
+        if kind is None or _fits(file, kind, design):
+            given = {"kind": kind, "design": design}
+            rows["-".join(filter(None, (kind and _named(kind), design)))] = [given[name] for name in names]
+    metafunc.parametrize(names, [*rows.values()], ids=[*rows])
 
 
-def _heap_is_fifo(kind: Kind) -> bool:
-    """Whether a heap has the texts of a fifo to the letter, as where an index by ids gives both."""
-    texts = kind.engine_class.ready_index, kind.engine_class.order_by
-    return kind.name != "mssql" and all(by["heap"] == by["fifo"] for by in texts)
+def _fits(file: str, kind: Kind, design: str | None) -> bool:
+    if design == "heap" and file != "test_order" and kind.heap_is_fifo:
+        return False
+    return not isinstance(kind, VariantKind) or kind.fits(file, design)
 
 
 def _named(kind: Kind) -> str:
     return f"{kind.name}-{kind.variant}" if isinstance(kind, VariantKind) else kind.name
 
 
-@pytest.fixture(params=[*KINDS, *PROCEDURAL, *PACKING], ids=_named)
-def kind(request: pytest.FixtureRequest) -> Kind:
+@pytest.fixture
+def kind() -> Kind:
     """An engine, with its own verbs, with those that call the stored procedures, or with every claim packed."""
-    one: Kind = request.param
-    return one
+    raise AssertionError("pytest_generate_tests sets it")
 
 
-@pytest.fixture(params=DESIGNS)
-def design(request: pytest.FixtureRequest) -> str:
-    one: str = request.param
-    return one
+@pytest.fixture
+def design() -> str:
+    """One of DESIGNS."""
+    raise AssertionError("pytest_generate_tests sets it")
 
 
 @pytest.fixture
 def options(design: str) -> dict[str, Any]:
-    """Text, three attempts and a backoff of 10, 20, 40 seconds to the letter."""
+    """Text payloads, three attempts and a back-off of exactly 10, 20 and 40 seconds."""
     return DESIGNS[design] | {"payload": "text", "max_attempts": 3, "backoff": Backoff(base=10, jitter=0)}
 
 
 @pytest.fixture
 def queue(db: Database, options: dict[str, Any]) -> Queue:
-    """The queue "work" of the design, with `options`."""
+    """The queue "work" with the current design and `options`."""
     return db.create_queue("work", **options)
 
 
 @pytest.fixture(params=CALLERS.values(), ids=tuple(CALLERS))
 def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Iterator[Caller]:
-    """A transaction of the caller's, in each form that `connection=` takes."""
+    """A transaction of the caller, in each form that `connection=` takes."""
     yield from request.param(place, kind)

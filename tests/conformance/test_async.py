@@ -1,6 +1,7 @@
-"""The async verbs on connections of their own: the same as the others, cancelled at any point, the loop never held up.
+"""The async verbs on connections of their own: they do the same, may be cancelled at any point, and never block the
+loop.
 
-What runs in a thread is stopped and let go by events; no test depends on how long anything takes.
+Events stop and release the code in threads, so no test depends on how long anything takes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
 
 
 class Gate:
-    """Where a thread in the middle of an operation stops."""
+    """A place where a thread stops in the middle of an operation."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -52,7 +53,7 @@ class Gate:
 
 
 def gated(engine: type[Engine], name: str, gate: Gate) -> type[Engine]:
-    """The engine, with a gate before one operation."""
+    """Return the engine with a gate before one operation."""
     part = "reads" if hasattr(engine.reads, name) else "messages"
     part_class = type(getattr(engine, part))
     operation = getattr(part_class, name)
@@ -104,7 +105,7 @@ Gated = Callable[..., AsyncQueue]
 def behind(
     queue: Queue, kind: Kind, place: Place, gate: Gate, own_threads: Callable[[int], Threads]
 ) -> Callable[..., AsyncQueue]:
-    """The queue, as `behind(operation)`: each call of that operation stops at the gate."""
+    """A function: `behind(operation)` returns the queue, and each call of that operation stops at the gate."""
 
     def open(operation: str, threads: int = 4) -> AsyncQueue:
         database = place.open_with(gated(kind.engine_class, operation, gate))
@@ -120,12 +121,12 @@ def _public(cls: type) -> dict[str, Any]:
     return {name: value for name, value in vars(cls).items() if not name.startswith("_")}
 
 
-# For loops of one's own in threads; in asyncio such a loop is a task that consumes.
+# For loops in threads; in asyncio such a loop is a task that consumes.
 THREADS_ONLY = {"waiter"}
 
 
 def _verbs(cls: type) -> dict[str, Any]:
-    """Methods; not what a class keeps public for another one, without a self."""
+    """Return the public methods, without static functions."""
     return {
         name: value for name, value in _public(cls).items() if inspect.isfunction(value) and name not in THREADS_ONLY
     }
@@ -150,7 +151,7 @@ def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, counterpa
     other = vars(counterpart)[name]
     assert _parameters(other) == _parameters(verb)
     assert bool(other.__doc__) == bool(verb.__doc__), "a verb says what it does"
-    # An iterator becomes an async iterator, a context manager an async one, all else a coroutine.
+    # An iterator becomes an async iterator, a context manager an async one, and any other method a coroutine.
     if inspect.isgeneratorfunction(inspect.unwrap(verb)) or "Iterator" in str(
         inspect.signature(verb).return_annotation
     ):
@@ -187,7 +188,7 @@ def test_connect_takes_the_same() -> None:
 
 @in_loop
 async def test_a_life(place: Place) -> None:
-    """Every verb that is not made by its namesake does what that does, with each of its options."""
+    """Each async verb that is written by hand does the same as its synchronous one, with each of its options."""
     async with await aio.connect(place.url, schema=place.schema, name="ada") as db:
         queue = await db.create_queue("work", payload="text", max_attempts=2)
         assert await db.queues() == ["work"]
@@ -352,11 +353,11 @@ async def test_what_a_cancelled_pop_claims_is_given_back(queue: Queue, behind: G
 
 @in_loop
 async def test_what_a_pop_had_claimed_when_it_was_cancelled_is_given_back(queue: Queue, work: AsyncQueue) -> None:
-    """The thread is done, but the event loop has not come to it."""
+    """The thread has finished, but the event loop has not noticed yet."""
     id = queue.push("x")
     popping = asyncio.create_task(work.pop())
     await asyncio.sleep(0)
-    work._threads.close()  # waits for the thread, and holds up the loop
+    work._threads.close()  # waits for the thread, and blocks the loop
     assert counts(queue) == {"in_progress": 1}
     await cancelled(popping)
     await asyncio.to_thread(work._threads.close)
@@ -518,7 +519,7 @@ async def test_a_chain(queue: Queue, work: AsyncQueue) -> None:
 
 
 def test_what_was_prefetched_is_released_when_the_program_is_cancelled(queue: Queue, work: AsyncQueue) -> None:
-    """Nobody closes the iteration: the task ends, and the event loop with it."""
+    """The iteration is not closed: the task ends, and the event loop with it."""
     first = queue.push_many("abcd")[0]
 
     async def main() -> None:

@@ -269,7 +269,7 @@ async def test_the_callers_settings_stay_as_they_were(queue: Queue, work: AsyncQ
 
 @in_loop
 async def test_sync_verbs_in_run_sync(queue: Queue, caller: Caller) -> None:
-    """Code of the caller's that is synchronous can go on using the synchronous verbs."""
+    """Synchronous code of the caller can still use the synchronous verbs."""
 
     def work(connection: sa.Connection | Session) -> None:
         queue.push("x", connection=connection)

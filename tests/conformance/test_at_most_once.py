@@ -1,4 +1,4 @@
-"""Delivery at most once: the claim is the removal, and what was not completed is a lost message."""
+"""Delivery at most once: the claim removes the message, and a message that was not completed is lost."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.callers import Caller
 from tests.checks import check_at_most_once
 from tests.crowd import processes
 from tests.servers import Place
-from tests.support import at, claimed, counts, designs_with, ids_of, refuses, snapshot
+from tests.support import at, claimed, counts, ids_of, refuses, snapshot
 
-# strict and groups do not go with it: see test_what_does_not_go_together.
-every_order = pytest.mark.parametrize("design", designs_with(["many_in_progress"]))
+# strict and groups cannot be combined with it: see test_what_does_not_go_together.
+every_order = pytest.mark.needs("many_in_progress")
 
 
 @pytest.fixture
 def design() -> str:
-    """What comes after the claim does not depend on the order."""
+    """What happens after the claim does not depend on the order."""
     return "fifo"
 
 
@@ -77,7 +77,7 @@ def test_lost_are_those_that_nobody_completed(queue: Queue) -> None:
     def lost(**options: Any) -> list[int]:
         return ids_of(queue.lost(now=at(60), **options))
 
-    # The lease of the queue is how long a message may take: after 30 s, those of 0, 10, 20 and 30.
+    # A message may take as long as the lease of the queue: after 30 s, those popped at 0, 10, 20 and 30 s may be lost.
     assert lost() == sorted(id for id in list(claims)[:4] if id != ids[1])
     assert lost(older_than=0) == sorted(by_pop)
     assert lost(older_than=timedelta(seconds=60)) == [id for id in list(claims)[:1] if id != ids[1]]
@@ -114,7 +114,7 @@ FINISHES = {"complete": lambda claim: claim.complete(), "fail": lambda claim: cl
 @pytest.mark.parametrize("first", FINISHES)
 @pytest.mark.parametrize("second", FINISHES)
 def test_the_fence(queue: Queue, first: str, second: str) -> None:
-    """It is finished once, whatever comes then."""
+    """A message is finished once, whatever is called afterwards."""
     queue.push("x")
     claim = claimed(queue)
     FINISHES[first](claim)
@@ -239,7 +239,7 @@ def test_it_belongs_to_the_transaction(queue: Queue, caller: Caller, way: str) -
 
 
 def test_a_take_is_finished_at_once(queue: Queue, db: Database) -> None:
-    """Its commit is the acknowledgement."""
+    """The commit is the acknowledgement."""
     id = queue.push("x")
     with db.engine.begin() as connection:
         assert queue.take(connection) is not None

@@ -1,4 +1,4 @@
-"""A task that consumes is cancelled at each of its awaits in turn, at the worst moment: nothing is stranded or lost."""
+"""A consuming task is cancelled at each of its awaits in turn, at the worst moment: no message is stranded or lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AWAITS = 40
 
 
 class CancelledAt:
-    """The task, cancelled when what it awaits for the `number`th time is done and it has not yet gone on."""
+    """Cancel the task after its `number`th await is done and before it continues."""
 
     def __init__(self, task: Coroutine[Any, Any, Any], number: int) -> None:
         self._task = task
@@ -61,7 +61,7 @@ async def pop(work: AsyncQueue, handled: list[int]) -> None:
         handled.append(message.id)
         await message.complete()
     except asyncio.CancelledError:
-        return  # the completion is made all the same
+        return  # the message is completed nevertheless
 
 
 async def consume(work: AsyncQueue, handled: list[int]) -> None:
@@ -92,7 +92,7 @@ async def opened(place: Place) -> AsyncIterator[AsyncQueue]:
 
 
 async def cancel_each(place: Place, queue: Queue, name: str, waits: bool, check: Callable[[list[int]], None]) -> int:
-    """Cancel the task at each of its awaits in turn; how many there were."""
+    """Cancel the task at each of its awaits in turn. Return the number of awaits."""
     for number in range(1, AWAITS):
         handled: list[int] = []
         async with opened(place) as work:
@@ -132,7 +132,7 @@ def test_nothing_is_stranded(place: Place, queue: Queue, name: str, waits: bool)
 
 @pytest.mark.parametrize("waits", [False, True], ids=["there is one", "it waits for one"])
 def test_nothing_is_lost_without_a_word(db: Database, place: Place, waits: bool) -> None:
-    """At most once: what a cancelled task had is noted as lost, with the reason."""
+    """At most once: the message of a cancelled task is recorded as lost, with the reason."""
     queue = db.create_queue("work", payload="text", delivery="at_most_once")
 
     def check(handled: list[int]) -> None:
@@ -146,7 +146,7 @@ def test_nothing_is_lost_without_a_word(db: Database, place: Place, waits: bool)
 
 
 def test_an_exit_that_waits_is_noticed(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken variant: between the pop and the block there is an await, to leave the notifier."""
+    """The mutant has an await between the pop and the block, to leave the notifier."""
 
     async def leave_and_wait(self: AsyncQueue, *args: Any) -> Any:
         claims = await original(self, *args)
@@ -160,7 +160,7 @@ def test_an_exit_that_waits_is_noticed(place: Place, queue: Queue, monkeypatch: 
 
 
 def test_leaving_is_over_before_one_comes_again(place: Place, queue: Queue) -> None:
-    """Else whoever waits would not be notified."""
+    """Otherwise the next one that waits would not be notified."""
     order: list[str] = []
 
     async def main() -> None:

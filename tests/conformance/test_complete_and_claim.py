@@ -1,4 +1,4 @@
-"""pop and pop_many with `completing`: the messages before are done, and the next are claimed, in one call."""
+"""pop and pop_many with `completing`: one call completes the previous messages and claims the next ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def queue(db: Database, options: dict[str, Any]) -> Queue:
 
 
 def chain(queue: Queue) -> list[int]:
-    """All that is ready, one by one."""
+    """Pop all ready messages one by one, each with the completion of the one before."""
     ids: list[int] = []
     message: Claim | None = queue.pop()
     while message is not None:
@@ -105,7 +105,7 @@ def test_the_others_of_a_batch_are_done(queue: Queue) -> None:
 
 
 def test_a_lease_that_is_over_is_completed_late(queue: Queue) -> None:
-    """As by `complete`: a sweep of this very call must not come before it."""
+    """As with `complete`: a sweep in the same call must not run before the completion."""
     queue.push("a", now=at(0), **design_group(queue, "g"))
     late = claimed(queue, lease=10, now=at(0))
     assert queue.pop(completing=late, now=at(20)) is None
@@ -170,7 +170,7 @@ def test_when_a_sweep_is_due(queue: Queue) -> None:
 
 @pytest.mark.parametrize("design", ["fifo"])
 def test_what_is_before_the_mark_is_found(place: Place, kind: Kind, queue: Queue) -> None:
-    """A message given back by somebody else has an id that this process has passed; see low_water.py."""
+    """A message that another process released has an id below the low-water mark of this process; see low_water.py."""
     queue.push_many("abc")
     other = place.open().queue("work")
     first = claimed(other)

@@ -210,7 +210,7 @@ LOOKS: dict[str, Callable[[Queue], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_looking_waits_for_nobody(db: Database, queue: Queue, look: Callable[[Queue], Any]) -> None:
-    """Another program in the middle of a transaction does not stop a look, nor is its work seen."""
+    """An open transaction of another program does not block a read, and its changes are not visible."""
     queue.push("x")
     before = look(queue)
     with db.engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""Groups: strict within each one, side by side between them, and none starves the others."""
+"""Groups: strict within a group, parallel between groups, and no group starves another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def queue(db: Database) -> Queue:
 
 
 def push(queue: Queue, groups: str, **options: Any) -> list[int]:
-    """A message for each letter, of the group of that letter."""
+    """Push a message for each letter, in the group of that letter."""
     return queue.push_many([NewMessage(group, group=group) for group in groups], **options)
 
 
@@ -83,7 +83,7 @@ def test_what_frees_a_group(queue: Queue, place: Place, way: str) -> None:
     if way == "complete":
         claim.complete(now=at(15))
     elif way == "purge":
-        # Nothing but the head is left, and what comes after it is the group's next.
+        # Only the head is left, and a message pushed after it is the next one of the group.
         assert queue.purge() == 1
         claim.complete(now=at(15))
         following = queue.push("a", group="a", now=at(15))
@@ -149,7 +149,7 @@ def test_redrive_of_a_group_that_is_empty(queue: Queue) -> None:
 
 
 def test_purge_of_one_group_among_others(queue: Queue) -> None:
-    """What is in progress and what is dead stays, and the groups go on."""
+    """Messages in progress and dead letters stay, and the groups go on."""
     push(queue, "aabbc", now=at(0))
     for time in (0, 0):
         claimed(queue, now=at(time)).fail("no", retry_in=0, now=at(time))
@@ -174,7 +174,7 @@ def test_complete_many_over_groups(queue: Queue) -> None:
 
 
 def test_groups_are_freed_by_the_commit(queue: Queue, caller: Caller) -> None:
-    """Of a complete, and of a fail that buries; not before, and not by a rollback."""
+    """By the commit of a completion or a last failure; not before it, and not by a rollback."""
     _, _, a, b = push(queue, "abab")
     for claim in queue.pop_many(2):
         claim.release()
@@ -236,7 +236,7 @@ def test_many_consumers_keep_the_order_of_every_group(queue: Queue, place: Place
 
 
 def test_many_producers_and_consumers_leave_nobody_behind(queue: Queue, place: Place) -> None:
-    """Whatever a push and a complete of the same group do to each other at the same moment."""
+    """However a push and a completion of the same group interleave."""
 
     def produce(queue: Queue) -> None:
         for number in range(25):

@@ -1,4 +1,4 @@
-"""What leaves a queue: kept, kept for a while, or not at all; and what is purged by hand."""
+"""The history: kept, kept for a time, or none at all; and purges by hand."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support import at, claimed, counts, design_group, found, ids_of, refu
 
 @pytest.fixture
 def plain(db: Database) -> Queue:
-    """For what does not depend on the order."""
+    """For tests that do not depend on the order."""
     return db.create_queue("plain", payload="text", max_attempts=1)
 
 
 def finish(queue: Queue, times: list[int]) -> list[int]:
-    """A finished message for each of those times."""
+    """Push a message that finishes at each of these times."""
     ids = []
     for time in times:
         ids.append(queue.push("x", **design_group(queue, "a"), now=at(time)))
@@ -49,7 +49,7 @@ def test_a_retention_is_a_number_of_seconds_or_a_timedelta(place: Place, retenti
 
 
 def test_a_long_history_goes_bit_by_bit(db: Database, place: Place) -> None:
-    """A thousand at a claim, so that no claim takes long; the process goes on at its next look."""
+    """A claim deletes a thousand rows at most, so that no claim takes long. The next claim continues."""
     queue = db.create_queue("work", history=60)
     ids = queue.push_many(range(2500), now=at(0))
     queue.complete_many(queue.pop_many(2500, now=at(0)), now=at(0))
@@ -159,7 +159,7 @@ def test_purge_dead_by_ids_by_a_predicate_and_all(queue: Queue) -> None:
 
 @pytest.mark.parametrize("verb", ["redrive", "purge_dead"])
 def test_a_predicate_sees_every_letter_once(plain: Queue, verb: str) -> None:
-    """Of more than one batch, though what it chose has left meanwhile."""
+    """Also over several batches, although the selected ones have left in the meantime."""
     ids = plain.push_many(map(str, range(2100)), now=at(0))
     plain.pop_many(2100, lease=1, now=at(0))
     for _ in range(3):
@@ -210,14 +210,15 @@ def test_find_does_not_find_what_is_not_kept(place: Place, history: History) -> 
     id = queue.push(1, now=at(0))
     claimed(queue, now=at(0)).complete(now=at(0))
     assert (queue.find(id) is None) == (history == "none")
-    assert place.open().queue("work").pop(now=at(61)) is None  # the first claim of a process deletes what is older
+    assert place.open().queue("work").pop(now=at(61)) is None  # the first claim of a process deletes older rows
     assert queue.find(id) is None
 
 
 def test_find_finds_what_is_finished_while_it_looks(
     db: Database, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looks in the queue first: what has left that is in the history, and the other way round it would be missed."""
+    """`find` reads the queue first: a message that has left it is in the history. In the other order it could be
+    missed."""
     queue = db.create_queue("work")
     id = queue.push(1)
     claims = [claimed(place.open().queue("work"))]

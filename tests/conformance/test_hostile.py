@@ -14,7 +14,7 @@ from tablequeue.errors import BadInput, BadName, LeaseLost
 from tests.servers import Kind, Place
 from tests.support import at, check_fenced, claimed, counts, found, ids_of, refuses
 
-# Every character but the surrogates and NUL, in runs that a column can hold.
+# Every character except surrogates and NUL, in runs that fit into a column.
 UNICODE = [
     "".join(chr(code) for code in range(start, min(start + 0x4000, sys.maxunicode + 1)) if not 0xD800 <= code < 0xE000)
     for start in range(0, sys.maxunicode + 1, 0x4000)
@@ -52,7 +52,7 @@ def test_all_of_unicode_in_headers_keys_and_groups(db: Database) -> None:
     assert [claim.headers for claim in claims] == [{name: name} for name in names]
 
 
-# Names that a collation, or the padding of a column, might take for one.
+# Names that a collation, or the padding of a column, might treat as equal.
 ALIKE = ["a", "A", "a ", " a", "a\t", "á", "a\u0301", "\uff41", "\u0430", "ss", "ß", "ﬁ", "fi", "1", "01", "\u200b"]
 
 
@@ -177,7 +177,7 @@ def test_times_at_the_edges(db: Database, name: str, option: str) -> None:
 
 @pytest.mark.parametrize("name", TIMES)
 def test_leases_at_the_edges_of_time(db: Database, name: str) -> None:
-    """A lease that would end after the last time is refused or cut, never wrapped round; nothing is lost."""
+    """A lease that would end after the last possible time is refused or shortened, and never wraps around."""
     queue = db.create_queue("work")
     queue.push(1, now=at(0))
     try:
@@ -226,7 +226,8 @@ def test_durations_that_are_none(db: Database, duration: Any) -> None:
 
 
 def test_a_clock_set_backwards_hands_nothing_out_twice(db: Database, place: Place) -> None:
-    """An hour back: a lease lasts longer, a due time comes later; nothing is lost, and nothing held by two."""
+    """When the clock goes back an hour, a lease lasts longer and a due time comes later. No message is lost or held by
+    two."""
     queue, other = db.create_queue("work"), place.open().queue("work")
     first, second = queue.push_many("ab", now=at(0))
     held = claimed(queue, lease=60, now=at(0))

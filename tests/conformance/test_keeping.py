@@ -1,4 +1,4 @@
-"""create_queue, queue, queues, drop, purge, dead, redrive: and the names they go by."""
+"""create_queue, queue, queues, drop, purge, dead, redrive, and names of queues."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_purge_leaves_what_is_not_waiting(queue: Queue) -> None:
 
 
 def bury(queue: Queue, number: int) -> list[int]:
-    """Dead letters, each with an error for every attempt."""
+    """Make dead letters, each with an error for every attempt."""
     ids = queue.push_many(map(str, range(number)))
     for _ in range(queue.definition.max_attempts):
         for claim in queue.pop_many(number):
@@ -277,7 +277,7 @@ def test_ids_that_are_none(queue: Queue, id: Any) -> None:
     refuses(BadInput, queue.find, id)
 
 
-# What a queue of each design does not take, and why it says so.
+# Options that a queue of each design refuses, and the reason in the error.
 UNWANTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a priority in a fifo": ({}, {"priority": 1}),
     "a priority in a heap": ({"order": "heap"}, {"priority": 0}),

@@ -19,7 +19,7 @@ from tests.support import at, claimed, complete_all, counts, design_group, found
 
 @pytest.fixture
 def plain(db: Database) -> Queue:
-    """For what does not depend on the order."""
+    """For tests that do not depend on the order."""
     return db.create_queue("plain", payload="text", max_attempts=1)
 
 
@@ -144,7 +144,7 @@ DIFFERENT = [
         "\\",
         "\n",
     ),
-    *("i", "I", "\u0130", "\u0131"),  # with and without the dot: Turkish upper and lower case
+    *("i", "I", "\u0130", "\u0131"),  # i with and without a dot: Turkish upper and lower case
     *("\u00e9", "e\u0301"),  # an accented letter, composed and decomposed
     *("\U0001f600", "\U0010ffff", "\ufffe"),
     *("a" * 255, "\U0001f600" * 255),
@@ -297,7 +297,7 @@ def test_of_two_that_return_both_have_the_same_id(place: Place, plain: Queue) ->
 
 
 def test_return_while_a_consumer_completes_gives_a_message_that_was_there(place: Place, plain: Queue) -> None:
-    """The message that has the key may be finished at any moment: then this one is pushed."""
+    """The message with the key may be finished at any moment. Then the new one is pushed."""
 
     done = Event()
     with ThreadPoolExecutor(1) as thread:

@@ -1,4 +1,4 @@
-"""Leases end, messages come back, and whoever held them before can do nothing more."""
+"""Leases expire, messages are redelivered, and the previous consumer can no longer change them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_message_stays_with_its_consumer_until_the_lease_ends(queue: Queue) ->
 
 @pytest.mark.parametrize("verb", FINISHING)
 def test_late_is_not_lost(queue: Queue, verb: str) -> None:
-    """While nobody else has claimed it, a message can be finished after its lease."""
+    """A message can be finished after its lease has expired, as long as nobody else has claimed it."""
     queue.push("x")
     claim = claimed(queue, lease=0)
     FINISHING[verb](claim)

@@ -1,4 +1,4 @@
-"""Names of tables never meet: what a queue has besides its table is no other queue's, whatever queues are called."""
+"""Names of tables never collide: the parts of a queue belong to no other queue, whatever queues are called."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place
 from tests.support import claimed, counts
 
-# What belongs to a queue's table on some engine, now or in an earlier version: its parts, indexes, triggers, sequences.
+# Parts of a queue on any engine, now or in an earlier version: tables, indexes, triggers, sequences.
 PARTS = (
     "history turns turn packs packed streams staged parts writers ready scheduled in_progress dead blocked key front "
-    "finished pushed left moved state pkey id_seq ids packs_lease schedules bell _streams _ready _packs x0123456789"
+    "finished pushed left moved state pkey id_seq ids packs_lease schedules notify _streams _ready _packs x0123456789"
 ).split()
 
 
 def fill(queue: Queue) -> None:
-    """Give a queue everything that it may have besides its table."""
+    """Give a queue every part that it may have."""
     Stream(queue, "lake")
     staging.prepare(queue)
     queue.push({"n": 1}, group="a" if queue.definition.groups else None)
@@ -75,7 +75,7 @@ def test_a_queue_called_schedules_stops_no_schedule(db: Database) -> None:
 
 
 def test_the_catalogue_keeps_the_name_of_the_table(db: Database, place: Place) -> None:
-    """What belongs to no other queue is `tq_<name>`; users' own SQL may rely on it."""
+    """Without a collision the table is `tq_<name>`, on which users' SQL may rely."""
     assert table_of("orders") == "tq_orders"
     assert table_of("order_parts") == "tq_order_parts"
     db.create_queue("order_parts").push(1)

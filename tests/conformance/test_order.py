@@ -1,4 +1,4 @@
-"""The order that a definition promises: by a reference comparator, and by an example for each promise."""
+"""The order that a definition promises, checked by a reference comparator and an example for each promise."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_fifo_goes_by_id_not_by_due_time(db: Database) -> None:
     ("order", "first"), [("fifo", "abandoned"), ("lifo", "new"), ("due", "abandoned"), ("priority", "abandoned")]
 )
 def test_a_batch_is_in_order_though_some_of_it_came_back_only_now(db: Database, order: Order, first: str) -> None:
-    """Too little was ready, so the claim looked for more: what it found may belong before the rest."""
+    """If too few messages are ready, the claim sweeps. Messages found by the sweep may belong before the others."""
     queue = db.create_queue("work", order=order)
-    assert queue.pop() is None  # the first claim of a process looks for expired leases, the second one does not yet
+    assert queue.pop() is None  # the first claim of a process sweeps, and the second one does not yet
     queue.push("abandoned")
     claimed(queue, lease=0)
     queue.push("new")
@@ -104,7 +104,7 @@ def test_due_a_released_message_has_been_due_longest_again(db: Database) -> None
 
 
 def test_due_needs_no_sweep(kind: Kind, place: Place) -> None:
-    """Exact at every claim, though processes look for what is due only now and then."""
+    """Due times are exact at every claim, although processes sweep only now and then."""
 
     class Unswept(type(kind.engine_class.messages)):  # type: ignore[misc]
         def sweep(self, cursor: Any, table: Any, params: dict[str, Any]) -> int:
@@ -214,7 +214,7 @@ def test_strict_a_dead_head_lets_the_next_one_go(strict: Queue, way: str) -> Non
 
 
 def test_strict_behind_a_killed_head_the_next_one_may_be_due_already(strict: Queue) -> None:
-    """The same claim that buries the head gives what was behind it."""
+    """The claim that makes the head a dead letter returns the message behind it."""
     strict.push("killed", now=at(0))
     following = strict.push("due by then", delay=50, now=at(0))
     for time in (0, 10):
@@ -246,7 +246,7 @@ def test_strict_whoever_waits_gets_the_next_one_after_the_complete(strict: Queue
     first, second = strict.push_many("ab")
     claim = claimed(strict)
     waiting = place.open().queue("work")
-    # It has looked, and found that the head is in progress: it can only get the second one by the complete.
+    # The consumer has seen that the head is in progress, so only the completion can give it the second message.
     assert waiting.pop() is None
 
     def wait() -> Claim:
@@ -268,7 +268,7 @@ def test_strict_many_consumers_never_have_two_at_once(strict: Queue, place: Plac
 
     def consume(queue: Queue) -> None:
         for message in queue.consume(wait=0.5):
-            # Nobody else may be between the two: the list is in the order of the ids only then.
+            # No other thread may run between the two calls, so that the list is in the order of the ids.
             assert strict.stats().in_progress == 1
             seen.append(message.id)
             message.complete()

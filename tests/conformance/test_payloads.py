@@ -52,7 +52,7 @@ HOSTILE: dict[str, tuple[PayloadType, Any]] = {
     "a strided memoryview": ("bytes", memoryview(b"\0\1\2\3")[::2]),
     "None in text": ("text", None),
 }
-# JSON has no tuples and no keys but strings; these come back as JSON spells them.
+# JSON has no tuples, and only strings as keys. These payloads come back as JSON spells them.
 SPELLED: dict[str, Any] = {"a key that is no string": {"1": 2}, "a tuple": [1, 2], "a strided memoryview": b"\0\2"}
 
 
@@ -108,7 +108,7 @@ def test_an_error_is_kept_whatever_it_says(db: Database, error: str) -> None:
 
 @pytest.mark.parametrize("size", [2, 1002])
 def test_a_refusal_inside_your_transaction_leaves_no_half_batch(db: Database, size: int) -> None:
-    """Whatever the database itself refuses in the middle of a batch: committing afterwards adds nothing of it."""
+    """If the database refuses a message in the middle of a batch, a commit afterwards adds none of the batch."""
     queue = db.create_queue("work")
     batch = [1] * (size - 1) + [nested(1500)]
     with db.engine.connect() as connection:

@@ -14,7 +14,7 @@ from tests.support import at, claimed, counts, found, ids_of, refuses
 
 pytestmark = pytest.mark.needs("plain_push")
 
-# 1000 is where PostgreSQL turns from an INSERT of an array to COPY.
+# From 1000 on, PostgreSQL uses COPY instead of an INSERT from arrays.
 SIZES = (0, 1, 2, 999, 1000, 2500)
 
 TEXTS = [

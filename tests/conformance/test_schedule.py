@@ -1,4 +1,4 @@
-"""When a message is ready: delay, due, backoff, retry_in, and releases with a delay."""
+"""The time at which a message becomes ready: delay, due, back-off, retry_in, and releases with a delay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_due_already_is_to_be_had_at_once(queue: Queue, option: dict[str
 
 
 def test_the_databases_own_clock(queue: Queue) -> None:
-    """Without `now=`; the clocks of this machine and the server may differ a little, not by an hour."""
+    """Without `now=`. The clocks of this machine and the server may differ a little, but not by an hour."""
     before = datetime.now(UTC)
     id = push(queue, delay=3600)
     message = found(queue, id)
@@ -62,7 +62,7 @@ def test_microseconds_are_kept(queue: Queue) -> None:
 
 @pytest.mark.needs("many_in_progress")
 def test_a_large_backlog_becomes_due(queue: Queue) -> None:
-    """More than one look makes ready: claims go on until none is left."""
+    """One sweep does not make all of them ready: claims continue until none is left."""
     ids = queue.push_many(["x"] * 1500, delay=10, now=at(0))
     assert queue.pop(now=at(9)) is None
     popped: list[int] = []

@@ -1,4 +1,4 @@
-"""Sweeps: what is due, abandoned or late becomes anybody's, whatever transactions are open and whatever is refused."""
+"""Sweeps: due, abandoned and late messages become ready for all consumers, despite open transactions and refusals."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MANY = 30
 
 
 def ago(seconds: float) -> datetime:
-    """So many seconds before a moment that is over by the database's clock, too."""
+    """Return a time this many seconds before a moment that is also past by the database's clock."""
     return at(-seconds).replace(year=2020)
 
 
 def fill(queue: Queue) -> list[int]:
-    """Messages that were due long ago, and others whose leases ended long ago; each in a group of its own."""
+    """Push messages that were due long ago, and others whose leases ended long ago, each in a group of its own."""
     abandoned = [queue.push("x", **design_group(queue, f"a{n}"), now=ago(2000)) for n in range(MANY)]
     queue.pop_many(MANY, lease=1, now=ago(1000)) if queue.definition.delivery == "at_least_once" else None
     due = [queue.push("y", delay=1, **design_group(queue, f"d{n}"), now=ago(2000)) for n in range(MANY)]
@@ -72,7 +72,8 @@ def test_the_check_notices_sweeps_in_the_callers_transaction(
 
 
 def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
-    """An engine that refuses operations while its attribute `refuses` is true, as a lock of somebody's would."""
+    """Return an engine that refuses operations while its attribute `refuses` is true, as if another session held a
+    lock."""
 
     def variant(engine: type[Engine]) -> type[Engine]:
         def refuse(name: str) -> Callable[..., Any]:
@@ -96,7 +97,7 @@ def refusing(*operations: str) -> Callable[[type[Engine]], type[Engine]]:
 
 @pytest.fixture
 def locked(place: Place, kind: Kind, options: dict[str, Any], request: pytest.FixtureRequest) -> Any:
-    """A queue whose sweeps are refused, or what the parameter of the test names, from when its engine is told so."""
+    """A queue on an engine that can refuse its sweeps, or the operation that the parameter of the test names."""
     engine = refusing(*getattr(request, "param", ("sweep", "promote")))(kind.engine_class)
     queue = place.open_with(engine).create_queue("work", **options)
     queue.refusals = engine.refusals  # type: ignore[attr-defined]
@@ -125,7 +126,7 @@ def test_what_was_claimed_is_handed_over(locked: Any, due: bool) -> None:
 @pytest.mark.parametrize("locked", [("sweep", "promote"), ("sweep", "promote", "claim")], indirect=True)
 @pytest.mark.parametrize("due", [False, True], ids=["too few", "a sweep is due"])
 def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
-    """A refusal would have the caller try again, and be told that the lease is lost."""
+    """After a refusal the caller would try again, and get the error that the lease is lost."""
     first = locked.push("a")
     locked.push("b")
     message = claimed(locked)
@@ -134,7 +135,7 @@ def test_what_was_completed_stays_so(locked: Any, due: bool) -> None:
     try:
         more = locked.pop_many(5, completing=[message])
     except Locked:
-        # Then nothing was changed.
+        # Nothing was changed.
         refuse(locked, False)
         more = locked.pop_many(5, completing=[message])
     refuse(locked, False)
@@ -183,7 +184,7 @@ def test_each_lost_claim_is_named_once(queue: Queue) -> None:
 def test_a_busy_queue_is_swept_at_an_interval_that_nothing_stretches(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock on which every claim and every sweep takes ten seconds."""
+    """The clock of this test makes every claim and every sweep take ten seconds."""
     clock, sweeps = [1000.0], [0]
     monkeypatch.setattr(claim, "monotonic", lambda: clock[0])
     engine, original = queue.context.engine, queue.context.engine.messages.sweep

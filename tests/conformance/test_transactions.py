@@ -1,4 +1,4 @@
-"""`connection=`: every verb inside the caller's transaction, whatever kind of connection that is."""
+"""`connection=`: every verb inside the caller's transaction, with every kind of connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import at, claimed, counts, found, ids_of, refuses, snapshot
 
 @pytest.fixture
 def design() -> str:
-    """The verbs inside a transaction do not depend on the order; test_take.py and test_groups.py have those that do."""
+    """In a transaction these verbs do not depend on the order. Those that do are in test_take.py and test_groups.py."""
     return "fifo"
 
 

@@ -1,4 +1,4 @@
-"""Payloads that somebody has stored by SQL and that cannot be read: each message fails alone, and is seen."""
+"""Payloads that were stored by SQL and cannot be decoded: each message fails alone, and remains visible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tablequeue.payload import DEEPEST
 from tests.servers import Kind, Place
 from tests.support import claimed, counts, design_group, found, ids_of, refuses
 
-# MariaDB takes 31 levels.
+# MariaDB allows 31 levels.
 UNREADABLE: dict[str, str] = {
     "a number too large for a float": "[1e400]",
     "a number of 5,000 digits": "1" + "0" * 5000,
@@ -35,7 +35,7 @@ def options(design: str) -> dict[str, Any]:
 
 
 def spoil(place: Place, kind: Kind, id: int, text: str) -> None:
-    """Store another payload, as a program does that pushes by its own SQL."""
+    """Store another payload, like a program that pushes by its own SQL."""
     value = "cast(:payload as json)" if kind.name == "postgresql" else ":payload"
     statement = sa.text(f"update {place.table('work')} set payload = {value} where id = :id")  # noqa: S608 (our names)
     try:
@@ -79,7 +79,7 @@ def test_the_check_notices_who_reads_all_or_nothing(
 
 
 def test_there_may_be_nothing_else(queue: Queue, place: Place, kind: Kind) -> None:
-    """A pop goes on to the next message, instead of saying that there is none."""
+    """A pop continues with the next message, and does not return None."""
     for id in push(queue, 3)[:-1]:
         spoil(place, kind, id, "[1e400]")
     if queue.definition.order == "lifo":
@@ -215,7 +215,7 @@ def test_what_looks_like_them_is_taken(db: Database, payload: Any) -> None:
 
 
 def test_tuples_come_back_as_lists(db: Database) -> None:
-    """JSON has arrays alone; docs/delivery.md says so."""
+    """JSON has only arrays; see docs/delivery.md."""
     queue = db.create_queue("work")
     queue.push((1, {"a": (2, 3)}))
     assert claimed(queue).payload == [1, {"a": [2, 3]}]

@@ -79,7 +79,7 @@ def test_from_the_queue_to_the_page(url: str, tmp_path: Path, monkeypatch: pytes
 
 def test_a_page_of_nothing() -> None:
     found: dict[str, Any] = {name: [] for name in REPORTS}
-    assert "No message is known yet." in sections.page(found, 10, 1, NOW)
+    assert "There are no messages yet." in sections.page(found, 10, 1, NOW)
 
 
 def test_a_page_of_everything_escapes_it() -> None:

@@ -16,11 +16,11 @@ seconds = st.integers(0, 80).map(lambda quarters: quarters / 4)
 hours = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=40).map(lambda messages: sorted(messages))
 
 
-def waits_by_hand(came: list[float], service: list[float], consumers: int) -> list[float]:
+def waits_by_hand(arrived: list[float], service: list[float], consumers: int) -> list[float]:
     """Each message looks at all consumers, and takes the one that is free first."""
     free = [0.0] * consumers
     found = []
-    for at, took in zip(came, service, strict=True):
+    for at, took in zip(arrived, service, strict=True):
         consumer = min(range(consumers), key=lambda one: free[one])
         start = max(at, free[consumer])
         free[consumer] = start + took
@@ -28,11 +28,11 @@ def waits_by_hand(came: list[float], service: list[float], consumers: int) -> li
     return found
 
 
-def needed_by_hand(came: list[float], service: list[float], target: float) -> int:
+def needed_by_hand(arrived: list[float], service: list[float], target: float) -> int:
     """All numbers of consumers in turn."""
-    for consumers in range(1, len(came) + 1):
-        kept = sum(wait <= target for wait in waits_by_hand(came, service, consumers))
-        if kept >= SHARE * len(came):
+    for consumers in range(1, len(arrived) + 1):
+        kept = sum(wait <= target for wait in waits_by_hand(arrived, service, consumers))
+        if kept >= SHARE * len(arrived):
             return consumers
     raise AssertionError("as many consumers as messages are always enough")
 
@@ -40,23 +40,23 @@ def needed_by_hand(came: list[float], service: list[float], target: float) -> in
 @settings(deadline=None)
 @given(hours, st.integers(1, 6))
 def test_waits(messages: list[tuple[float, float]], consumers: int) -> None:
-    came, service = map(list, zip(*messages, strict=True))
-    assert list(waits(came, service, consumers)) == waits_by_hand(came, service, consumers)
+    arrived, service = map(list, zip(*messages, strict=True))
+    assert list(waits(arrived, service, consumers)) == waits_by_hand(arrived, service, consumers)
 
 
 @settings(deadline=None)
 @given(hours, seconds)
 def test_needed(messages: list[tuple[float, float]], target: float) -> None:
-    came, service = map(list, zip(*messages, strict=True))
-    assert needed(came, service, target) == needed_by_hand(came, service, target)
+    arrived, service = map(list, zip(*messages, strict=True))
+    assert needed(arrived, service, target) == needed_by_hand(arrived, service, target)
 
 
 @settings(deadline=None)
 @given(hours, st.integers(1, 8))
 def test_one_more_consumer_lets_nobody_wait_longer(messages: list[tuple[float, float]], consumers: int) -> None:
     """What the search for `needed` rests on."""
-    came, service = map(list, zip(*messages, strict=True))
-    fewer, more = waits(came, service, consumers), waits(came, service, consumers + 1)
+    arrived, service = map(list, zip(*messages, strict=True))
+    fewer, more = waits(arrived, service, consumers), waits(arrived, service, consumers + 1)
     assert all(after <= before for before, after in zip(fewer, more, strict=True))
 
 
@@ -70,11 +70,11 @@ def test_percentile_is_the_least_that_the_share_is_not_above(values: list[float]
 def test_needed_agrees_with_the_theory_of_queues() -> None:
     """M/M/c: with arrivals and run times by chance, the share that waits longer than t is C exp(-(c mu - lambda) t)."""
     rate, mean, target, chance = 5.0, 1.0, 0.5, random.Random(1)
-    came, at = [], 0.0
+    arrived, at = [], 0.0
     for _ in range(100_000):
         at += chance.expovariate(rate)
-        came.append(at)
-    service = [chance.expovariate(1 / mean) for _ in came]
+        arrived.append(at)
+    service = [chance.expovariate(1 / mean) for _ in arrived]
 
     def late(consumers: int) -> float:
         load = rate * mean
@@ -83,6 +83,6 @@ def test_needed_agrees_with_the_theory_of_queues() -> None:
         return erlang * math.exp(-(consumers / mean - rate) * target)
 
     expected = next(consumers for consumers in range(6, 20) if late(consumers) <= 1 - SHARE)
-    assert needed(came, service, target) == expected
-    measured = list(waits(came, service, expected))
+    assert needed(arrived, service, target) == expected
+    measured = list(waits(arrived, service, expected))
     assert sum(wait > target for wait in measured) / len(measured) == pytest.approx(late(expected), rel=0.2)

@@ -49,7 +49,7 @@ class Reading:
     def sketched(self) -> int:
         """How many messages are in the sketches."""
         with open_lake(self.folder, "here") as lake:
-            lake.sum_up(self.spark)
+            lake.update_sketches(self.spark)
             rows = lake.sketches(self.spark, [self.queue.name], Window()).where("time = 'run'").collect()
         return sum(row["messages"] for row in rows)
 
@@ -122,19 +122,17 @@ def test_a_message_that_was_live_is_finished_once(reading: Reading) -> None:
     assert reading.ids() == {"finished": [id]}
 
 
-def test_what_is_finished_between_the_look_and_the_read_is_finished(
-    reading: Reading, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_finished_between_the_two_reads_is_finished(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     reading.queue.push("x", now=ago(20))
     (claim,) = reading.pop(1, 10)
 
-    def look(spark: Any, queue: Queue) -> Any:
-        found = look_first(spark, queue)
+    def read_live(spark: Any, queue: Queue) -> Any:
+        found = read_first(spark, queue)
         claim.complete(now=ago(9))
         return found
 
-    look_first = job.look
-    monkeypatch.setattr(job, "look", look)
+    read_first = job.read_live
+    monkeypatch.setattr(job, "read_live", read_live)
     reading.read()
     assert reading.ids() == {"finished": [claim.id]}
 
@@ -188,7 +186,7 @@ def test_no_message_is_missed(reading: Reading, case: str) -> None:
     CASES[case](reading)
 
 
-note = Lake._note
+note = Lake._save_read_until
 
 
 def no_overlap(lake: Lake, queue: str) -> datetime | None:
@@ -201,7 +199,7 @@ def the_last_one(lake: Lake, queue: str, until: datetime) -> None:
 
 @pytest.mark.parametrize(
     ("case", "method", "mutant"),
-    [("committed_late", "since", no_overlap), ("finished_in_the_future", "_note", the_last_one)],
+    [("committed_late", "since", no_overlap), ("finished_in_the_future", "_save_read_until", the_last_one)],
 )
 def test_a_mutant_that_misses_messages_is_caught(
     reading: Reading, case: str, method: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -243,7 +241,7 @@ def killed(*_: Any, **__: Any) -> None:
 
 def test_a_read_that_was_killed_is_repeated(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     places: list[tuple[Any, str]] = [
-        (Lake, "_note"),  # the messages are written, the time is not
+        (Lake, "_save_read_until"),  # the messages are written, the time is not
         (Path, "replace"),  # the new state is written, and not in its place
         (lakes, "sketches"),  # all is read, no sketches are made
     ]

@@ -1,4 +1,4 @@
-"""Messages as Arrow batches: those of a connection that makes them itself are the same as those made of rows."""
+"""Messages as Arrow batches: those that a connection returns are the same as those made from rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def queue(request: pytest.FixtureRequest, db: Database) -> Queue:
 
 
 def both(monkeypatch: pytest.MonkeyPatch, read: Any) -> list[dict[str, Any]]:
-    """The rows of a read, which are the same whether they are few or many."""
+    """Return the rows of a read, which are the same for a small and a large read."""
     found = []
     for few in (0, 1_000_000):
         monkeypatch.setattr(arrow, "FEW", few)

@@ -1,4 +1,4 @@
-"""Writes that many processes make as one: what they stage becomes messages all at once, or not at all."""
+"""Staged writes of many processes: their rows become messages all at once, or not at all."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def rows_of(place: Place, table: str) -> int:
 
 
 def check_all_at_once(queue: Queue, other: Queue, write: str) -> None:
-    """Nothing is seen before the end; then all is, in the order of the parts, but for attempts that are not named."""
+    """No message is visible before the end. Then all are, in the order of the parts, except those of attempts that are
+    not named."""
     second = staged(queue, write, 1, payload=["c", "d"])
     staged(queue, write, 0, payload=["lost", "attempt"])
     first = staged(queue, write, 0, payload=["a", "b"])
@@ -54,7 +55,7 @@ def check_all_at_once(queue: Queue, other: Queue, write: str) -> None:
 
 
 def check_once(queue: Queue, other: Queue, write: str) -> None:
-    """A batch that was written before adds nothing."""
+    """A repeated batch adds nothing."""
     for number, added in ((3, True), (3, False), (2, False), (4, True)):
         each = uuid.uuid4().hex
         one = staged(queue, each, payload=["x"])
@@ -64,7 +65,7 @@ def check_once(queue: Queue, other: Queue, write: str) -> None:
 
 
 def check_keys(queue: Queue, other: Queue, write: str) -> None:
-    """A key that is taken, by a message or by another of the write, refuses the write or is skipped."""
+    """A message whose key exists, in the queue or in the same write, refuses the write or is skipped."""
     other.push("there", key="k1")
     one = staged(queue, write, payload=["a", "b", "c", "d"], key=["k1", "k2", None, "k2"])
     error = refuses(DuplicateKey, staging.publish, queue, write, [one])
@@ -84,7 +85,7 @@ def test_promises(db: Database, place: Place, write: str, check: Callable[[Queue
 
 
 def test_keys_of_an_attempt_that_is_not_published_are_free(db: Database, write: str) -> None:
-    """A task that is tried again stages the same keys again."""
+    """A task that is retried stages the same keys again."""
     queue = queue_of(db)
     staged(queue, write, payload=["a", "lost"], key=["k1", "k2"])
     again = staged(queue, write, payload=["a"], key=["k1"])
@@ -105,7 +106,7 @@ def test_a_key_or_a_writer_is_what_was_given(db: Database, write: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "w" * 256, "w\0", "\ud800"])
 def test_a_name_that_would_be_cut_off_is_refused(db: Database, write: str, name: str) -> None:
-    """Cut off, two writers could be one, and the writes of the second would add nothing."""
+    """Truncated names of two writers could be equal, and the writes of the second would add nothing."""
     queue = queue_of(db)
     one = staged(queue, write, payload=["a"])
     refuses(BadInput, staging.publish, queue, write, [one], writer=name)

@@ -1,4 +1,4 @@
-"""Streams: batches that are read again and again, until they are safe elsewhere."""
+"""Streams: batches that can be read again until they are safe elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue, arrow, stream
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.streams import StreamRow
+from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
 from tablequeue.stream import Stream
 from tests.servers import Kind, Place, only
@@ -26,7 +26,7 @@ def filled(db: Database, messages: int = 10, **options: Any) -> Queue:
 
 
 def read(run: Stream, batch: int) -> list[str]:
-    """The payloads of a batch, as an executor reads them."""
+    """Return the payloads of a batch, as an executor reads them."""
     token, ids = run.batch(batch)
     schema = arrow.columns(run.queue, "stream")
     rows = [row for each in arrow.stream_batches(run.queue, token, ids, schema) for row in each.to_pylist()]
@@ -35,7 +35,7 @@ def read(run: Stream, batch: int) -> list[str]:
 
 
 def check_replay(queue: Queue) -> None:
-    """A batch is the same until it is completed, in whatever run of the stream."""
+    """A batch stays the same until it is completed, in every run of the stream."""
     first = Stream(queue, "lake")
     assert first.advance(0, 4, now=at(1)) == 1
     payloads = read(first, 1)
@@ -47,7 +47,7 @@ def check_replay(queue: Queue) -> None:
 
 
 def check_fence(queue: Queue) -> None:
-    """An older run claims and completes nothing any more. What it has begun it may read."""
+    """An older run can no longer claim or complete messages. It may read the batch that it has begun."""
     older = Stream(queue, "lake")
     older.advance(0, 4, now=at(1))
     newer = Stream(queue, "lake")
@@ -60,7 +60,7 @@ def check_fence(queue: Queue) -> None:
 
 
 def check_completed_once(queue: Queue) -> None:
-    """What is safe is in the history, once, and what is not stays."""
+    """Messages of a safe batch are in the history once. All others stay."""
     run = Stream(queue, "lake")
     assert run.advance(run.advance(0, 4, now=at(1)), 4, now=at(2)) == 2
     run.complete(1, now=at(3))
@@ -70,7 +70,8 @@ def check_completed_once(queue: Queue) -> None:
 
 
 def check_failures(queue: Queue) -> None:
-    """What failed is a dead letter with its error when the batch is completed, and read with it until then."""
+    """A failed message becomes a dead letter with its error when the batch is completed. Until then it is read with the
+    batch."""
     run = Stream(queue, "lake")
     run.advance(0, 4, now=at(1))
     payloads, (_, ids) = read(run, 1), run.batch(1)
@@ -95,7 +96,7 @@ def test_promises(db: Database, design: str, check: Callable[[Queue], None]) -> 
 
 
 def test_a_crash_before_the_stream_knows_of_its_batch_claims_none(place: Place, kind: Kind) -> None:
-    """Messages in progress that no stream knows of would stay so for ever: they have no lease."""
+    """Messages in progress that belong to no stream would stay so forever, because they have no lease."""
 
     class Crashes(type(kind.engine_class.streams)):  # type: ignore[misc]
         def stream_set(self, cursor: Any, table: Any, params: Any) -> None:

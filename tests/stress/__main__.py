@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-# PyMySQL reads the machine's certificates for every connection, 37 ms, also where the server knows no TLS.
+# PyMySQL loads the machine's certificates for every connection, which takes 37 ms, even if the server has no TLS.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 from tests.stress.ground import DAMAGES, Ground, ground
@@ -66,7 +66,7 @@ def listed(known: Mapping[str, object]) -> Callable[[str], list[str]]:
 
 @dataclass
 class Stress:
-    """All rounds of a run, and what was found."""
+    """All rounds of a run, with the violations."""
 
     options: argparse.Namespace
     ground: Ground
@@ -76,7 +76,7 @@ class Stress:
 
     def mix(self, seed: int) -> Mix:
         options = self.options
-        # What takes a server, and one that can be killed.
+        # Kinds of action that need a server, and those that need one that can be killed.
         impossible = ["slow"] * (not self.ground.url) + ["server"] * (not self.ground.server)
         kinds = [kind for kind in options.only if kind not in (*options.without, *impossible)]
         chosen = len(options.only) < len(KINDS) or len(options.queues) < len(QUEUES)
@@ -130,7 +130,7 @@ class Stress:
                 self._show(smallest, 1)
 
     def _show(self, result: Result, number: int = 5) -> None:
-        """The first violations of each kind, and of the first one of each its history."""
+        """Print the first violations of each kind, with the history of the first one."""
         kinds = Counter(violation.kind for violation in result.violations)
         print(f"FAILED: {result.mix}\n  {dict(kinds)}")
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""What a thread of a client does, one function for each kind of action. Each is noted by the verbs of `Client`."""
+"""The actions of a client's thread, one function for each kind. The verbs of `Client` record each call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Action = Callable[[Client, random.Random], None]
 
 
 def any_queue(client: Client, chance: random.Random, but: Sequence[str] = ()) -> str:
-    """One that clients of a mixed kind may pop from: the others have consumers of their own."""
+    """Choose a queue from which mixed clients may pop. The other queues have consumers of their own."""
     own = [queue for queue in client.mix.queues if queue not in (*reserved(client), *but)]
     return chance.choice(own or [queue for queue in client.mix.queues if queue not in but] or client.mix.queues)
 
@@ -29,7 +29,7 @@ def reserved(client: Client) -> list[str]:
 
 
 def open_queue(client: Client, chance: random.Random) -> str | None:
-    """One to push to, unless it has enough."""
+    """Choose a queue to push to, unless it has enough messages."""
     queue = chance.choice(client.mix.queues)
     return None if client.board.full(queue) else queue
 
@@ -48,14 +48,14 @@ def push_many(client: Client, chance: random.Random) -> None:
 
 
 def flood(client: Client, chance: random.Random) -> None:
-    """More than consumers ask for; where one message at a time is in progress, there is soon enough."""
+    """Push more messages than consumers ask for. Queues with one message in progress at a time have enough soon."""
     queue = open_queue(client, chance)
     if queue and not ordered(queue):
         client.push(queue, [client.new(queue, chance) for _ in range(300)])
 
 
 def push_with_a_key(client: Client, chance: random.Random) -> None:
-    """Few keys, so that most of them are taken. Where delivery is at most once a key is free at the claim."""
+    """Use few keys, so that most of them exist. If delivery is at most once, the claim frees a key."""
     if queue := open_queue(client, chance):
         conflict = chance.choice(["raise", "skip", "return"])
         number = chance.choice([1, 1, 1, 3])
@@ -64,7 +64,7 @@ def push_with_a_key(client: Client, chance: random.Random) -> None:
 
 
 def push_late(client: Client, chance: random.Random) -> None:
-    """One to three transactions that push in turn, stay open, and end in another order."""
+    """Push in one to three transactions in turn, which stay open and end in another order."""
     with ExitStack() as stack:
         number = chance.choice([1, 2, 2, 3]) if client.setting.side_by_side else 1
         open_ones = [stack.enter_context(client.transaction()) for _ in range(number)]
@@ -85,7 +85,7 @@ def push_late(client: Client, chance: random.Random) -> None:
 
 
 def hold_open(client: Client, chance: random.Random) -> None:
-    """Leave a transaction open for a while, at times for long. On SQLite nobody else writes meanwhile."""
+    """Leave a transaction open for a while, sometimes for long. On SQLite nobody else can write in the meantime."""
     side_by_side = [0] * 8 + [0.01] * 8 + [0.1] * 8 + [0.4] * 8 + [1.0] * 8 + [4.0]
     sleep(chance.choice(side_by_side if client.setting.side_by_side else [0, 0.01, 0.05]))
 
@@ -106,7 +106,7 @@ def pop_many(client: Client, chance: random.Random) -> None:
 
 
 def chain(client: Client, chance: random.Random) -> None:
-    """Complete the message before by the pop of the next one."""
+    """Complete each message with the pop of the next one."""
     queue, n = any_queue(client, chance), chance.choice([1, 1, 5])
     batch = client.pop(queue, n)
     for _ in range(chance.randint(1, 6)):
@@ -118,7 +118,8 @@ def chain(client: Client, chance: random.Random) -> None:
 
 
 def pack(client: Client, chance: random.Random) -> None:
-    """Push and claim enough for a pack of PostgreSQL, and finish it whole, in pieces, or by the next claim."""
+    """Push and claim enough messages for a pack on PostgreSQL, and finish them at once, in pieces, or with the next
+    claim."""
     queue = any_queue(client, chance, but=["strict", "grouped"])
     if not client.board.full(queue):
         client.push(queue, [client.new(queue, chance) for _ in range(chance.choice([250, 400]))])
@@ -155,7 +156,7 @@ def work_at(chance: random.Random) -> None:
 
 
 def finish(client: Client, chance: random.Random, held: Held) -> None:
-    """Finish a message, in a way that the mix allows."""
+    """Finish a message in a way that the mix allows."""
     kinds, draw = client.mix.kinds, chance.random()
     if "lease" in kinds and draw < 0.1:
         if draw < 0.04:
@@ -199,7 +200,7 @@ def complete_in_a_transaction(client: Client, chance: random.Random, batch: Sequ
 
 
 def take(client: Client, chance: random.Random) -> None:
-    """Take or claim in a transaction, with an effect in it, and commit or roll back."""
+    """Take or claim in a transaction that also has an effect, and commit or roll back."""
     queue = any_queue(client, chance)
     with client.transaction() as txn:
         if chance.random() < 0.6 or queue == "once":
@@ -215,7 +216,7 @@ def take(client: Client, chance: random.Random) -> None:
 
 
 def effect(client: Client, chance: random.Random, txn: object) -> None:
-    """A message to somewhere: it lives and dies with the transaction, as a row of an application's would."""
+    """Push a message, which is committed or rolled back with the transaction, like a row of an application."""
     queue = open_queue(client, chance)
     if queue and chance.random() < 0.7:
         client.push(queue, [client.new(queue, chance)], txn=txn)  # type: ignore[arg-type]
@@ -233,7 +234,7 @@ def end(chance: random.Random, txn: object) -> None:
 
 
 def consume(client: Client, chance: random.Random) -> None:
-    """A few messages of an iteration, which then is closed: what lies ready in it is given back."""
+    """Consume a few messages of an iteration and close it, which releases the prefetched ones."""
     queue, wait = any_queue(client, chance), 0.05
     prefetch = 1 if queue == "once" else chance.choice([1, 1, 5])
     begins: deque[float] = deque(maxlen=prefetch)
@@ -260,7 +261,7 @@ def consume(client: Client, chance: random.Random) -> None:
 
 
 def receive(client: Client, chance: random.Random, queue: str | None = None, wait: float = 0.05) -> None:
-    """One message by `receive`, whose block may raise: then it has failed."""
+    """Receive one message. If the block raises an exception, the message has failed."""
     queue = queue or any_queue(client, chance)
     name = client.ledger.begin("pop", queue=queue, by="receive", lease=LEASE, wait=wait)
     ended = False
@@ -292,7 +293,7 @@ def redrive(client: Client, chance: random.Random) -> None:
             note.words["n"] = client.queue(queue).redrive([letter.id])
 
 
-# Which kind of action allows which, and how often it comes beside the others.
+# The actions that each kind allows, with their relative frequency.
 ACTIONS: list[tuple[str | None, int, Action]] = [
     (None, 6, push),
     (None, 6, pop),
@@ -311,7 +312,7 @@ ACTIONS: list[tuple[str | None, int, Action]] = [
 
 
 def chosen_at_random(kinds: Sequence[str], chance: random.Random) -> Iterator[Action]:
-    """Actions that these kinds allow, without end."""
+    """Yield actions that these kinds allow, without end."""
     allowed = [each for each in ACTIONS if each[0] is None or each[0] in kinds]
     weights = [weight for _, weight, _ in allowed]
     while True:
@@ -329,7 +330,7 @@ def act(client: Client, chance: random.Random) -> None:
 
 
 def attempt(action: Callable[..., None], *args: object) -> None:
-    """What is refused, or breaks off with the connection, is in the ledger already."""
+    """Run an action. Its refusals, and calls that break off with the connection, are in the ledger already."""
     try:
         action(*args)
     except (TablequeueError, sa.exc.SQLAlchemyError):
@@ -340,7 +341,7 @@ def attempt(action: Callable[..., None], *args: object) -> None:
 
 
 def steady(client: Client, chance: random.Random, queues: Sequence[str]) -> None:
-    """Pop from these queues again and again and complete what comes, until the end of the round."""
+    """Pop from these queues and complete the messages, until the end of the round."""
     while not client.ended():
         for queue in queues:
             attempt(steady_step, client, chance, queue)

@@ -1,4 +1,4 @@
-"""Every claim counts as an attempt, and what is given back does not: so nobody can claim unnoticed."""
+"""Every claim counts as an attempt unless it is released, so no claim can go unnoticed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.stress.violation import Violation
 
 
 def attempts(story: Story) -> Iterator[Violation]:
-    """Each claim counts, once, and nobody claims unnoticed: a claim that is in no ledger had a client that died."""
+    """Check that each claim counts once. A claim that is in no ledger must have had a client that died."""
     times = unnoted(story)
     for message in story.messages.values():
         before: Claim | None = None
         if message.redrives:
-            continue  # counted anew
+            continue  # attempts begin again
         for claim in sorted(message.real, key=lambda claim: (claim.attempts, claim.op.end)):
             words = (message.queue, (message.uid,), claim.op.begin)
             released = [act for act in before.acts if act.verb == "release"] if before else []
@@ -39,20 +39,20 @@ def attempts(story: Story) -> Iterator[Violation]:
 
 
 def cancellations(story: Story) -> Iterator[Violation]:
-    """What a cancelled task had begun to complete is completed, and what it had begun to release is released."""
+    """Check that a completion or a release that a cancelled task had begun took effect."""
     for message in story.messages.values():
         for claim in message.real:
             first = min(claim.attempted, key=lambda op: op.begin, default=None)
             if first is None or first.outcome != CANCELLED or first.txn or message.redrives:
                 continue
-            # In good time, and nothing came between.
+            # In time, and nothing happened in between.
             settled = first.end + 3
             if claim.op.earliest + claim.op.lease < first.end + 0.5 or story.deaths.get(first.who, inf) < settled:
                 continue
             if first.verb in ("extend", "fail") or story.disturbed(first.who, first.begin, settled):
                 continue
-            # A release does not count; what was completed never comes again. After a release the next claim has the
-            # same number, and whoever has that may let its lease end.
+            # A release does not count, and a completed message is never redelivered. After a release the next claim has
+            # the same number, and its consumer may let its lease expire.
             released = any(other is not claim and other.attempts == claim.attempts for other in message.real)
             for other in message.real:
                 if other.attempts == claim.attempts + 1 and not (first.verb == "release" and released):
@@ -61,7 +61,7 @@ def cancellations(story: Story) -> Iterator[Violation]:
 
 
 def unnoted(story: Story) -> dict[str, list[tuple[float, float]]]:
-    """The times in which somebody may have claimed something and not noted it."""
+    """Return the times in which a client may have claimed a message without a record."""
     times = defaultdict(list)
     for op in story.ops:
         if op.verb not in (*POPS, "consume", "work"):
@@ -69,9 +69,9 @@ def unnoted(story: Story) -> dict[str, list[tuple[float, float]]]:
         end = story.death(op)
         died = op.outcome in (UNKNOWN, PENDING) or op.verb == "work"
         if op.outcome == CANCELLED or op.verb == "consume":
-            # What it has claimed is given back, unless that was hindered.
+            # The claimed message is released, unless this was prevented.
             died = died or story.disturbed(op.who, op.begin, end + 3) or story.deaths.get(op.who, inf) < end + 3
-            # Or its lease was over before the task came to its cancellation.
+            # Or its lease expired before the task was cancelled.
             died = died or op.end - op.begin > max(op.lease, LEASE) / 2
         if died:
             times[op.queue].append((op.earliest, end))

@@ -1,16 +1,16 @@
-"""A few bytes that all processes of a round share: how far it is, and which queues have enough."""
+"""A few bytes that all processes of a round share: its phase, and the queues that have enough messages."""
 
 from __future__ import annotations
 
 import mmap
 from pathlib import Path
 
-# Act; end what was begun and act no more, while the steady consumers empty the queues; end.
+# The phases: act; finish what was begun, while the steady consumers empty the queues; end.
 RUN, DRAIN, END = range(3)
 
 
 class Board:
-    """A file of bytes. It is opened by path, so that processes can see it that inherit nothing."""
+    """A file of bytes. It is opened by its path, so that processes that inherit nothing can read it."""
 
     def __init__(self, path: Path, queues: tuple[str, ...]) -> None:
         if not path.exists():
@@ -29,7 +29,7 @@ class Board:
 
     @property
     def quiet(self) -> bool:
-        """No kills and no stops are coming any more, and whoever they befell has ended."""
+        """Whether no more kills and stops will come, and the processes that were hit have ended."""
         return bool(self._bytes[1])
 
     @quiet.setter
@@ -37,7 +37,7 @@ class Board:
         self._bytes[1] = quiet
 
     def full(self, queue: str) -> bool:
-        """Whether nobody shall push there for the moment."""
+        """Whether no client may push to the queue at the moment."""
         return bool(self._bytes[self._places[queue]])
 
     def set_full(self, queue: str, full: bool) -> None:

@@ -1,4 +1,4 @@
-"""A client of asyncio whose tasks are cancelled at any moment."""
+"""An asyncio client whose tasks are cancelled at any moment."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _cancel_one_after_the_other(client: Client, database: Any, chance: ran
 
 
 class Noted:
-    """The verbs of an AsyncQueue, each noted."""
+    """The verbs of an AsyncQueue, each recorded."""
 
     def __init__(self, client: Client, database: AsyncDatabase, queue: AsyncQueue, name: str) -> None:
         self.client, self.database, self.queue, self.name = client, database, queue, name
@@ -137,7 +137,7 @@ async def chain(queue: Noted, chance: random.Random) -> None:
 
 
 async def receive(queue: Noted, chance: random.Random) -> None:
-    """By `receive`: completed at the end of the block, released if the task is cancelled in it."""
+    """Receive a message: completed at the end of the block, released if the task is cancelled in it."""
     ledger = queue.ledger
     popping = ledger.begin("pop", queue=queue.name, by="receive", lease=LEASE, wait=0.2)
     finishing = ""
@@ -175,7 +175,7 @@ async def consume(queue: Noted, chance: random.Random) -> None:
 
 
 async def in_a_transaction(queue: Noted, chance: random.Random) -> None:
-    """Push and take by the caller's own async driver; who is cancelled before the commit rolls back."""
+    """Push and take on the caller's async driver. A task that is cancelled before the commit rolls back."""
     ledger, txn = queue.ledger, f"{queue.client.who}/a{next(queue.client.numbers)}"
     ending = ""
     try:

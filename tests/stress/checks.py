@@ -1,6 +1,6 @@
-"""What must hold in every story. Each check is a function of it that names what does not, and guesses nothing.
+"""The conditions that every story must meet. Each check is a function that returns violations, and does not guess.
 
-What could have been, because nobody was told or somebody died, is no violation.
+An effect that is possible, because a process died or got no answer, is not a violation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from tests.stress.story import FINISHING, GRACE, LIVE, POPS, Claim, Message, Sto
 from tests.stress.violation import Violation
 
 CLOCKS = 0.01
-"""Seconds by which a message may be early, as the clocks of the machine and of the database tell them."""
+"""Seconds by which a message may be early, because the clocks of the machine and of the database differ."""
 
 
 def places(story: Story) -> Iterator[Violation]:
-    """Every acknowledged push is in one place; what was refused or rolled back is in none; nobody invents anything."""
+    """Every acknowledged message is in one place, one that was refused or rolled back is in none, and there are no
+    others."""
     rows = defaultdict(list)
     for row in story.rows:
         rows[row.uid].append(row)
@@ -48,12 +49,12 @@ def places(story: Story) -> Iterator[Violation]:
 
 
 def _may_be_forgotten(story: Story, message: Message) -> bool:
-    """A queue without a history forgets what somebody has finished."""
+    """Return whether a finished message is gone, because the queue has no history."""
     return message.queue == "bare" and any(True for _ in message.endings)
 
 
 def batches(story: Story) -> Iterator[Violation]:
-    """A push of many, and a transaction, is whole or nothing."""
+    """A bulk push, and a transaction, takes effect completely or not at all."""
     found = {row.uid for row in story.rows} | {got.uid for op in story.ops for got in op.got}
     whole: dict[str, list[Op]] = defaultdict(list)
     for op in story.ops:
@@ -72,7 +73,7 @@ def batches(story: Story) -> Iterator[Violation]:
 
 
 def holds(story: Story) -> Iterator[Violation]:
-    """Nothing is in two hands at once; and of a group, or of a strict queue, one message at a time."""
+    """No two consumers hold a message at once, and in a group or a strict queue one message at a time is held."""
     groups: dict[tuple[str, str | None], list[tuple[float, float, Message, Claim]]] = defaultdict(list)
     for message in story.messages.values():
         mine = certain_holds(story, message)
@@ -98,7 +99,7 @@ def _named(group: str | None) -> str:
 
 
 def finishes(story: Story) -> Iterator[Violation]:
-    """What is finished is finished once, and does not come back; what was never committed is seen by nobody."""
+    """A message is finished once and never redelivered, and a message that was never committed is never delivered."""
     for message in story.messages.values():
         words = (message.queue, (message.uid,))
         completed = [
@@ -135,7 +136,7 @@ def _resurrected(message: Message) -> Iterator[Violation]:
 
 
 def fences(story: Story) -> Iterator[Violation]:
-    """Who lost the lease finishes nothing; who holds it is not refused."""
+    """A consumer that has lost its lease finishes nothing, and one that holds it is not refused."""
     for message in story.messages.values():
         mine = certain_holds(story, message)
         for claim in message.claims:
@@ -157,14 +158,14 @@ def _refused(story: Story, message: Message, claim: Claim) -> Iterator[Violation
             until = op.begin + op.seconds - CLOCKS
             continue
         if op.error != "LeaseLost" or message.id not in (op.lost or (message.id,)):
-            return  # from here on it may be finished
+            return  # from here on the message may be finished
         if op.end < until:
             text = f"{op.who} held {message.uid}, and {op.verb} said that the lease was lost"
             yield Violation("refused in vain", text, message.queue, (message.uid,), op.begin)
 
 
 def early(story: Story) -> Iterator[Violation]:
-    """Nobody gets a message before its time: of the push, of a retry, of a release."""
+    """No message is delivered before the time of its push, its retry or its release."""
     for message in story.messages.values():
         if not message.push:
             continue
@@ -187,7 +188,7 @@ def early(story: Story) -> Iterator[Violation]:
 def keys(story: Story) -> Iterator[Violation]:
     """A key is unique among the live messages, and it is refused only if one of them has it."""
     by_key: dict[tuple[str, str], list[Message]] = defaultdict(list)
-    # At most once, by a task that was cancelled: it was live until nobody knows when.
+    # At most once, by a cancelled task: the end of its life is unknown.
     lost = {row.uid for row in story.rows if row.state == "lost"}
     for message in story.messages.values():
         if message.new.key:
@@ -213,7 +214,7 @@ def keys(story: Story) -> Iterator[Violation]:
 
 
 def _returned(story: Story, message: Message) -> Iterator[Violation]:
-    """With `on_conflict="return"` it is the id of the message that has the key."""
+    """With `on_conflict="return"` the result is the id of the message that has the key."""
     if message.op.conflict != "return" or message.op.outcome != DONE or message.push:
         return
     for uid in story.uids.get((message.queue, message.id or 0), ()):
@@ -237,7 +238,7 @@ def order_in_batches(story: Story) -> Iterator[Violation]:
 
 
 def place_in(story: Story, queue: str, uid: str, id: int) -> tuple[float, ...] | None:
-    """By which the messages of a queue come, if that is known."""
+    """Return the place of a message in the order of its queue, if it is known."""
     order = story.definitions[queue].order
     message = story.messages.get(uid)
     if order == "priority" and message:
@@ -246,7 +247,7 @@ def place_in(story: Story, queue: str, uid: str, id: int) -> tuple[float, ...] |
 
 
 def contents(story: Story) -> Iterator[Violation]:
-    """A message comes as it was pushed."""
+    """A message is delivered as it was pushed."""
     for op in story.ops:
         for got in op.got:
             if not got.intact:
@@ -254,7 +255,7 @@ def contents(story: Story) -> Iterator[Violation]:
 
 
 def errors(story: Story) -> Iterator[Violation]:
-    """A refusal of a verb is a TablequeueError; no client hangs."""
+    """A refusal of a verb is a TablequeueError, and no client hangs."""
     for op in story.ops:
         if "." in op.error and op.verb not in ("commit", "rollback"):
             uids = tuple(new.uid for new in op.new)[:3]
@@ -269,12 +270,12 @@ def errors(story: Story) -> Iterator[Violation]:
             yield Violation("hung", f"{op.whom} did not end", at=op.begin)
 
 
-# Seconds after which a call has to have been answered or refused: twice SQLite's time-out.
+# Seconds within which a call must return or be refused: twice SQLite's time-out.
 ANSWER = 10.0
 
 
 def blocked(story: Story) -> Iterator[Violation]:
-    """Nobody who pops or finishes waits for long for what others do: those that stand still, or their transactions."""
+    """No pop or finish waits for long for another client that hangs, or for its transaction."""
     for op in story.ops:
         if op.verb in ("pop", *FINISHING, "extend") and op.end < inf and not op.txn and not op.wait and not op.kept:
             own = [*story.stalls, *story.servers, *story.stops[op.who]]
@@ -285,7 +286,7 @@ def blocked(story: Story) -> Iterator[Violation]:
 
 
 def ends(story: Story) -> Iterator[Violation]:
-    """When all is quiet, every message is finished or a dead letter, and what died or was lost has a reason."""
+    """At the end, every message is finished or a dead letter, and each dead or lost message has a reason."""
     popped = unnoted(story)
     for row in story.rows:
         message = story.messages.get(row.uid)
@@ -306,7 +307,7 @@ def ends(story: Story) -> Iterator[Violation]:
 
 
 def workers(story: Story) -> Iterator[Violation]:
-    """A worker does not say that it completed more than its handlers did."""
+    """A worker does not report more completions than its handlers made."""
     handled = Counter(op.who for op in story.ops if op.kept for _ in op.got)
     for op in story.ops:
         if op.verb == "work" and op.outcome == DONE and op.n > handled[op.who]:

@@ -1,4 +1,4 @@
-"""A client: a process with a Database of its own, and the verbs of its queues, each noted in its ledger."""
+"""A client: a process with a Database of its own, and the verbs of its queues, each recorded in its ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUPS, KEYS = 5, 4
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a client must know; it can be sent to a process that inherits nothing."""
+    """The settings of a client, which can be sent to a process that inherits nothing."""
 
     url: str
     schema: str | None
@@ -70,7 +70,7 @@ def _engine_class(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Held:
-    """A claim in hand."""
+    """A claim that the client holds."""
 
     queue: str
     claim: Claim
@@ -85,7 +85,7 @@ class Ended(Exception):
 
 
 class Client:
-    """What the threads of a client share. After a fork, `child` makes another one of the same Database."""
+    """The state that the threads of a client share. After a fork, `child` makes another one with the same Database."""
 
     def __init__(self, setting: Setting, who: str, database: Database | None = None, engine: Any = None) -> None:
         self.setting, self.who = setting, who
@@ -101,11 +101,11 @@ class Client:
 
     @property
     def engine(self) -> sa.Engine:
-        """For transactions of the client's own: the Database's, or in the child of a fork a new one."""
+        """The engine for the client's own transactions: that of the Database, or a new one in the child of a fork."""
         return self._engine or self.database.engine
 
     def open(self) -> None:
-        """Reach the database and its queues, however long the server is down."""
+        """Open the database and its queues, however long the server is down."""
         while self.database is None:
             with self._patiently():
                 self.database = self.setting.open(self.who)
@@ -129,7 +129,8 @@ class Client:
             sleep(0.1)
 
     def child(self, who: str) -> Client:
-        """In the child of a fork: the same Database and Queue objects, and nothing else of the parent's."""
+        """Return the client of a forked child, with the same Database and Queue objects and nothing else of the
+        parent."""
         new_engine = sa.create_engine(self.setting.url)
         child = Client(self.setting, who, self.database, new_engine)
         child._queues = dict(self._queues)
@@ -147,14 +148,14 @@ class Client:
         return self.board.phase == END
 
     def new(self, queue: str, chance: random.Random, **options: Any) -> New:
-        """A message for that queue, with the options that it needs and some that it may have."""
+        """Return a message for the queue, with the required options and some optional ones."""
         new = New(f"{self.who}-{next(self.numbers)}", **options)
         if queue == "grouped" and new.group is None:
             new = replace(new, group=f"g{chance.randrange(GROUPS)}")
         if queue == "priority":
             new = replace(new, priority=chance.randint(-2, 2))
         if "delay" in self.mix.kinds and not new.delay and chance.random() < 0.25:
-            # Those that wait block a strict queue, and a group.
+            # Scheduled messages block a strict queue or a group.
             longest = 0.3 if queue in ("strict", "grouped") else 1.5
             new = replace(new, delay=round(chance.uniform(0.02, longest), 3))
         return new
@@ -180,7 +181,7 @@ class Client:
     def pop(
         self, queue: str, n: int = 1, completing: Sequence[Held] = (), txn: Txn | None = None, lease: float = LEASE
     ) -> list[Held]:
-        """Pop by `pop` if n is 1, else by `pop_many`."""
+        """Pop with `pop` if n is 1, otherwise with `pop_many`."""
         words = {"n": n, "lease": lease, "held": [held.words for held in completing]}
         verbs, connection = self.queue(queue), connection_of(txn)
         done = [held.claim for held in completing]
@@ -216,7 +217,7 @@ class Client:
             note.state(held.claim.fail("why", retry_in=retry_in, retry=retry))
 
     def release(self, batch: Sequence[Held], delay: float = 0) -> None:
-        """Where delivery is at most once nothing can be given back."""
+        """If delivery is at most once, a message cannot be released."""
         if batch[0].queue == "once":
             return self.complete(batch)
         with self.finishing("release", batch, soonest=delay, delay=delay):
@@ -233,14 +234,14 @@ class Client:
 
     @contextmanager
     def finishing(self, verb: str, batch: Sequence[Held], txn: Txn | None = None, **words: Any) -> Iterator[Note]:
-        """Note a verb that acts on claims."""
+        """Record a verb that acts on claims."""
         held = [each.words for each in batch]
         with self.ledger.op(verb, queue=batch[0].queue, txn=named(txn), held=held, **words) as note:
             yield note
 
     @contextmanager
     def transaction(self) -> Iterator[Txn]:
-        """A transaction of the client's own. Who ends it says how; else it is rolled back."""
+        """Run a transaction of the client. It is rolled back unless the block ends it."""
         with self.engine.connect() as connection:
             txn = Txn(f"{self.who}/{next(self.numbers)}", connection, self.ledger)
             try:
@@ -251,7 +252,7 @@ class Client:
 
 
 class Txn:
-    """A transaction of a client's own, and the note of its end."""
+    """A transaction of a client, and the record of its end."""
 
     def __init__(self, name: str, connection: sa.Connection, ledger: Ledger) -> None:
         self.name, self.connection, self._ledger = name, connection, ledger
@@ -290,23 +291,23 @@ def options(new: New) -> dict[str, Any]:
 
 
 def size_of(new: New) -> int:
-    """Of its filling. A few are larger than what a pack takes."""
+    """Return the size of the padding. A few are too large for a pack."""
     return 3000 if new.uid.endswith("77") else len(new.uid) * 3
 
 
 def backoff(attempts: int) -> tuple[float, float]:
-    """How long a failed message waits at the least and at the most."""
+    """Return the minimum and the maximum wait of a failed message."""
     longest = min(1.0, 0.2 * 2 ** (attempts - 1)) if attempts < 10 else 1.0
     return longest * 0.9, longest
 
 
 def _dump_stacks_when_asked(path: Path) -> None:
-    """On SIGUSR1, where every thread stands: for those that hang."""
+    """Print the stacks of all threads on SIGUSR1, for clients that hang."""
     faulthandler.register(signal.SIGUSR1, file=path.open("a"), all_threads=True)
 
 
 def work(client: Client, threads: dict[str, Callable[[], None]]) -> None:
-    """Run these until they end. An error in one of them is a fault, of the harness or of the library."""
+    """Run these functions until they end. An error in one of them is a fault of the harness or of the library."""
 
     def guarded(act: Callable[[], None]) -> None:
         try:
@@ -324,9 +325,9 @@ def work(client: Client, threads: dict[str, Callable[[], None]]) -> None:
 
 
 def since_when(pid: int) -> str:
-    """When that process was started, as the system counts; nothing if it has ended. Another one may get its number."""
+    """Return the start time of the process, or nothing if it has ended. Another process may get its number."""
     try:
-        # Behind the name, which may have any characters. Z is a process that has ended.
+        # After the name, which may contain any characters. Z is a process that has ended.
         state, *words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
@@ -334,7 +335,7 @@ def since_when(pid: int) -> str:
 
 
 def die_with_the_parent() -> None:
-    """If the run is killed, so are its clients (Linux)."""
+    """Kill this client if the run is killed (Linux)."""
     with_signal = 1  # PR_SET_PDEATHSIG
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):

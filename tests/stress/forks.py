@@ -1,4 +1,4 @@
-"""A client that forks while its threads are in the middle of something, and what its children do."""
+"""A client that forks while its threads are busy, and the actions of its children."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.stress import actions
 from tests.stress.client import Client, Ended, Setting, work
 
 LONGEST = 30.0
-"""Seconds that a child may take at the most; it is killed then, and that is a fault."""
+"""The maximum time of a child in seconds. Then it is killed, which is a fault."""
 
 
 def forking(client: Client, chance: random.Random) -> None:
-    """Fork again and again, in one of several ways."""
+    """Fork repeatedly, in one of several ways."""
     numbers = count()
     while client.running():
         sleep(chance.choice([0.05, 0.2, 0.5]))
@@ -29,7 +29,7 @@ def forking(client: Client, chance: random.Random) -> None:
 
 
 def forked(client: Client, chance: random.Random, numbers: Any) -> None:
-    """One or more children at once; the Database may be closed by the parent, by them, or by nobody."""
+    """Fork one or more children. The parent, the children or nobody may close the Database."""
     children = []
     for _ in range(chance.choice([1, 1, 3])):
         who, seed = f"{client.who}.{next(numbers)}", chance.random()
@@ -49,7 +49,7 @@ def forked(client: Client, chance: random.Random, numbers: Any) -> None:
 
 
 def in_the_child(client: Client, who: str, seed: float) -> None:
-    """Never returns: what the parent had on its stack is not the child's to clean up."""
+    """Act in the child. Never returns, because the child must not clean up the parent's stack."""
     gc.freeze()
     try:
         child_acts(client.child(who), random.Random(seed))
@@ -58,7 +58,7 @@ def in_the_child(client: Client, who: str, seed: float) -> None:
 
 
 def child_acts(child: Client, chance: random.Random) -> None:
-    """Some actions, in a thread of the child's own, and perhaps the connections closed, and some more."""
+    """Act in a thread of the child, perhaps close the connections, and act again."""
 
     def some() -> None:
         sleep(chance.choice([0, 0, 0.05, 0.3]))
@@ -75,7 +75,7 @@ def child_acts(child: Client, chance: random.Random) -> None:
 
 
 def a_daemon(client: Client, chance: random.Random, numbers: Any) -> None:
-    """A child of a child that has ended: the parent closes, and knows nothing of it any more."""
+    """Fork a grandchild whose parent ends: the first process closes its connections and no longer knows it."""
     who, seed = f"{client.who}.{next(numbers)}", chance.random()
     with client.ledger.op("fork", whom=who):
         pid = os.fork()
@@ -90,12 +90,12 @@ def a_daemon(client: Client, chance: random.Random, numbers: Any) -> None:
 
 
 def a_process(client: Client, chance: random.Random, numbers: Any) -> None:
-    """By multiprocessing, as a pool makes them."""
+    """Start a process by multiprocessing, as a pool does."""
     _of_multiprocessing(client, "fork", _process, (client, f"{client.who}.{next(numbers)}", chance.random()))
 
 
 def a_spawned_one(client: Client, chance: random.Random, numbers: Any) -> None:
-    """One that inherits nothing. It takes a while to start, so there are few of them."""
+    """Start a process that inherits nothing. It takes a while to start, so there are few of them."""
     if chance.random() < 0.3:
         name = f"{client.who}.{next(numbers)}"
         _of_multiprocessing(client, "spawn", spawned, (client.setting.dumps(), name, chance.random()))
@@ -128,7 +128,7 @@ def kill(client: Client, pid: int, who: str) -> None:
 
 
 def reap(client: Client, pid: int, who: str) -> None:
-    """Wait until a child has ended. One that hangs says where it stands, and is killed."""
+    """Wait until a child has ended. A child that hangs prints its stacks and is killed."""
     deadline = monotonic() + LONGEST
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if monotonic() > deadline:

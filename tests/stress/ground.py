@@ -1,4 +1,4 @@
-"""Where a round takes place: a SQLite file, or a schema of a private server that can be killed."""
+"""The place of a round: a SQLite file, or a schema on a private server that can be killed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.servers import KINDS, Kind, Server
 class Ground:
     kind: Kind
     url: str | None
-    """Of the server; None where there is none, but a file for each round."""
+    """The URL of the server; None for SQLite, which has a file for each round."""
     server: Server | None
-    """One of our own, which can be killed."""
+    """The private server, which can be killed."""
 
     def place(self, folder: Path) -> tuple[str, str | None]:
-        """The URL and the schema of a round."""
+        """Yield the URL and the schema of a round."""
         if self.url is None:
             return f"sqlite:///{folder / 'queues.db'}", None
         return self.url, f"stress_{secrets.token_hex(6)}"
 
     def damages(self, url: str, schema: str | None) -> list[str]:
-        """What the database itself finds wrong with its files."""
+        """Return the faults that the database finds in its own files."""
         engine = sa.create_engine(url)
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -46,7 +46,7 @@ class Ground:
 
 @contextmanager
 def ground(engine: str, url: str | None = None) -> Iterator[Ground]:
-    """That of an engine, on the server of that URL or one of our own; LookupError where it is not installed."""
+    """Yield the ground of an engine, on the server of the URL or a private one. LookupError if it is not installed."""
     kind = next(kind for kind in KINDS if kind.name == engine)
     if kind.server is None or url:
         yield Ground(kind, url, None)

@@ -1,4 +1,4 @@
-"""A failure as people read it: the shortest history of it that can be found."""
+"""A readable failure: the shortest history of it that can be found."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.stress.run import Result
 from tests.stress.story import POPS, Message, Story
 from tests.stress.violation import Violation
 
-# What befalls processes is shown where it happened this many seconds before or after.
+# Kills and stops are shown if they happened at most this many seconds before or after.
 AROUND = 3.0
 LONGEST = 60
-# Seconds after which a transaction has been open for long.
+# Seconds after which an open transaction counts as long.
 OPEN = 0.9
 ENDS = ("commit", "rollback")
 
 
 def history(story: Story, violation: Violation) -> list[str]:
-    """The operations on the messages concerned, those of their group and key, and what befell the clients meanwhile."""
+    """Return the operations on the messages, on their group and key, and the kills and stops in the meantime."""
     concerned = [story.messages[uid] for uid in violation.uids if uid in story.messages]
     uids = {message.uid for message in concerned} | set(violation.uids)
     ids = {(message.queue, message.id) for message in concerned if message.id is not None}
@@ -40,7 +40,7 @@ def history(story: Story, violation: Violation) -> list[str]:
             ops.append(op)
     unique = {op.name: op for op in ops}
     lines = sorted(unique.values(), key=lambda op: op.begin)
-    # Of a long one, what was last.
+    # Only the end of a long history.
     return [_line(op, uids, story) for op in lines[-LONGEST:]]
 
 
@@ -53,7 +53,7 @@ def _is_about(op: Op, uids: set[str], ids: set[tuple[str, int]]) -> bool:
 
 
 def _unnoticed(story: Story, concerned: Sequence[Message], violation: Violation) -> Iterator[Op]:
-    """Pops of the queue that nobody knows the outcome of, between two that are known."""
+    """Return pops of the queue with an unknown outcome, between two known ones."""
     if violation.kind in ("claimed unnoticed", "lost to nobody", "lost", "stranded", "late", "not woken") and concerned:
         since = max([concerned[0].op.begin, *(c.op.begin for c in concerned[0].claims if c.op.begin < violation.at)])
         for op in story.ops:
@@ -63,7 +63,7 @@ def _unnoticed(story: Story, concerned: Sequence[Message], violation: Violation)
 
 
 def _open_meanwhile(story: Story, concerned: Sequence[Message], violation: Violation) -> Iterator[Op]:
-    """Transactions at that queue that stayed open while something was late."""
+    """Return transactions on the queue that stayed open while a message was late."""
     if violation.kind not in ("late", "not woken", "blocked") or not concerned:
         return
     until = max((claim.op.begin for claim in concerned[0].claims), default=violation.at)
@@ -75,7 +75,7 @@ def _open_meanwhile(story: Story, concerned: Sequence[Message], violation: Viola
 
 
 def _of_the_group(story: Story, concerned: Sequence[Message], violation: Violation, ops: Sequence[Op]) -> Iterator[Op]:
-    """What else was done in the group at the time, of which order is a matter."""
+    """Return other operations in the group at the time, if its order matters."""
     if violation.kind not in ("overtaken", "out of turn", "two of a group", "late"):
         return
     groups = {(message.queue, message.new.group) for message in concerned if message.new.group}
@@ -121,9 +121,9 @@ def _with(group: str | None, key: str | None, delay: float) -> str:
 
 
 def shrunk(failed: Result, play: Callable[[Mix], Result], go_on: Callable[[], bool], tries: int = 2) -> Result:
-    """The smallest round that fails in the same way, as far as it is found while `go_on`.
+    """Return the smallest round that fails in the same way and is found while `go_on` is true.
 
-    Rounds are not exactly the same twice, so each smaller mix is played a few times before it is taken for sound.
+    Rounds are never exactly the same, so each smaller mix is run a few times before it counts as passing.
     """
     kind, best = failed.violations[0].kind, failed
     for smaller in _smaller(best, failed.violations[0].queue):

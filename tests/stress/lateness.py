@@ -1,4 +1,4 @@
-"""What is ready is delivered soon, as long as somebody asks.
+"""A ready message is delivered soon, as long as consumers pop.
 
 That a message is late has witnesses: pops that began long after it was ready for certain, and ended without it although
 they wanted more than there was, or got what comes after it. A pop that only took long is no witness, nor is one at a
@@ -20,17 +20,17 @@ from tests.stress.violation import Violation
 
 WITNESSES = 3
 LATE = 2.0
-"""Seconds, if nothing else is said."""
+"""The default limit in seconds."""
 SLOW = 0.4
-"""Seconds after which a call is taken to have waited for others."""
+"""Seconds after which a call counts as having waited for others."""
 
 
 def late(story: Story, bound: float = LATE) -> Iterator[Violation]:
-    """Messages and groups that were ready and passed over for longer than the bound."""
+    """Messages and groups that were ready and skipped for longer than the limit."""
     slow = list(_slow(story))
     witnesses = {queue: Witnesses(story, queue, slow, bound) for queue in story.definitions}
     for queue, messages in story.of_queue().items():
-        # A worker has messages ready that no handler has begun.
+        # A worker holds messages that no handler has begun.
         for message in messages if queue != "worked" and not ordered(queue) else []:
             for begin, end in _free(message):
                 yield from witnesses[queue].of(message, begin, end)
@@ -38,18 +38,18 @@ def late(story: Story, bound: float = LATE) -> Iterator[Violation]:
         for begin, end in _idle(story, queue, group, messages, witnesses[queue].excuses):
             there = [each for each in messages if each.live_from <= begin and each.surely_until >= end]
             for message in there[:1]:
-                # Whoever got one of this group ended the time in which it was idle.
+                # A claim of one message of the group ends its idle time.
                 yield from witnesses[queue].of(message, begin, end)
 
 
 class Witnesses:
-    """Who can tell that messages of a queue were ready and not delivered, and what excuses that."""
+    """The evidence that messages of a queue were ready and not delivered, and possible excuses."""
 
     def __init__(self, story: Story, queue: str, slow: Sequence[Window], bound: float) -> None:
         self._story, self._bound = story, bound
         self.excuses = merged(list(_excuses(story, queue)))
         self._asleep = merged([*self.excuses, *slow])
-        # Those that look at the table for what they return, outside of anybody's transaction.
+        # Verbs that read the table outside any transaction of the caller.
         pops = [
             op
             for op in story.ops
@@ -59,7 +59,7 @@ class Witnesses:
         self._pops = Pops(story, [op for op in pops if not met(self.excuses, op.begin, op.end)])
 
     def of(self, message: Message, begin: float, end: float) -> Iterator[Violation]:
-        """What they say of a message that was ready from `begin` until `end`."""
+        """Return the evidence about a message that was ready from `begin` until `end`."""
         if end - begin <= self._bound:
             return
         what = f"{message.uid} (id {message.id})" + (f" of group {message.new.group}" if message.new.group else "")
@@ -72,7 +72,7 @@ class Witnesses:
             yield Violation("not woken", text, message.queue, (message.uid,), begin)
 
     def _slept(self, begin: float, end: float) -> Op | None:
-        """Who waited for longer than the bound, and for nothing but a message."""
+        """Return the clients that waited for longer than the limit, and only for a message."""
         for op in self._waits:
             since = _excused(max(op.begin, begin), self._asleep, self._bound)
             if since + self._bound < min(op.end, end):
@@ -86,7 +86,7 @@ BLOCK = 64
 
 
 class Pops:
-    """The pops of a queue, each with the last place in the order at which it shows that nothing was before."""
+    """The pops of a queue, each with the last place in the order up to which it proves that no message was ready."""
 
     def __init__(self, story: Story, ops: Sequence[Op]) -> None:
         self._ops = ops
@@ -96,7 +96,7 @@ class Pops:
         self._blocks = [max(self._places[start : start + BLOCK]) for start in range(0, len(ops), BLOCK)]
 
     def without(self, story: Story, message: Message, begin: float, end: float) -> int:
-        """How many began and ended in that time and passed the message over; too few are a moment of bad luck."""
+        """Return the number of pops in that time that skipped the message. Too few of them may be bad luck."""
         mine = (message.id is not None and place_in(story, message.queue, message.uid, message.id)) or ANY
         number, position = 0, bisect_left(self._begins, begin)
         while position < len(self._ops) and self._begins[position] < end:
@@ -109,7 +109,7 @@ class Pops:
 
 
 def _reached(story: Story, op: Op) -> Place:
-    """The end, if it wanted more than it got; else the last place of what it got, if that says anything."""
+    """Return the end of the order if it got fewer messages than it asked for, otherwise the last place that it got."""
     if len(op.got) < op.n:
         return LAST
     places = [place_in(story, op.queue, got.uid, got.id) for got in op.got]
@@ -117,14 +117,14 @@ def _reached(story: Story, op: Op) -> Place:
 
 
 def _slow(story: Story) -> Iterator[Window]:
-    """Times in which somebody waited for the database itself: so may have whoever waited for a message."""
+    """Return the times in which a client waited for the database itself, as others may have done."""
     for op in story.ops:
         if op.verb in ("push", "pop", "complete", "fail", "release") and not op.wait and SLOW < op.end - op.begin < inf:
             yield Window(op.begin, op.end)
 
 
 def _excused(begin: float, excuses: Sequence[Window], bound: float) -> float:
-    """The moment from which it has to be delivered within the bound: after all that excuses a delay."""
+    """Return the moment from which the limit counts: after all excuses for a delay."""
     for window in excuses:
         if window.begin < begin + bound and begin < window.end:
             begin = window.end
@@ -135,7 +135,7 @@ def _excused(begin: float, excuses: Sequence[Window], bound: float) -> float:
 
 
 def _free(message: Message) -> Iterator[tuple[float, float]]:
-    """The times from which it was ready for certain, until the pop began that got it."""
+    """Return the times in which the message was certainly ready, until the pop that got it began."""
     if not message.push or message.redrives:
         return
     free = message.live_from + message.new.delay
@@ -150,7 +150,7 @@ def _free(message: Message) -> Iterator[tuple[float, float]]:
 
 
 def _free_by(claim: Claim) -> float:
-    """When a message was ready again for certain, if it was popped again after this claim."""
+    """Return the time at which a message was certainly ready again, if it was popped again after this claim."""
     if claim.effect is None:
         return claim.rolled_back
     if claim.takes or claim.op.queue == "once" or not claim.effect.sure:
@@ -168,7 +168,7 @@ def _free_by(claim: Claim) -> float:
 def _idle(
     story: Story, queue: str, group: str | None, messages: Sequence[Message], excuses: Sequence[Window]
 ) -> Iterator[tuple[float, float]]:
-    """The times in which nothing of a group was in progress, delayed or under way, for certain."""
+    """Return the times in which no message of a group was in progress, delayed or in an open call, for certain."""
     busy = [*excuses]
     for message in messages:
         assert message.push
@@ -176,7 +176,7 @@ def _idle(
         busy.append(Window(message.op.begin, pushed + message.new.delay))
         busy += (Window(redrive.begin, redrive.end) for redrive in message.redrives)
         busy += (Window(claim.op.earliest, _left(claim)) for claim in message.claims)
-    # What was refused or rolled back may have kept the others waiting.
+    # A call that was refused or rolled back may have blocked the others.
     for each in story.messages.values():
         if each.push is None and each.queue == queue and each.new.group == group:
             end = story.txns[each.op.txn].end if each.op.txn else story.death(each.op)
@@ -189,7 +189,7 @@ def _idle(
 
 
 def _left(claim: Claim) -> float:
-    """When a claim kept no group waiting any more, for certain."""
+    """Return the time after which a claim certainly no longer blocked a group."""
     if claim.effect is None:
         return claim.rolled_back
     if claim.takes:
@@ -206,14 +206,14 @@ def _left(claim: Claim) -> float:
 
 
 def _excuses(story: Story, queue: str) -> Iterator[Window]:
-    """Times in which nobody can say where a message of this queue was, or in which the machine stood still."""
+    """Return the times in which the place of a message of this queue is unknown, or the machine stood still."""
     yield from story.stalls
     yield from (Window(window.begin, window.end + GRACE) for window in story.servers)
     for op in story.ops:
         if op.queue != queue or op.verb in ("work",):
             continue
         if op.outcome in (UNKNOWN, PENDING) or (op.outcome == CANCELLED and op.verb in (*POPS, "consume")):
-            # Whoever died may have had the first one of a group until its lease ended.
+            # A client that died may have held the head of a group until its lease expired.
             lease = op.lease if ordered(queue) and op.outcome != CANCELLED else 0
             yield Window(op.begin, story.death(op) + lease)
         elif op.verb == "consume" and op.n > 1:
@@ -234,13 +234,13 @@ def _in_the_middle(story: Story, op: Op, stop: Window) -> bool:
 
 
 def met(windows: Sequence[Window], begin: float, end: float) -> bool:
-    """Whether a time meets any of these windows, which are in order and do not overlap."""
+    """Return whether a time overlaps any of these windows, which are sorted and do not overlap."""
     position = bisect_left(windows, begin, key=lambda window: window.end)
     return position < len(windows) and windows[position].begin <= end
 
 
 def merged(windows: Iterator[Window] | Sequence[Window]) -> list[Window]:
-    """The same times, without overlaps, in their order."""
+    """Return the same times, sorted and without overlaps."""
     result: list[Window] = []
     for window in sorted(windows, key=lambda window: window.begin):
         if result and window.begin <= result[-1].end:

@@ -1,7 +1,7 @@
-"""The ledger: what each client was about to do and what it was told, in a file of its own outside of the database.
+"""The ledger: the calls of each client and their results, in a file of its own outside the database.
 
-A client writes a line before each operation and one after it. So whatever has an effect is noted before it can have it,
-and an operation whose second line is missing (its client was killed) is one whose effect is not known.
+A client writes a line before each operation and one after it. So every operation is recorded before it can have an
+effect. If its second line is missing, because the client was killed, its effect is unknown.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from tablequeue import Claim, TablequeueError
 from tablequeue.errors import ConnectionLost, DatabaseError, Unreachable
 
-# Outcomes of an operation. The first two are the library's word; of the others nothing is known but when it began.
+# Outcomes of an operation. The first two are reported by the library. Of the others, only the beginning is known.
 DONE, REFUSED, CANCELLED, UNKNOWN, PENDING = "done", "refused", "cancelled", "unknown", "pending"
 
 
 @dataclass(frozen=True)
 class New:
-    """A message that is pushed; `uid` is its payload's, and no two pushes have the same."""
+    """A message that is pushed. `uid` is in its payload and is unique."""
 
     uid: str
     group: str | None = None
@@ -95,7 +95,7 @@ class Op:
 
 
 class Note:
-    """What an operation was told, to be written with its end."""
+    """The result of an operation, to be written with its end."""
 
     def __init__(self) -> None:
         self.words: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def got_of(claim: Claim | Any) -> list[Any]:
 
 
 class Ledger:
-    """The file of one process. A forked process opens one of its own."""
+    """The ledger of one process. A forked process opens one of its own."""
 
     def __init__(self, folder: Path, who: str) -> None:
         self.folder, self.who = folder, who
@@ -132,18 +132,18 @@ class Ledger:
         self._count = count()
 
     def begin(self, verb: str, **words: Any) -> str:
-        """Note what is about to be done; returns its name for `end`."""
+        """Record the beginning of an operation. Returns its name for `end`."""
         name = f"{self.who}#{next(self._count)}"
         self._write({"op": name, "begin": monotonic(), "who": self.who, "verb": verb, **words})
         return name
 
     def end(self, name: str, outcome: str = DONE, **words: Any) -> None:
-        """Note what became of it. The time is taken here, when it has returned."""
+        """Record the result. The time is taken here, after the return."""
         self._write({"op": name, "end": monotonic(), "outcome": outcome, **words})
 
     @contextmanager
     def op(self, verb: str, **words: Any) -> Iterator[Note]:
-        """Note the block: before it, and what it returned or raised."""
+        """Record the block: its beginning, and its result or exception."""
         note = Note()
         name = self.begin(verb, **words)
         try:
@@ -157,7 +157,7 @@ class Ledger:
         self.end(name, outcome_of(error), **_described(error))
 
     def _write(self, words: dict[str, Any]) -> None:
-        # One call of the system a line: threads do not mix theirs, and a line is in the file when this returns.
+        # One system call for each line, so lines of threads do not mix, and a line is in the file when this returns.
         os.write(self._file, json.dumps(words).encode() + b"\n")
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ def outcome_of(error: BaseException) -> str:
     if isinstance(error, (ConnectionLost, DatabaseError, Unreachable)):
         return UNKNOWN
     if isinstance(error, TablequeueError):
-        return REFUSED  # "nothing was changed", but for the others of a batch when some leases were lost
+        return REFUSED  # nothing was changed, except the other messages of a batch if some leases were lost
     return UNKNOWN if isinstance(error, Exception) else CANCELLED
 
 
@@ -181,15 +181,15 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def read(folder: Path) -> list[Op]:
-    """All operations of a folder of ledgers, by the time of their beginning."""
+    """Return all operations of a folder of ledgers, by the time of their beginning."""
     merged: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines(keepends=True):
-            # A line without its end was being written by a client that died: it says nothing.
+            # A line without an end was being written when its client died, and is ignored.
             if line.endswith(b"\n"):
                 words = json.loads(line)
                 merged.setdefault(words["op"], {}).update(words)
-    # An end without a beginning cannot be: the beginning was in the file before.
+    # An end without a beginning is impossible, because the beginning is written first.
     return sorted((_op(words) for words in merged.values()), key=lambda op: op.begin)
 
 

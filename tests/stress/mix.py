@@ -1,4 +1,4 @@
-"""What a round does: its queues, its kinds of action, its clients, all of it from a seed."""
+"""The content of a round, drawn from a seed: its queues, its kinds of action, its clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tablequeue import Backoff, Definition
 LEASE = 2.0
 BACKOFF = Backoff(base=0.2, factor=2, cap=1.0, jitter=0.1)
 
-# The designs of queues, by the names that their queues have.
+# The designs of the queues, by the names of the queues.
 QUEUES: dict[str, dict[str, Any]] = {
     "fifo": {},
     "heap": {"order": "heap"},
@@ -27,7 +27,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "worked": {},
 }
 
-# Kinds of action, and what they do. Without any of them a round pushes, pops and completes.
+# Kinds of action, and what they do. Without any of them a round only pushes, pops and completes.
 KINDS: dict[str, str] = {
     "many": "pushes and claims of several messages, completed or released together",
     "packs": "pushes and claims of hundreds",
@@ -53,10 +53,10 @@ KINDS: dict[str, str] = {
 
 
 def definition(queue: str) -> dict[str, Any]:
-    """The options with which a queue is made."""
+    """Return the options with which a queue is created."""
     options = {"lease": LEASE, "backoff": BACKOFF, "max_attempts": 6, **QUEUES[queue]}
     if ordered(queue):
-        # Who waits behind a dead letter is free to go on, and what dies by itself is noted by nobody.
+        # A dead letter frees the messages behind it, and no ledger records a message that dies by itself.
         options["max_attempts"] = 1_000_000
     return options
 
@@ -71,14 +71,14 @@ def ordered(queue: str) -> bool:
 
 @dataclass(frozen=True)
 class Mix:
-    """A round, as it is drawn from a seed and the kinds and queues that are allowed."""
+    """A round, drawn from a seed, the allowed kinds and the allowed queues."""
 
     seed: int
     kinds: tuple[str, ...]
     queues: tuple[str, ...]
     seconds: float
     clients: int
-    """Clients of a mixed kind, which chaos befalls; besides there are the steady consumers."""
+    """The number of mixed clients, which may be killed or stopped, in addition to the steady consumers."""
     pace: float
     """Seconds between two actions of a thread, on average."""
     way: float = 0
@@ -98,7 +98,7 @@ class Mix:
 
     @property
     def lonely(self) -> bool:
-        """Whether there are moments at which nobody has a connection."""
+        """Whether there are moments without any open connection."""
         return "close" in self.kinds
 
     def without(self, kind: str) -> Mix:
@@ -116,7 +116,7 @@ class Mix:
 
 
 def drawn(seed: int, kinds: list[str], queues: list[str], seconds: float | None = None, all_of: bool = False) -> Mix:
-    """A mix of these kinds and queues, or, if not `all_of` them are wanted, of some of them."""
+    """Return a mix of these kinds and queues, or of some of them unless `all_of` is true."""
     chance = random.Random(seed)
     some = kinds if all_of else [kind for kind in kinds if chance.random() < 0.6]
     needed = {"wait": "waited", "worker": "worked"}

@@ -1,4 +1,4 @@
-"""The order of strict queues and of groups: nothing overtakes what was there before it."""
+"""The order of strict queues and of groups: no message overtakes an earlier one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Group = tuple[str, str | None]
 
 
 def groups_of(story: Story) -> dict[Group, list[Message]]:
-    """The messages of each group; a strict queue is one."""
+    """Return the messages of each group. A strict queue is one group."""
     groups: dict[Group, list[Message]] = defaultdict(list)
     for message in story.messages.values():
         if ordered(message.queue) and message.push:
@@ -25,7 +25,7 @@ def groups_of(story: Story) -> dict[Group, list[Message]]:
 
 
 def overtaken(story: Story) -> Iterator[Violation]:
-    """No message is popped while one is live that was there for certain before the push of it began."""
+    """Check that no message is popped while another is live that certainly existed before its push began."""
     for (queue, _), messages in groups_of(story).items():
         waiting = sorted(messages, key=lambda message: message.live_from, reverse=True)
         there: list[tuple[float, str]] = []
@@ -42,12 +42,12 @@ def overtaken(story: Story) -> Iterator[Violation]:
 
 
 def _over(message: Message, claim: Claim) -> bool:
-    """Whether it may be finished, or a dead letter, when the claim is made."""
+    """Return whether the message may be finished or a dead letter at the time of the claim."""
     return message.surely_until <= claim.op.end
 
 
 def _taken_with(message: Message, claim: Claim) -> bool:
-    """Whether it is taken before in the same transaction: where writers take turns, the next one is free then."""
+    """Return whether it was taken earlier in the same transaction. With one writer, the next one is free then."""
     return any(claim.op.txn and other.op.txn == claim.op.txn and other.takes for other in message.claims)
 
 
@@ -58,9 +58,9 @@ def _claims(messages: list[Message]) -> Iterator[tuple[Message, Claim]]:
 
 
 def out_of_turn(story: Story) -> Iterator[Violation]:
-    """When a group's turn comes, the lowest id goes first of those that are committed.
+    """Check that the next head of a group is the lowest id among those that are committed.
 
-    Its turn comes when the one before is finished, or when the first message of an idle group is committed.
+    It becomes the head when the previous one is finished, or when the first message of an idle group is committed.
     """
     for (queue, _), messages in groups_of(story).items():
         turns = sorted(
@@ -85,7 +85,7 @@ def out_of_turn(story: Story) -> Iterator[Violation]:
 def _lower(
     story: Story, messages: list[Message], turn: Callable[[Message, Claim], float]
 ) -> Iterator[tuple[Message, Claim, Message]]:
-    """Claims of a group while a lower id was live for certain, and had been there before that moment of the claim."""
+    """Return claims of a group while a lower id was certainly live and had existed before the claim."""
     by_id: list[tuple[int, float, str]] = []
     for message in messages:
         if message.id is not None and message.live_from < inf and not message.redrives:
@@ -93,7 +93,7 @@ def _lower(
     first = 0
     for message, claim in sorted(_claims(messages), key=lambda pair: pair[1].op.end):
         while first < len(by_id) and _over(story.messages[by_id[first][2]], claim):
-            first += 1  # finished for all claims that are to come too
+            first += 1  # finished for all later claims too
         for id, since, uid in by_id[first:]:
             if message.id is None or id >= message.id:
                 break

@@ -1,4 +1,4 @@
-"""A long way to the server: what passes takes a while in each direction, and stays in its order."""
+"""A slow connection to the server: data is delayed in each direction, and keeps its order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 
 def by_way_of(url: str, port: int) -> str:
-    """The same database, by that port of this machine."""
+    """Return the URL of the same database at this port of this machine."""
     return sa.make_url(url).set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
 
 
 def forward(url: str, port: int, seconds: float, ended: Callable[[], bool]) -> None:
-    """Pass on what comes at that port to the server of the URL, `seconds` later, until it has ended."""
+    """Forward data from the port to the server of the URL `seconds` later, until the connection ends."""
     there = sa.make_url(url)
     asyncio.run(_forward((there.host or "127.0.0.1", there.port or 0), port, seconds, ended))
 
@@ -35,7 +35,7 @@ async def _forward(there: tuple[str, int], port: int, seconds: float, ended: Cal
 
 
 async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
-    """Each piece by itself: the next one sets out while this one is on its way. The end comes last."""
+    """Delay each piece independently: the next one starts while this one is on its way. The end comes last."""
     loop = asyncio.get_running_loop()
     try:
         while piece := await reader.read(1 << 16):

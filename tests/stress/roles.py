@@ -1,4 +1,4 @@
-"""What the processes of a round are: each a function that runs in a process of its own until it is told to end."""
+"""The processes of a round. Each is a function that runs in a process of its own until it is told to end."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.stress.ledger import Ledger, got_of
 from tests.stress.mix import LEASE, definition, ordered
 from tests.stress.story import LIVE, Row
 
-# Messages that a queue may have before nobody pushes there any more.
+# The number of messages in a queue above which clients stop pushing.
 ENOUGH, ENOUGH_BEHIND, ENOUGH_IN_ORDER = 600, 3000, 60
-# Seconds after which a round whose messages do not become fewer is over.
+# Seconds after which a round ends if its messages do not become fewer.
 PATIENCE = 20.0
 
 
 def mixed(client: Client, chance: random.Random) -> None:
-    """Threads of any actions."""
+    """Run threads with any actions."""
     client.open()
     work(client, {f"act {n}": _acting(client, chance.random()) for n in range(1 if client.mix.lonely else 3)})
 
@@ -45,9 +45,9 @@ def canceller(client: Client, chance: random.Random) -> None:
 
 
 def forker(client: Client, chance: random.Random) -> None:
-    """One that forks in the middle of its threads' actions.
+    """Fork in the middle of the threads' actions.
 
-    A transaction of an application's own does not survive a fork on SQLite; so its threads have none there.
+    On SQLite an application's own transaction does not survive a fork, so there its threads have none.
     """
     client.open()
     if not client.setting.side_by_side:
@@ -57,7 +57,7 @@ def forker(client: Client, chance: random.Random) -> None:
 
 
 def steady(client: Client, chance: random.Random) -> None:
-    """Consumers that nothing befalls, and that complete whatever comes."""
+    """Run consumers that are never killed or stopped, and complete every message."""
     client.open()
     queues = [queue for queue in client.mix.queues if queue not in actions.reserved(client)]
     threads = {}
@@ -82,7 +82,7 @@ def _waiting(client: Client, seed: float) -> Callable[[], None]:
 
 
 def worker(client: Client, chance: random.Random) -> None:
-    """A worker with one of several kinds of handlers. One that is called steady works until the end of the round."""
+    """Run a worker with one of several kinds of handlers. A steady worker works until the end of the round."""
     client.open()
     until = END if client.who.startswith("steady") else DRAIN
     worker = Worker(maximum=3, shutdown_timeout=3)
@@ -119,7 +119,7 @@ def worker(client: Client, chance: random.Random) -> None:
 
 
 def _handler(client: Client, chance: random.Random, begun: float) -> Callable[[Sequence[Any]], list[Any]]:
-    """Notes what it gets, and what it says is to become of it. The worker does that later, and tells nobody."""
+    """Record the message and the outcome that the handler returns. The worker applies it later without a record."""
     outcomes = ["complete", "complete", "complete"]
     outcomes += ["retry", "dead", "raise"] if "fail" in client.mix.kinds else []
     outcomes += ["snooze"] if "release" in client.mix.kinds else []
@@ -162,14 +162,15 @@ ROLES: dict[str, Callable[[Client, random.Random], None]] = {
 
 
 def prepare(setting: Setting) -> None:
-    """Make the queues."""
+    """Create the queues."""
     database = setting.open("prepare")
     for queue in setting.mix.queues:
         database.create_queue(queue, **definition(queue))
 
 
 def watch(setting: Setting) -> None:
-    """Say which queues have enough; when the round winds down, end as soon as nothing is left but dead letters."""
+    """Report which queues have enough messages. When the round winds down, end as soon as only dead letters are
+    left."""
     board = setting.board()
     enough = ENOUGH_BEHIND if "backlog" in setting.mix.kinds else ENOUGH
     ledger = Ledger(Path(setting.folder), "watch")
@@ -203,7 +204,7 @@ def _left(stats: Any) -> int:
 
 
 def conclude(setting: Setting, damages: Callable[[], list[str]]) -> None:
-    """Write down what is in the queues at the end, and what the database finds wrong with itself."""
+    """Record the content of the queues at the end, and the faults that the database finds in itself."""
     rows, faults = [], damages()
     if faults:
         (Path(setting.folder) / "end.json").write_text(json.dumps({"rows": [], "damages": faults}))
@@ -234,12 +235,12 @@ def _rows(queue: Any, name: str) -> Any:
         yield Row(name, message.payload["uid"], message.id, state, message.attempts, error)
 
 
-# Seconds between two beats at the most, before the machine is taken to have stood still.
+# The maximum number of seconds between two beats, above which the machine counts as having stood still.
 STALL = 0.4
 
 
 def heart(setting: Setting) -> None:
-    """Notes when the machine stood still: when a short sleep and a little work, or a flush of the disk, took long."""
+    """Record when the machine stood still: when a short sleep and a little work, or a disk flush, took long."""
     folder = Path(setting.folder)
     ledger, board = Ledger(folder, "heart"), setting.board()
     offset = time() - monotonic()
@@ -274,7 +275,7 @@ def heart(setting: Setting) -> None:
 
 def _note(ledger: Ledger, verb: str, begun: float) -> None:
     name = ledger.begin(verb)
-    # The time in question is what was before: an operation begins when it is noted, so that is corrected by hand.
+    # The stall was before this moment, but an operation begins when it is recorded, so the time is corrected.
     ledger.end(name, begin=begun)
 
 

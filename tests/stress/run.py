@@ -1,4 +1,4 @@
-"""A round: processes that act, what befalls them, and what the ledgers say of it at the end."""
+"""A round: processes that act, kills and stops, and the verdict from the ledgers at the end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.stress.proxy import by_way_of, forward
 from tests.stress.story import Row, Story
 from tests.stress.violation import Violation
 
-# Seconds that clients have to end when they are told to.
+# Seconds within which clients must end when they are told to.
 WIND_DOWN = 40.0
-# Of the ledgers of clients, in bytes: less is not worth a verdict. And seconds after which it is taken as it is.
+# The minimum size of the ledgers in bytes for a verdict, and seconds after which a smaller one is accepted.
 ENOUGH, LONGEST = 40_000, 60.0
 
 
@@ -49,7 +49,7 @@ class Process:
     pid: int
     born: float
     stopped: str = ""
-    """The name of the operation that stopped it, while it is."""
+    """The name of the operation that stopped the client, while it is stopped."""
     until: float = 0
 
 
@@ -60,7 +60,7 @@ class Round:
         url, schema = ground.place(folder)
         self.ground, self.mix, self.folder, self.late = ground, mix, folder, late
         self.setting = Setting(url, schema, mutant, str(folder), mix, ground.kind.side_by_side)
-        # By which clients go; whoever watches and concludes is near the server.
+        # The distance of the clients; the processes that watch and conclude are near the server.
         self.port = free_port() if mix.way and ground.url else 0
         self.theirs = replace(self.setting, url=by_way_of(url, self.port)) if self.port else self.setting
         self.board = self.setting.board()
@@ -106,7 +106,7 @@ class Round:
 
     def _start_all(self) -> None:
         kinds = self.mix.kinds
-        # What is steady goes on until the end, and so empties the queues.
+        # Steady processes run until the end, and so empty the queues.
         if set(self.mix.queues) - {"waited" if "wait" in kinds else "", "worked" if "worker" in kinds else ""}:
             self._steady.append(self._start("steady", "steady"))
         if "wait" in kinds and "waited" in self.mix.queues:
@@ -127,7 +127,7 @@ class Round:
         return Process(role, who, pid, monotonic())
 
     def _end(self, processes: list[Process]) -> None:
-        """Wait until they have ended; those that do not are asked where they stand, and killed."""
+        """Wait until the processes have ended. Those that do not end print their stacks and are killed."""
         deadline = monotonic() + WIND_DOWN
         while processes and monotonic() < deadline:
             processes[:] = [process for process in processes if os.waitpid(process.pid, os.WNOHANG) == (0, 0)]
@@ -156,7 +156,7 @@ class Round:
         self._await_orphans()
 
     def _await_orphans(self) -> None:
-        """Until the children of clients have ended too, whose parents may be dead."""
+        """Wait until the children of clients have ended too. Their parents may be dead."""
         deadline = monotonic() + WIND_DOWN
         known = {process.who for process in self._steady}
         while True:
@@ -183,8 +183,8 @@ class Round:
     # -- what befalls them -----------------------------------------------------------------------------------------
 
     def _befall(self, tell: Callable[[str], None]) -> None:
-        """Until the time is over: kill, stop, and bring down the server."""
-        begun = monotonic()  # later by the time for which the server was down
+        """Kill and stop clients, and bring down the server, until the time is over."""
+        begun = monotonic()  # extended by the time for which the server was down
         events = [kind for kind in ("kill", "stop", "server") if kind in self.mix.kinds]
         following = begun + 1
         servers = 0
@@ -207,11 +207,11 @@ class Round:
             tell(f"{now - begun:.0f} s, " + ", ".join(f"{count} {event}s" for event, count in self.befell.items()))
 
     def _acted(self) -> bool:
-        """Whether enough was done, also on a machine that has much else to do."""
+        """Return whether enough was done, also on a busy machine."""
         return sum(path.stat().st_size for path in self.folder.glob("c*.jsonl")) > ENOUGH
 
     def _victim(self) -> Process | None:
-        """Mostly one that has got as far as to act."""
+        """Choose a client, mostly one that has begun to act."""
         old = self.chance.choice([0, 2, 2, 2, 2, 4])
         acting = [process for process in self._running if process.born + old < monotonic()]
         return self.chance.choice(acting) if acting else None
@@ -242,7 +242,7 @@ class Round:
             self.ground.server.start()
 
     def _replace_the_dead(self) -> None:
-        """A client ends only when it is told to: one that ended otherwise has crashed."""
+        """Start a new client for each dead one. A client that ends without being told to has crashed."""
         for process in list(self._running):
             pid, status = os.waitpid(process.pid, os.WNOHANG)
             if pid:
@@ -259,7 +259,7 @@ class Round:
             end = json.loads(path.read_text())
         rows = [Row(**row) for row in end["rows"]]
         found = [Violation("damaged", damage) for damage in end["damages"]]
-        # Where nothing could be read, nothing can be missing.
+        # If nothing could be read, nothing can be missing.
         chosen: list[Check] = CHECKS if rows or not found else [checks.errors]
         story, violations = judge(ops, rows, self.mix, self.ground.kind.side_by_side, self.late, chosen)
         return Result(self.mix, self.folder, story, found + violations, self._counts(story))
@@ -291,7 +291,7 @@ CHECKS: list[Check] = [*checks.CHECKS, order.overtaken, order.out_of_turn]
 def judge(
     ops: list[Op], rows: list[Row], mix: Mix, side_by_side: bool = True, late: float = 2.0, chosen: list[Check] = CHECKS
 ) -> tuple[Story, list[Violation]]:
-    """What the checks find in a story."""
+    """Return the violations that the checks find in a story."""
     story = Story(ops, rows, {queue: defined(queue) for queue in mix.queues}, side_by_side)
     violations = [violation for check in chosen for violation in check(story)]
     if chosen is CHECKS:
@@ -300,7 +300,7 @@ def judge(
 
 
 def fork(act: Callable[[], None]) -> int:
-    """Run this in a child. The parent has no thread and no connection that a child could inherit."""
+    """Run the function in a child. The parent has no thread and no connection that a child could inherit."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -310,7 +310,7 @@ def fork(act: Callable[[], None]) -> int:
     try:
         die_with_the_parent()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        logging.disable()  # of connections that broke there is much to say
+        logging.disable()  # broken connections would log much
         act()
         status = 0
     except BaseException:

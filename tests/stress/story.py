@@ -1,4 +1,4 @@
-"""The story of a round: what became of each message, as far as the ledgers tell, and when that was for certain.
+"""The story of a round: the fate of each message, as far as the ledgers tell, with times that are certain.
 
 Nothing here guesses. An effect has a moment before which it cannot have been, and one after which it must have been;
 the latter is infinite where nobody was told that it took place.
@@ -14,14 +14,14 @@ from math import inf
 from tablequeue import Definition
 from tests.stress.ledger import DONE, REFUSED, New, Op
 
-# Seconds in which a server has noticed that a client is dead, and ended what that had begun.
+# Seconds within which a server notices that a client is dead, and ends its calls and transactions.
 GRACE = 1.0
-# And one whose statement waited for what somebody else had locked, in a transaction that stays open.
+# The same for a client whose statement waited for a lock of a transaction that stays open.
 LONG_GRACE = 6.0
 
 POPS = ("pop", "take")
 FINISHING = ("complete", "fail", "release")
-# Of a message's rows: where it is when the round has ended.
+# The place of a message at the end of the round.
 LIVE = ("ready", "scheduled", "in_progress", "blocked", "dead")
 
 
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Effect:
-    """When an operation took effect. `sure`: that it did is known."""
+    """The time at which an operation took effect. `sure` means that it is known to have taken effect."""
 
     begin: float
     end: float
@@ -59,7 +59,7 @@ class Act:
 
     @property
     def ends(self) -> bool:
-        """Whether the message may be done with by this: finished, or a dead letter."""
+        """Whether this may have ended the message: finished, or a dead letter."""
         if self.verb == "complete":
             return True
         return self.verb == "fail" and (not self.effect.sure or self.op.state not in ("ready", "scheduled"))
@@ -67,7 +67,7 @@ class Act:
 
 @dataclass
 class Claim:
-    """A message in somebody's hands. `effect` is None where it was rolled back."""
+    """A claim of a message. `effect` is None if it was rolled back."""
 
     op: Op
     uid: str
@@ -75,10 +75,10 @@ class Claim:
     attempts: int
     effect: Effect | None
     rolled_back: float = inf
-    """When it was given back for certain, if it was rolled back."""
+    """The time from which the message was certainly released, if the claim was rolled back."""
     acts: list[Act] = field(default_factory=list)
     attempted: list[Op] = field(default_factory=list)
-    """All operations on it, refused ones too."""
+    """All operations on the claim, including refused ones."""
 
     @property
     def takes(self) -> bool:
@@ -91,7 +91,7 @@ class Message:
     new: New
     op: Op
     push: Effect | None
-    """None: it was not pushed: refused, or rolled back."""
+    """None if the message was not pushed, because the push was refused or rolled back."""
     id: int | None = None
     claims: list[Claim] = field(default_factory=list)
     redrives: list[Effect] = field(default_factory=list)
@@ -102,17 +102,17 @@ class Message:
 
     @property
     def real(self) -> list[Claim]:
-        """Claims that took effect for certain, in their order."""
+        """Claims that certainly took effect, in their order."""
         return [claim for claim in self.claims if claim.effect and claim.effect.sure]
 
     @property
     def live_from(self) -> float:
-        """From when it is there for certain."""
+        """The time from which the message certainly exists."""
         return self.push.end if self.push and self.push.sure else inf
 
     @property
     def endings(self) -> Iterator[Effect]:
-        """Whatever may have ended it: finished it, or made it a dead letter."""
+        """The operations that may have finished it or made it a dead letter."""
         for claim in self.claims:
             if claim.effect and (claim.takes or claim.op.queue == "once"):
                 yield claim.effect
@@ -120,12 +120,12 @@ class Message:
 
     @property
     def surely_until(self) -> float:
-        """Until when it is live for certain, if it is at all."""
+        """The time until which it is certainly live, if at all."""
         return min((effect.begin for effect in self.endings), default=inf)
 
     @property
     def gone_from(self) -> float:
-        """From when it is finished for certain; dead letters are not finished."""
+        """The time from which it is certainly finished; dead letters are not finished."""
         sure = [claim.effect.end for claim in self.real if claim.effect and (claim.takes or claim.op.queue == "once")]
         sure += [
             act.effect.end for claim in self.claims for act in claim.acts if act.verb == "complete" and act.effect.sure
@@ -135,7 +135,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Window:
-    """A time in which something happened to the machine, the server or a client."""
+    """A time in which the machine, the server or a client was disturbed."""
 
     begin: float
     end: float
@@ -146,7 +146,7 @@ class Window:
 
 @dataclass
 class Txn:
-    """A transaction of a client's own, by its end."""
+    """A transaction of a client, with its end."""
 
     begin: float
     end: float
@@ -155,7 +155,7 @@ class Txn:
 
 
 class Story:
-    """All that the ledgers and the rows at the end say, put together by message."""
+    """The ledgers and the rows at the end, combined by message."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Story:
         return self._by_client[who]
 
     def open_until(self, op: Op) -> float:
-        """Until when the transaction of an operation was open for certain, and with it what that had locked."""
+        """The time until which the transaction of an operation was certainly open and held its locks."""
         inside = self._inside[op.txn]
         ends = [each.begin for each in inside if each.verb in ("commit", "rollback")]
         ends += [each.begin for each in inside if each.outcome != DONE]
@@ -214,7 +214,7 @@ class Story:
         return min([end for end in ends if end >= op.begin], default=op.end)
 
     def effect(self, op: Op) -> Effect | None:
-        """When what it does is there for all to see; None if it did nothing."""
+        """The time at which the effect of an operation is visible to all; None if it has none."""
         if op.outcome == REFUSED:
             return None
         if op.txn:
@@ -226,11 +226,11 @@ class Story:
         return Effect(op.earliest, op.end if done else inf, done)
 
     def disturbed(self, who: str, begin: float, end: float) -> bool:
-        """Whether the machine, the server or that client stood still in a time, or the server died."""
+        """Whether the machine, the server or the client stood still in this time, or the server died."""
         return any(window.meets(begin, end) for window in (*self.stalls, *self.servers, *self.stops[who]))
 
     def death(self, op: Op) -> float:
-        """When an operation that never returned was over for certain: some time after its client's death."""
+        """The time at which an operation that never returned was certainly over: some time after its client's death."""
         if op.end < inf:
             return op.end + (0 if op.outcome in (DONE, REFUSED) else GRACE)
         return self.deaths.get(op.who, self.over) + GRACE
@@ -238,13 +238,13 @@ class Story:
     # -- putting it together ---------------------------------------------------------------------------------------
 
     def _seen(self) -> None:
-        """Which payloads there are, by id, and which transactions are known to have committed by what they left."""
+        """Find the payloads by id, and the transactions that must have committed because of what they left."""
         for queue, got in ((op.queue, got) for op in self.ops for got in op.got):
             self.uids[queue, got.id].add(got.uid)
         for row in self.rows:
             self.uids[row.queue, row.id].add(row.uid)
         self._found = {uid for uids in self.uids.values() for uid in uids}
-        """Whatever somebody has seen; what was never committed can be seen by nobody else."""
+        """The messages that any client has seen. A message that was never committed cannot be seen by others."""
 
     def _transactions(self) -> dict[str, Txn]:
         txns: dict[str, Txn] = {}
@@ -254,7 +254,7 @@ class Story:
             if not ops:
                 continue
             if end is None:
-                # Its client died before it could say: so nothing was committed.
+                # The client died before the commit, so nothing was committed.
                 grace = LONG_GRACE if any(op.end == inf for op in ops) else GRACE
                 txns[name] = Txn(ops[-1].begin, self.deaths.get(ops[0].who, self.over) + grace, "rolled back")
             elif end.verb == "rollback":
@@ -263,7 +263,7 @@ class Story:
             elif end.outcome == DONE:
                 txns[name] = Txn(end.begin, end.end, "committed")
             else:
-                # Seen from outside, by somebody else's claim or at the end: then it was committed.
+                # It was seen from outside, by another claim or at the end, so it was committed.
                 left = {new.uid for op in ops if op.verb == "push" and op.outcome == DONE for new in op.new}
                 txns[name] = Txn(end.begin, inf, "committed" if left & self._elsewhere(name) else "unknown")
         return txns
@@ -293,7 +293,7 @@ class Story:
             return None  # skipped
         if op.conflict == "skip":
             return effect
-        # The id that was returned is its own, or that of another message with its key.
+        # The returned id is that of the message, or of another one with its key.
         owners = self.uids.get((op.queue, id), set())
         if owners and new.uid not in owners:
             return None
@@ -328,17 +328,17 @@ class Story:
                 claim.attempted.append(op)
                 verb = "complete" if op.verb in POPS else op.verb
                 if op.error == "LeaseLost" and id not in op.lost and not op.txn:
-                    # "The others are done."
+                    # The others are completed.
                     claim.acts.append(Act(op, verb, Effect(op.begin, op.end, True)))
                 elif effect:
                     claim.acts.append(Act(op, verb, effect))
 
 
 def certain_holds(story: Story, message: Message) -> list[tuple[float, float, Claim]]:
-    """When a message is in somebody's hands for certain.
+    """Return the times in which a message is certainly held by a consumer.
 
-    From the return of the pop until the first attempt to finish it, or until its lease may have ended; and as long as
-    the transaction is open in which it was popped.
+    A hold lasts from the return of the pop until the first attempt to finish it, or until its lease may have expired,
+    and as long as the transaction of the pop is open.
     """
     holds = []
     for claim in message.claims:
@@ -356,7 +356,7 @@ def certain_holds(story: Story, message: Message) -> list[tuple[float, float, Cl
 
 
 CLOCKS = 0.05
-"""Seconds by which a lease may end earlier than the machine's own clock says."""
+"""Seconds by which a lease may end before its end by the machine's clock."""
 
 
 def _under_lease(story: Story, claim: Claim, begin: float) -> Iterable[tuple[float, float]]:
@@ -377,7 +377,7 @@ def _under_lease(story: Story, claim: Claim, begin: float) -> Iterable[tuple[flo
 
 
 def lease_over(claim: Claim) -> float:
-    """When its lease has ended for certain, if nobody finished it."""
+    """Return the time at which the lease has certainly expired, if the message was not finished."""
     assert claim.effect
     extended = [op.end + op.seconds for op in claim.attempted if op.verb == "extend" and op.outcome == DONE]
     unsure = [inf for op in claim.attempted if op.verb == "extend" and op.outcome not in (DONE, REFUSED)]

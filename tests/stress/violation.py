@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The findings of the checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """A promise that was not kept: which, at which queue, of which messages, and around when."""
+    """A broken promise: its kind, the queue, the messages and the approximate time."""
 
     kind: str
     text: str

@@ -1,4 +1,4 @@
-"""Fixtures: `queues` is a SQLite database, `client` asks a dashboard of it; `browser` is the machine's Chromium."""
+"""Fixtures: `queues` is a SQLite database, `client` uses a dashboard of it, `browser` is Chromium."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tablequeue import Database, connect
 from tests.web.support import Client, serving
+
+# Instead of five seconds, which a busy machine may need for a page.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture
@@ -22,12 +25,12 @@ def queues(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def client(queues: Database) -> Iterator[Client]:
-    """Of a dashboard that may act."""
+    """A client of a dashboard that allows actions."""
     with serving(queues, allow_actions=True) as client:
         yield client
 
 
-# Not of the session: while Playwright is there an event loop runs, and asyncio.run of other tests would be refused.
+# Not for the session: Playwright runs an event loop, in which asyncio.run of other tests would fail.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -35,7 +38,7 @@ def browser() -> Iterator[Browser]:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("Chromium is not installed.")
     with sync_playwright() as playwright:
-        # Chromium's own sandbox does not start as root.
+        # The sandbox of Chromium does not start as root.
         arguments = ["--no-sandbox"] if os.getuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
@@ -44,7 +47,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, client: Client) -> Iterator[Page]:
-    """A page at the dashboard, which fails the test for whatever the browser complains about."""
+    """A page of the dashboard. Any error in the browser fails the test."""
     context = browser.new_context(base_url=f"http://127.0.0.1:{client.port}")
     page = context.new_page()
     complaints: list[str] = []

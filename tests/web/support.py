@@ -1,4 +1,4 @@
-"""A dashboard that runs, and a client that asks it as a browser or a scraper would."""
+"""A dashboard, and a client that sends requests like a browser or a scraper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """Asks a dashboard; follows no redirect."""
+    """A client of a dashboard. It does not follow redirects."""
 
     port: int
     headers: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Client:
         return self._ask("POST", path, urlencode(form, doseq=True), headers)
 
     def csrf(self, path: str = "/login") -> str:
-        """What a form of the dashboard carries."""
+        """Return the hidden fields of a form of the dashboard."""
         return self.get(path).text.partition('name="csrf" value="')[2].partition('"')[0]
 
     def log_in(self, token: str = TOKEN) -> Answer:
@@ -74,11 +74,11 @@ class Client:
 
 @contextmanager
 def serving(database: Database, **options: Any) -> Iterator[Client]:
-    """The dashboard of a database on a free port, in a thread."""
+    """Serve the dashboard of a database on a free port, in a thread."""
     app = dashboard(database, name="the database", **options)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # It listens already: a client's connection waits until the server takes it.
+        # The socket listens already: connections wait until the server accepts them.
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
@@ -89,7 +89,7 @@ def serving(database: Database, **options: Any) -> Iterator[Client]:
 
 
 def bury(queue: Queue, payloads: list[Any], error: str = "no") -> list[int]:
-    """Dead letters of a queue with one attempt."""
+    """Push messages to a queue with one attempt, and fail them."""
     ids = queue.push_many(payloads)
     for claim in queue.pop_many(len(payloads)):
         claim.fail(error)
@@ -97,7 +97,7 @@ def bury(queue: Queue, payloads: list[Any], error: str = "no") -> list[int]:
 
 
 def fill(database: Database) -> None:
-    """A queue of each kind, with messages in every state."""
+    """Create a queue of each kind, with messages in every state."""
     work = database.create_queue("work", max_attempts=1)
     work.push_many([{"n": number} for number in range(5)])
     work.pop_many(2)

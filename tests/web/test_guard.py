@@ -1,4 +1,4 @@
-"""Who may look, who may act, and what every answer tells the browser."""
+"""Access to pages and actions, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.web.support import TOKEN, Client, bury, serving
 
 @pytest.fixture
 def locked(queues: Database) -> Iterator[Client]:
-    """Of a dashboard that wants a token and may be asked under any name."""
+    """A client of a dashboard with a token, which can be reached by any host name."""
     queues.create_queue("work", max_attempts=1)
     with serving(queues, token=TOKEN, loopback=False, allow_actions=True) as client:
         yield client
@@ -173,7 +173,7 @@ def test_an_action_names_what_it_is_for(client: Client, queues: Database, form: 
     assert queue.stats().dead == 1
 
 
-# -- every answer ------------------------------------------------------------------------------------------------------
+# -- every response ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/login", "/static/style.css", "/static/nothing"])

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, read by its own parser."""
+"""The metrics, read by the parser of Prometheus."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bad_queue_does_not_hide_the_others(
 def test_the_help_says_what_is_an_estimate(client: Client, queues: Database) -> None:
     queues.create_queue("work")
     text = client.get("/metrics", accept="*/*").text
-    assert "# HELP tablequeue_history_messages Finished messages in the history; from 100,000 on an estimate.\n" in text
+    assert "# HELP tablequeue_history_messages Finished messages in the history; an estimate from 100,000 on.\n" in text
     for name in ("push_rate", "completion_rate", "redeliveries", "wait_time_seconds", "run_time_seconds"):
         (line,) = re.findall(f"# HELP tablequeue_{name} (.*)\n", text)
-        assert "of more than 50,000 messages, of the last 50,000" in line
+        assert "or of the last 50,000 messages if there were more" in line

@@ -1,4 +1,4 @@
-"""What the pages show, on every engine; and what they do without."""
+"""The pages, on every engine."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_a_search_looks_everywhere_in_a_message(client: Client, queues: Database
 def test_a_long_search_says_how_far_it_looked(
     client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablequeue.web.search.FARTHEST", 50)
+    monkeypatch.setattr("tablequeue.web.search.MOST_READ", 50)
     queues.create_queue("work").push_many(range(80))
     text = client.get("/queues/work/messages?q=75").text
-    assert "50 messages looked through, 0 found" in text
+    assert "50 messages searched, 0 found" in text
     (further,) = re.findall(r'class="next" href="([^"]+)"', text.replace("&amp;", "&"))
-    assert "30 messages looked through, 1 found" in client.get(further).text
+    assert "30 messages searched, 1 found" in client.get(further).text
 
 
 def test_a_payload_is_downloaded_whole(client: Client, queues: Database) -> None:
@@ -157,7 +157,7 @@ def test_a_database_that_is_gone_is_told_in_words(queues: Database, client: Clie
     queue = queues.queue("work")
     queue.drop()
     assert client.get("/queues/work").status == 404
-    assert "No queue is here yet" in client.get("/").text
+    assert "There are no queues yet" in client.get("/").text
 
 
 @pytest.mark.parametrize("what", ["payload", "error", "group", "key", "producer"])

@@ -1,4 +1,4 @@
-"""Handlers for the tests, where other processes find them. What they do is said by the payload."""
+"""Handlers for the tests, in a module, so that other processes find them. The payload says what they do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTCOMES: dict[str, Outcome] = {
 }
 
 
-def act(message: Claim) -> Any:
+def by_payload(message: Claim) -> Any:
     word = message.payload
     if word == "raise":
         raise ValueError("the handler's own words")
@@ -35,22 +35,22 @@ def act(message: Claim) -> Any:
     return OUTCOMES.get(word)
 
 
-async def act_async(message: Claim) -> Any:
+async def by_payload_async(message: Claim) -> Any:
     await asyncio.sleep(0)
     if message.payload == "finish":
         await asyncio.to_thread(message.complete)
         return Finished()
-    return act(message)
+    return by_payload(message)
 
 
-def act_batch(messages: list[Claim]) -> Any:
+def batch_by_payload(messages: list[Claim]) -> Any:
     if messages[0].payload == "too few":
         return []
-    return [act(message) or Retry(500, f"one of {len(messages)}") for message in messages]
+    return [by_payload(message) or Retry(500, f"one of {len(messages)}") for message in messages]
 
 
-def act_batch_quietly(messages: list[Claim]) -> Any:
-    return [act(message) for message in messages]
+def batch_by_payload_quietly(messages: list[Claim]) -> Any:
+    return [by_payload(message) for message in messages]
 
 
 def never_end(message: Claim) -> None:
@@ -69,7 +69,7 @@ def die(message: Claim) -> None:
 
 
 def announce(message: Claim) -> None:
-    """Tell the file of the payload that a handler has begun, then wait until it is allowed to end."""
+    """Write into the folder of the payload that the handler has begun, then wait for the file `go` there."""
     folder, _, name = message.payload.rpartition("/")
     with Path(folder, "begun").open("a") as begun:
         begun.write(f"{name}\n")

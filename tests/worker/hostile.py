@@ -1,4 +1,4 @@
-"""Handlers that do what no handler should; what, is said by the payload. Where other processes find them."""
+"""Handlers that do what no handler should, as the payload says; in a module, so that other processes find them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOR_EVER = 3600
 
 
 class Dumb(Exception):
-    """Cannot be shown, nor sent to another process."""
+    """An exception that can neither be formatted nor be sent to another process."""
 
     def __init__(self, said: type[BaseException]) -> None:
         self.said = said
@@ -27,7 +27,7 @@ class Dumb(Exception):
 
 
 class Later(Retry):
-    """An outcome of the handler's own."""
+    """A subclass of an outcome, defined by the handler."""
 
 
 async def never_awaited() -> None:
@@ -43,13 +43,13 @@ async def never_run_async() -> AsyncIterator[None]:
 
 
 def raising(error: Callable[[], BaseException]) -> Callable[[], Any]:
-    def act() -> Any:
+    def raise_it() -> Any:
         raise error()
 
-    return act
+    return raise_it
 
 
-# What a handler does, and what the error of its message says.
+# What a handler does, and a part of the error of its message.
 MISDEEDS: dict[str, tuple[Callable[[], Any], str]] = {
     "exit": (raising(lambda: SystemExit(3)), "SystemExit: 3"),
     "interrupt": (raising(KeyboardInterrupt), "KeyboardInterrupt"),
@@ -81,7 +81,7 @@ async def handle_async(message: Claim) -> Any:
 
 
 def stay(message: Claim) -> None:
-    """Catch the time-out and return as if nothing had been."""
+    """Catch the time-out and return normally."""
     end = time.monotonic() + FOR_EVER
     try:
         while time.monotonic() < end:
@@ -98,7 +98,7 @@ async def stay_async(message: Claim) -> None:
 
 
 def turn(message: Claim) -> None:
-    """Make another error of the time-out."""
+    """Catch the time-out and raise another error."""
     try:
         stay_for_ever()
     except BaseException as error:

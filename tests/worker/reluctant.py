@@ -1,4 +1,4 @@
-"""A handler in a module that a consumer's process imports with trouble, as the environment says; the tests do not."""
+"""A handler in a module whose import fails in the process of a consumer, as the environment says, but not in tests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FOLDER = "TABLEQUEUE_TEST_FOLDER"
 
 
 class Odd(Retry):
-    """Nothing that can be sent to another process."""
+    """An object that cannot be sent to another process."""
 
     def __reduce__(self) -> Any:
         raise TypeError("it stays where it is")
 
 
 def handle(message: Claim) -> Any:
-    """Tell by whom it was called, or do as the payload says."""
+    """Write the id of this process into a file, then do what the payload says."""
     with Path(os.environ[FOLDER], "called").open("a") as called:
         called.write(f"{os.getpid()}\n")
     match message.payload:
@@ -34,7 +34,7 @@ def handle(message: Claim) -> Any:
             os.kill(os.getpid(), 9)
         case "leave a process":
             if not os.fork():
-                signal.alarm(30)  # the end of what the tests leave
+                signal.alarm(30)  # ends this process if the tests leave it behind
                 time.sleep(3600)
             os._exit(7)
         case "close all":
@@ -51,7 +51,7 @@ hidden = wrapped
 
 
 def wrapped(message: Claim) -> None:  # type: ignore[no-redef]
-    """Another function of the same name."""
+    """A second function of the same name."""
 
 
 def import_with_trouble(trouble: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of workers share."""
+"""Shared parts of the worker tests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tablequeue.errors import ConnectionLost
 from tablequeue.worker import Worker
 from tests.support import with_parts
 
-# Seconds after which what does not come has failed; it takes milliseconds.
+# Seconds after which a test that waits has failed. What it waits for takes milliseconds.
 PATIENCE = 60
 
 
 @contextmanager
 def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thread]:
-    """A worker at work in a thread, stopped at the end of the block."""
+    """Run a worker in a thread, and stop it at the end of the block."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -44,17 +44,18 @@ def working(worker: Worker, database: Database, **options: Any) -> Iterator[Thre
 
 
 def until(holds: Callable[[], Any], what: str) -> None:
-    """Look until it holds: for what the database, or another process, tells nobody."""
+    """Poll until `holds` is true: for changes in the database, or in another process, that notify nobody."""
     deadline = monotonic() + PATIENCE
     while not holds():
-        assert monotonic() < deadline, f"in vain: {what}"
+        assert monotonic() < deadline, f"waited in vain: {what}"
         sleep(0.002)
 
 
 def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
-    """The engine, whose connection breaks as `fate` says of each `complete`, `fail` and `release`.
+    """Return an engine whose connection breaks at a `complete`, `fail` or `release`, as `fate` says.
 
-    `before` it took effect, or `after`, so that only its answer is lost; any other word: it does not break.
+    `before` breaks it before the call takes effect, and `after` loses only the answer. Any other word does not break
+    it.
     """
     lost = local()
 
@@ -93,7 +94,7 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
             if end == "after":
                 if verb in engine.autocommit:
                     break_off()
-                lost.now = True  # when it is committed
+                lost.now = True  # after the commit
             return result
 
     return with_parts(Losing, {"messages": LosingMessages})

@@ -1,4 +1,4 @@
-"""The number of consumers, and the pauses of a worker: pure functions."""
+"""The number of consumers, and the back-off of a worker: pure functions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Sight, added, share, wanted
-from tablequeue.worker.fetcher import pause_after
+from tablequeue.worker.balance import GROW_AFTER, RETIRE_AFTER, Snapshot, desired, share, startable
+from tablequeue.worker.fetcher import backoff
 
-CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
+CALM = Snapshot(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximum=100)
 
 
 @pytest.mark.parametrize(
@@ -21,25 +21,25 @@ CALM = Sight(consumers=4, busy=4, waiting=0, behind=0, idle=0, minimum=0, maximu
         ({"consumers": 0, "busy": 0}, 0),
         # The first message starts a consumer at once.
         ({"consumers": 0, "busy": 0, "waiting": 1}, 1),
-        # A backlog of a moment does not add consumers; one that stays does, by half.
+        # A short backlog does not add consumers; a lasting one adds half as many.
         ({"waiting": 9}, 4),
         ({"waiting": 9, "behind": GROW_AFTER}, 6),
         ({"consumers": 1, "busy": 1, "waiting": 9, "behind": GROW_AFTER}, 2),
         ({"waiting": 9, "behind": GROW_AFTER, "maximum": 5}, 5),
-        # All that was popped has its consumer: nothing shows that another one would have work.
+        # All popped messages have a consumer: nothing shows that one more would have work.
         ({"waiting": 0, "behind": 99}, 4),
-        # Half of those without work retire, the last one too.
+        # Half of the consumers without work retire, also the last one.
         ({"busy": 0, "idle": RETIRE_AFTER}, 2),
         ({"busy": 3, "idle": RETIRE_AFTER}, 3),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER}, 0),
         ({"consumers": 1, "busy": 0, "idle": RETIRE_AFTER, "minimum": 1}, 1),
         ({"busy": 0, "idle": RETIRE_AFTER / 2}, 4),
-        # There are as many as there must be, whatever is to do.
+        # The minimum holds, whether or not there is work.
         ({"consumers": 0, "busy": 0, "minimum": 3}, 3),
     ],
 )
 def test_the_rule(seen: dict[str, float], consumers: int) -> None:
-    assert wanted(replace(CALM, **seen)) == consumers  # type: ignore[arg-type]
+    assert desired(replace(CALM, **seen)) == consumers  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("start", "seen", "end"), [(1, {"waiting": 1, "behind": 1}, 100), (100, {"idle": 1}, 0)])
@@ -47,7 +47,7 @@ def test_a_few_steps_lead_to_the_end(start: int, seen: dict[str, int], end: int)
     consumers, steps = start, 0
     while consumers != end:
         busy = consumers if "waiting" in seen else 0
-        consumers = wanted(replace(CALM, consumers=consumers, busy=busy, **seen))
+        consumers = desired(replace(CALM, consumers=consumers, busy=busy, **seen))
         steps += 1
     assert steps <= 12
 
@@ -94,9 +94,9 @@ def test_turns(maximum: int) -> None:
     ],
 )
 def test_no_more_than_there_may_be(granted: dict[str, int], there: dict[str, int], numbers: dict[str, int]) -> None:
-    assert added(granted, there, 4) == numbers
+    assert startable(granted, there, 4) == numbers
 
 
 def test_outages_may_be_long() -> None:
-    assert pause_after(1) == 0.1
-    assert pause_after(100_000) == 5
+    assert backoff(1) == 0.1
+    assert backoff(100_000) == 5

@@ -1,4 +1,4 @@
-"""Consumers survive whatever a handler does: its message says what was wrong, and the others are handled."""
+"""Consumers survive whatever a handler does: its message has the error, and other messages are handled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import counts, found, refuses
 from tests.worker import hostile
 from tests.worker.support import PATIENCE, until, working
 
-# What a handler does to its consumer is the same to every engine.
+# The effect of a handler on its consumer does not depend on the engine.
 pytestmark = only("sqlite")
 
 CONSUMERS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -112,7 +112,7 @@ def test_a_loop_that_is_kept_from_going_on_does_not_keep_the_worker(db: Database
 
 
 def test_a_drain_ends_when_no_handler_can_push_to_another_queue(db: Database, queue: Queue) -> None:
-    """Each message goes through three queues, against the order in which they were named, and back to the first."""
+    """Each message goes through three queues, against the order of their handlers, and back to the first."""
     queues = {name: db.create_queue(name) for name in ("first", "second", "third")}
     worker = Worker()
     for name in ("third", "second", "first"):
@@ -152,7 +152,7 @@ def test_fewer_consumers_than_queues_starve_none(db: Database, queue: Queue) -> 
 
 
 def test_consumers_that_are_to_go_count(db: Database, queue: Queue) -> None:
-    """A handler that never ends keeps its place, however often another queue wants it."""
+    """A handler that never ends keeps its consumer, however often another queue needs one."""
     other = db.create_queue("other")
     go, running = Event(), threading.Semaphore(0)
 

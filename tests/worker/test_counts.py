@@ -1,4 +1,4 @@
-"""`Worker.run` says how many messages became what: each once, whatever became of the answers of the database."""
+"""`Worker.run` returns how many messages became what: each is counted once, even if an answer is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = None) -> None:
-    """The connection breaks before or after every other call for a while; `run` says what is in the database."""
+    """For a while connections break before or after calls. The counts of `run` are those in the database."""
     random = Random(definition)
     fates = random.choices(["before", "after", "not at all"], k=40)
 
@@ -42,7 +42,7 @@ def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = 
     for number, word in enumerate(WORDS):
         queue.push(word, group=str(number) if queue.definition.groups else None)
     worker = Worker(maximum=2)
-    worker.add(Handler("work", handlers.act_batch_quietly if batch else handlers.act, batch=batch))
+    worker.add(Handler("work", handlers.batch_by_payload_quietly if batch else handlers.by_payload, batch=batch))
     result = worker.run(place.open_with(losing(kind.engine_class, fate)), drain=True)
     found = counts(queue)
     if queue.definition.delivery == "at_most_once":
@@ -56,7 +56,7 @@ def check_counts(place: Place, kind: Kind, definition: str, batch: int | None = 
 
 
 def check_others(place: Place, kind: Kind, definition: str) -> None:
-    """The connection breaks before a completion, and until it is there again somebody else completes the message."""
+    """The connection breaks before a completion, and meanwhile another consumer completes the message."""
     other = place.open().create_queue("work", payload="text", lease=0.3, **DEFINITIONS[definition])
     other.push("done")
     others: list[Thread] = []
@@ -67,13 +67,13 @@ def check_others(place: Place, kind: Kind, definition: str) -> None:
 
     def fate(verb: str) -> str:
         if not others:
-            worker.stop()  # or it would pop the message again itself
+            worker.stop()  # otherwise the worker would pop the message again
             others.append(Thread(target=complete))
             others[0].start()
         return "before" if others[0].is_alive() else "not at all"
 
     worker = Worker()
-    worker.add(Handler("work", handlers.act))
+    worker.add(Handler("work", handlers.by_payload))
     assert worker.run(place.open_with(losing(kind.engine_class, fate))) == {}
 
 
@@ -101,6 +101,6 @@ MUTANTS: dict[str, tuple[Callable[[Place, Kind, str], None], bool]] = {
 def test_the_mutant_does_not(place: Place, kind: Kind, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, fault = MUTANTS[name]
     monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
-    monkeypatch.setattr(completer, "_was_ended", lambda *args: fault)
+    monkeypatch.setattr(completer, "_took_effect", lambda *args: fault)
     with pytest.raises(AssertionError):
         check(place, kind, "history")

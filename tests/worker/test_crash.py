@@ -1,4 +1,4 @@
-"""Workers that are killed: by SIGKILL, SIGTERM, a second signal. As `tablequeue work`, in a process of its own."""
+"""Processes of `tablequeue work` that are ended by SIGKILL, by SIGTERM, or by a second signal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def queue(place: Place, tmp_path: Path) -> Queue:
 
 @contextmanager
 def worker(place: Place, target: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
-    """`tablequeue work` in a session of its own, of which nothing is left after the block."""
+    """Run `tablequeue work` in a session of its own, and kill all processes of it after the block."""
     schema = ["--schema", place.schema] if place.schema else []
     command = [sys.executable, "-m", "tablequeue", *schema, "work", *target, "--queue", "work:2", *options]
     process = subprocess.Popen(
@@ -53,7 +53,7 @@ def worker(place: Place, target: list[str], *options: str) -> Iterator[subproces
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it has ended, and all of its children
+            pass  # the process and all of its children have ended
         process.communicate()
 
 
@@ -72,7 +72,7 @@ def await_both(folder: Path) -> None:
 
 
 def check_all_end(queue: Queue, folder: Path) -> None:
-    """When the leases have ended, every message is to be had, and ends once."""
+    """After the leases, every message can be popped, and is finished once."""
     while batch := queue.pop_many(100, now=at(0)):
         queue.complete_many(batch, now=at(0))
     assert counts(queue) == {"finished": MESSAGES}
@@ -86,7 +86,7 @@ def kill(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
 
 
 def kill_the_worker_alone(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
-    """Its consumers' processes end by themselves, when they find it gone."""
+    """The processes of its consumers end by themselves when the worker is gone."""
     process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
     (folder / "go").touch()
@@ -119,11 +119,13 @@ def stop_late(process: subprocess.Popen[str], queue: Queue, folder: Path) -> Non
 
 
 def stop_twice(process: subprocess.Popen[str], queue: Queue, folder: Path) -> None:
+    begun_only = {"in_progress": 2, "ready": MESSAGES - 2}
     process.terminate()
     await_stopping(process)
+    until(lambda: counts(queue) == begun_only, "what was not begun is given back")
     process.terminate()
     assert process.wait(PATIENCE) == 128 + signal.SIGTERM
-    assert counts(queue) == {"in_progress": 2, "ready": MESSAGES - 2}
+    assert counts(queue) == begun_only
 
 
 DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], list[str]]] = {
@@ -135,7 +137,7 @@ DEATHS: dict[str, tuple[Callable[[subprocess.Popen[str], Queue, Path], None], li
 }
 
 
-# What the consumers are is the same to every engine.
+# The kind of consumers does not depend on the engine.
 KINDS_AND_CONSUMERS = [
     (kind, consumers) for kind in KINDS for consumers in CONSUMERS if kind.name == "sqlite" or consumers == "threads"
 ]

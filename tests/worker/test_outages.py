@@ -1,4 +1,4 @@
-"""A worker whose database is away, locked, or was for so long that others have its messages."""
+"""A worker whose database is away or locked, also for so long that other consumers get its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tablequeue import Claim, Database
 from tablequeue.operations import schedule
 from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
 from tablequeue.worker.heartbeat import Heartbeat
-from tablequeue.worker.schedule import RETRY, Clock, Schedule
+from tablequeue.worker.schedule import RETRY, Schedule, Scheduler
 from tests.servers import Place, Server, only
 from tests.support import counts, found
 from tests.test_crashes import own_kind, own_place, own_server  # noqa: F401  (fixtures)
@@ -28,8 +28,8 @@ def of(function: Any, **options: Any) -> Worker:
     return one
 
 
-class Lapse:
-    """A worker pops messages ahead for its one consumer; their leases end, and another consumer gets them."""
+class ExpiringHandler:
+    """A handler for prefetched messages whose leases expire while it waits, so that another consumer gets them."""
 
     def __init__(self, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)
@@ -48,9 +48,9 @@ class Lapse:
         return {message.id for message in self.queue.peek(1000, state="in_progress")}
 
     def others_get_all(self, place: Place) -> set[int]:
-        """What another consumer completes: all that the worker has, but the message of its consumer."""
+        """Complete all messages of the worker in another consumer; return their ids but that of the running handler."""
         assert self.begun.wait(PATIENCE)
-        until(lambda: min(held := self.held()) == self.handled[-1] and len(held) > 1, "messages lie ready")
+        until(lambda: min(held := self.held()) == self.handled[-1] and len(held) > 1, "messages are prefetched")
         held, got = self.held(), set[int]()
         other = place.open().queue("work")
         with other.waiter() as waiter:
@@ -63,27 +63,27 @@ class Lapse:
 
 
 def test_what_others_have_is_not_begun(place: Place, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    lapse = Lapse(db, monkeypatch)
-    one = of(lapse.handle)
+    expiring = ExpiringHandler(db, monkeypatch)
+    one = of(expiring.handle)
     with working(one, db):
-        got = lapse.others_get_all(place)
-        lapse.go.set()
-        until(lambda: not {"ready", "in_progress"} & counts(lapse.queue).keys(), "the rest is handled")
+        got = expiring.others_get_all(place)
+        expiring.go.set()
+        until(lambda: not {"ready", "in_progress"} & counts(expiring.queue).keys(), "the rest is handled")
     assert got
-    assert not got.intersection(lapse.handled)
+    assert not got.intersection(expiring.handled)
 
 
 def test_what_others_have_is_not_given_back(
     place: Place, db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tablequeue.worker")
-    lapse = Lapse(db, monkeypatch)
-    one = of(lapse.handle)
+    expiring = ExpiringHandler(db, monkeypatch)
+    one = of(expiring.handle)
     with working(one, db):  # which raises what `run` does
-        lapse.others_get_all(place)
+        expiring.others_get_all(place)
         one.stop()
         until(lambda: "stopping: 1 calls" in caplog.text, "nothing more is begun")
-        lapse.go.set()
+        expiring.go.set()
 
 
 @only("postgresql", "mariadb")
@@ -119,7 +119,7 @@ def test_a_worker_stops_while_the_server_is_down(
     own_place: Place,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "LAST_WORDS", 0.1)
+    monkeypatch.setattr(worker, "CLOSE_TIMEOUT", 0.1)
     queue = own_place.open().create_queue("work", lease=1)
     queue.push_many("abc")
     begun, go = Event(), Event()
@@ -141,7 +141,7 @@ def test_a_worker_stops_while_the_server_is_down(
         finally:
             own_server.start()
     queue = own_place.open().queue("work")
-    with queue.waiter() as waiter:  # for the end of the leases
+    with queue.waiter() as waiter:  # wait for the end of the leases
         while "finished" not in counts(queue) or len(counts(queue)) > 1:
             waiter.wait(1)
             queue.complete_many(queue.pop_many(3))
@@ -172,23 +172,23 @@ def test_a_worker_goes_on_when_the_server_is_back(
         assert running.result(PATIENCE) == {"completed": 200}
 
 
-def test_the_clock_goes_on_when_the_server_is_back(own_server: Server, own_place: Place) -> None:  # noqa: F811
+def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_place: Place) -> None:  # noqa: F811
     db = own_place.open()
     queue = db.create_queue("work")
     minutely = Schedule("minutely", "work", "* * * * *", "tick")
     schedule.state(queue.context, minutely.name, datetime(2020, 1, 1, tzinfo=UTC))  # as if it had last been due then
-    clock = Clock(db, [])
+    scheduler = Scheduler(db, [])
 
     def fall(*args: Any) -> None:
         own_server.kill()
 
-    sa.event.listen(db.engine, "do_connect", fall)  # where the transaction of the push begins
+    sa.event.listen(db.engine, "do_connect", fall)  # here the transaction of the push begins
     db.engine.dispose()
     try:
-        assert clock._push(minutely) == RETRY
+        assert scheduler._push(minutely) == RETRY
     finally:
         sa.event.remove(db.engine, "do_connect", fall)
         own_server.start()
     for _ in range(2):  # the first one finds a connection broken
-        clock._push(minutely)
+        scheduler._push(minutely)
     assert [message.payload for message in queue.pop_many(10)] == ["tick"]

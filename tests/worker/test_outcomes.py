@@ -1,4 +1,4 @@
-"""What handlers may return, and how they may be called: no database."""
+"""The values that handlers can return, without a database."""
 
 from __future__ import annotations
 

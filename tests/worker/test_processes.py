@@ -1,4 +1,4 @@
-"""Consumers in processes of their own: how they start and end, and that no message pays for it."""
+"""Consumers in processes of their own: they start, end and crash without harm to messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support import counts, found, refuses
 from tests.worker import reluctant
 from tests.worker.support import PATIENCE, until, working
 
-# What the consumers are is the same to every engine.
+# The kind of consumers does not depend on the engine.
 pytestmark = only("sqlite")
 
 Trouble = Callable[[str], None]
@@ -60,7 +60,7 @@ def check_untouched(queue: Queue, n: int = 3) -> None:
 def test_the_start_does_not_count_as_time_of_the_handler(
     db: Database, queue: Queue, trouble: Trouble, tmp_path: Path
 ) -> None:
-    """And the message that waits for it is held, for longer than its lease."""
+    """The message that waits for the start is held, for longer than its lease."""
     trouble("wait")
     id = queue.push("x")
     with working(of(timeout=0.2), db, drain=True):

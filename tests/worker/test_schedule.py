@@ -1,4 +1,4 @@
-"""Periodic pushes: each due time once, whoever asks and however often."""
+"""Periodic pushes: one for each due time, however many workers push and however often."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def schedule_advances(db: Database, queue: Queue, due: datetime, now: datetime) 
         ("0 9 * * *", "Europe/Berlin", "2040-06-01T07:00", "2040-06-01T07:00", "2040-06-02T07:00"),
         ("0 9 * * *", "Europe/Berlin", "2040-01-01T07:59", "2039-12-31T08:00", "2040-01-01T08:00"),
         ("*/15 * * * mon-fri", "UTC", "2040-06-02T12:00", "2040-06-01T23:45", "2040-06-04T00:00"),
-        # Summer time begins at 2:00, and 2:30 is not there; it ends at 3:00, and 2:30 comes twice.
+        # When daylight saving time begins, 2:30 does not exist. When it ends, 2:30 occurs twice.
         ("30 2 * * *", "Europe/Berlin", "2040-03-25T00:30", "2040-03-24T01:30", "2040-03-25T01:00"),
         ("30 2 * * *", "Europe/Berlin", "2040-03-25T01:00", "2040-03-25T01:00", "2040-03-26T00:30"),
         ("30 2 * * *", "Europe/Berlin", "2040-10-28T01:45", "2040-10-28T00:30", "2040-10-29T01:30"),
@@ -141,7 +141,7 @@ def test_a_worker_pushes_what_is_due(db: Database, queue: Queue) -> None:
         done.set()
 
     worker.every("* * * * *", "work", "tick", name="minutely")
-    # As if it had last been due in another year.
+    # As if it had last been due years ago.
     schedule.state(queue.context, "minutely", datetime(2020, 1, 1, tzinfo=UTC))
     with working(worker, db):
         assert done.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""Those who wait are woken, or find what they wait for by themselves."""
+"""Consumers that wait are woken by a push, or find the message by polling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.worker.support import PATIENCE, until
 
-# Pauses so long that whoever waits for them fails the test.
+# Pauses so long that a test that waits for them fails.
 LONG = (PATIENCE * 2, PATIENCE * 2)
 
 
@@ -34,13 +34,13 @@ def queue(db: Database) -> Queue:
 @pytest.fixture
 def long_pauses(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     if kind.engine_class.listener is None:
-        pytest.skip("nothing wakes those who wait on this engine")
+        pytest.skip("this engine has no wake-ups")
     monkeypatch.setattr(wait, "PAUSES_WITH_NOTIFIER", LONG)
 
 
 @contextmanager
 def waiting(queue: Queue) -> Iterator[Future[Any]]:
-    """One who waits for a message, and is asleep when the block begins; the message is completed."""
+    """Wait for a message in a thread, which sleeps when the block begins, and complete the message."""
     looks = count_looks(queue)
 
     def receive() -> Any:
@@ -55,7 +55,7 @@ def waiting(queue: Queue) -> Iterator[Future[Any]]:
 
 
 def count_looks(queue: Queue) -> Callable[[], int]:
-    """Counts how often it was asked when the next message comes."""
+    """Counts the calls that ask when the next message is due."""
     engine, looks = queue.context.engine, [0]
     look = engine.reads.until_next
 
@@ -121,7 +121,7 @@ def test_what_is_given_back_wakes(place: Place, queue: Queue, long_pauses: None,
 
 
 def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None) -> None:
-    """It becomes ready by the end of the one before it, which some other process has completed."""
+    """It becomes ready when another process completes the message before it."""
     queue = db.create_queue("teams", payload="text", groups=True, lease=3600)
     queue.push_many("xy", group="a")
     other = place.open().queue("teams")
@@ -135,7 +135,7 @@ def test_the_next_of_a_group_wakes(place: Place, db: Database, long_pauses: None
 
 def test_a_push_that_began_before_anybody_waited(place: Place, queue: Queue, long_pauses: None, kind: Kind) -> None:
     if not kind.side_by_side:
-        pytest.skip("nobody can look for messages while another one writes")
+        pytest.skip("nothing can be read while a transaction writes")
     other = place.open().queue("work")
     with place.sa_engine().begin() as connection:
         other.push("x", connection=connection)
@@ -145,7 +145,7 @@ def test_a_push_that_began_before_anybody_waited(place: Place, queue: Queue, lon
 
 
 def test_a_push_beside_one_that_does_not_commit(place: Place, queue: Queue, long_pauses: None, kind: Kind) -> None:
-    """Of those that push at one moment one notifies for all; it is not one whose transaction may last."""
+    """Of simultaneous pushes one notifies for all, and not one whose transaction may stay open."""
     if not kind.side_by_side:
         pytest.skip("two transactions cannot push at the same moment")
     other = place.open().queue("work")
@@ -200,7 +200,7 @@ def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytes
 
 
 def test_looking_again_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notifier that does not ring, as through PgBouncer in transaction mode."""
+    """A notifier without notifications, as behind PgBouncer in transaction mode."""
     monkeypatch.setattr("tablequeue.engines.notifier.Notifier.attend", lambda *args: True)
     with waiting(queue):
         place.open().queue("work").push("x")
@@ -211,7 +211,7 @@ def test_who_waits_looks_seldom(queue: Queue, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(wait, "monotonic", lambda: now[0])
 
     def pass_time(seconds: float) -> None:
-        """A time that passes as fast as it is waited for."""
+        """A clock that passes as fast as the test waits for it."""
         now[0] += seconds
 
     waiter = queue.waiter()
@@ -235,7 +235,7 @@ def test_a_push_notifies_only_if_somebody_waits(place: Place, queue: Queue) -> N
     listener.add_notify_handler(heard.append)
 
     def notified() -> int:
-        listener.execute("select 1")  # what was notified before comes with its answer
+        listener.execute("select 1")  # earlier notifications arrive with its answer
         found = len(heard)
         heard.clear()
         return found
@@ -266,7 +266,7 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
         waiter.wait(0)
         engine = place.sa_engine()
         with engine.connect() as first, engine.connect() as second, engine.connect() as other:
-            # All in the same hundredth of a second.
+            # All within a hundredth of a second.
             notify = queue.context.table.statement("notify").replace("statement_timestamp()", "timestamp '2026-01-01'")
             params = {"within": False}
             assert [each.exec_driver_sql(notify, params).scalar() for each in (first, second)] == [False, False]
@@ -275,13 +275,13 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
 
 
 @only("sqlite")
-def test_who_was_woken_in_vain_lingers(queue: Queue) -> None:
+def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
     with queue.waiter() as waiter:
-        assert waiter.linger(wait.INFINITE) == 0, "not the first time"
-        assert 0 < max(waiter.linger(wait.INFINITE) for _ in range(20)) <= wait.LINGER[1]
-        assert waiter.linger(0) == 0, "not longer than one wanted to wait"
+        assert waiter.back_off(wait.INFINITE) == 0, "not the first time"
+        assert 0 < max(waiter.back_off(wait.INFINITE) for _ in range(20)) <= wait.BACK_OFF[1]
+        assert waiter.back_off(0) == 0, "not longer than one wanted to wait"
         waiter.found()
-        assert waiter.linger(wait.INFINITE) == 0
+        assert waiter.back_off(wait.INFINITE) == 0
 
 
 @only("mariadb", "postgresql")

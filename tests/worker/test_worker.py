@@ -1,4 +1,4 @@
-"""What a worker does with messages, on every engine and by consumers of every kind."""
+"""Workers, on every engine and with every kind of consumer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pytest
 from tablequeue import Backoff, Claim, Database, Queue
 from tablequeue.errors import BadInput, QueueNotFound
 from tablequeue.worker import Handler, Retry, Snooze, Worker, fetcher
-from tablequeue.worker.handler import load
+from tablequeue.worker.handler import import_target
 from tests.servers import KINDS, Place, only
 from tests.support import claimed, counts, found, ids_of, refuses
 from tests.worker import handlers
 from tests.worker.support import PATIENCE, until, working
 
 LEASE = timedelta(seconds=2)
-# Each kind of consumer: its options, a handler that does what the message says, and one that never ends.
+# For each kind of consumer: its options, a handler that does what the message says, and one that never ends.
 CONSUMERS: dict[str, tuple[dict[str, Any], Any, Any]] = {
-    "threads": ({}, handlers.act, handlers.never_end),
-    "tasks": ({}, handlers.act_async, handlers.never_end_async),
-    "processes": ({"processes": True, "maximum": 1}, handlers.act, handlers.never_end),
+    "threads": ({}, handlers.by_payload, handlers.never_end),
+    "tasks": ({}, handlers.by_payload_async, handlers.never_end_async),
+    "processes": ({"processes": True, "maximum": 1}, handlers.by_payload, handlers.never_end),
 }
 
 
-# On SQLite alone those in processes: these take a second to start, and are the same to every engine.
+# Processes only on SQLite: they take a second to start, and do not depend on the engine.
 every_kind_of_consumers = pytest.mark.parametrize(
     ("kind", "consumers"),
     [
@@ -56,8 +56,8 @@ def of(function: Any, **options: Any) -> Worker:
 def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, consumers: str) -> None:
     words = ["done", "value", "retry", "bury", "snooze", "raise", "exit", "finish"]
     ids = dict(zip(words, queue.push_many(words), strict=True))
-    options, act, _ = CONSUMERS[consumers]
-    result = of(act, **options).run(db, drain=True)
+    options, by_payload, _ = CONSUMERS[consumers]
+    result = of(by_payload, **options).run(db, drain=True)
     assert result == {"completed": 2, "scheduled": 3, "dead": 1, "snoozed": 1}
     assert counts(queue) == {"finished": 3, "scheduled": 4, "dead": 1}
     assert {message.payload for message in queue.history()} == {"done", "value", "finish"}
@@ -79,7 +79,7 @@ def test_each_message_becomes_what_its_handler_says(db: Database, queue: Queue, 
 @only("sqlite")
 def test_batches(db: Database, queue: Queue, processes: bool) -> None:
     ids = queue.push_many(["bury", "done", "done", "snooze", "done"])
-    worker = of(handlers.act_batch, batch=3, processes=processes, maximum=1)
+    worker = of(handlers.batch_by_payload, batch=3, processes=processes, maximum=1)
     worker.run(db, drain=True)
     assert counts(queue) == {"dead": 1, "scheduled": 4}
     errors = [found(queue, id).errors[0].error for id in (ids[1], ids[2], ids[4])]
@@ -122,8 +122,8 @@ def test_leases_are_kept_while_a_handler_runs(place: Place, db: Database, consum
         assert place.open().queue("work").pop() is None, "nobody else got it"
 
 
-class Lull:
-    """A handler, and messages for it: after 200 of 401 it waits until it may go on, while others lie ready."""
+class PausingHandler:
+    """A handler for 401 messages. After 200 of them it waits for `go`, while others are prefetched."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -137,7 +137,7 @@ class Lull:
 
     def begin(self) -> None:
         assert self.begun.wait(PATIENCE)
-        until(lambda: counts(self.queue)["in_progress"] > 1, "messages lie ready for the consumer")
+        until(lambda: counts(self.queue)["in_progress"] > 1, "messages are prefetched")
 
     def check(self) -> None:
         assert counts(self.queue) == {"finished": 201, "ready": 200}
@@ -145,33 +145,33 @@ class Lull:
 
 
 def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
-    lull = Lull(queue)
-    worker = of(lull.handle, maximum=1)
+    pausing = PausingHandler(queue)
+    worker = of(pausing.handle, maximum=1)
     with working(worker, db):
-        lull.begin()
+        pausing.begin()
         worker.stop()
         until(lambda: counts(queue)["in_progress"] == 1, "they are given back before the handler ends")
-        lull.go.set()
-    lull.check()
+        pausing.go.set()
+    pausing.check()
 
 
 def test_nothing_is_begun_once_it_says_that_it_stops(
     db: Database, queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lull = Lull(queue)
+    pausing = PausingHandler(queue)
 
-    def hear(record: logging.LogRecord) -> None:
+    def on_record(record: logging.LogRecord) -> None:
         if record.getMessage().startswith("stopping"):
-            lull.go.set()
+            pausing.go.set()
             until(lambda: counts(queue).get("finished") == 201, "the handler ends, while the worker still says so")
 
-    monkeypatch.setattr(caplog.handler, "emit", hear)
+    monkeypatch.setattr(caplog.handler, "emit", on_record)
     caplog.set_level(logging.INFO, "tablequeue.worker")
-    worker = of(lull.handle, maximum=1)
+    worker = of(pausing.handle, maximum=1)
     with working(worker, db):
-        lull.begin()
+        pausing.begin()
         worker.stop()
-    lull.check()
+    pausing.check()
 
 
 @every_kind_of_consumers
@@ -191,7 +191,7 @@ def test_a_handler_that_does_not_end_is_not_waited_for(
 def test_at_most_once(db: Database) -> None:
     queue = db.create_queue("work", payload="text", delivery="at_most_once")
     queue.push_many(["done", "raise", "snooze", "bury", "retry", "done"])
-    of(handlers.act).run(db, drain=True)
+    of(handlers.by_payload).run(db, drain=True)
     assert counts(queue) == {"finished": 2}
     assert [message.payload for message in queue.lost(older_than=0)] == ["raise", "snooze", "bury", "retry"]
 
@@ -199,7 +199,7 @@ def test_at_most_once(db: Database) -> None:
 def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
     db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It cannot be given back."""
+    """Such a message cannot be given back."""
     caplog.set_level(logging.INFO, logger="tablequeue.worker")
     # From the first message on, one is popped ahead for the next consumer.
     monkeypatch.setattr(fetcher, "GROW_AFTER", 0)
@@ -214,8 +214,8 @@ def test_what_was_popped_at_most_once_is_handled_before_the_worker_stops(
         queue.push_many(range(9))
         until(lambda: len(queue.lost(older_than=0)) == 2, "one is popped ahead, and has no consumer")
         worker.stop()
-        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # else it pops when a consumer is free
-        assert counts(other) == {"ready": 8, "in_progress": 1}
+        until(lambda: "stopping:" in caplog.text, "the worker pops no more")  # or it pops for a free consumer
+        until(lambda: counts(other) == {"ready": 8, "in_progress": 1}, "the other queue gets back what was prefetched")
         go.set()
     assert counts(queue) == {"finished": 2, "ready": 7}
     assert queue.lost(older_than=0) == []
@@ -300,21 +300,21 @@ def test_what_cannot_be_a_worker() -> None:
     refuses(BadInput, Worker, maximum=0)
     refuses(BadInput, Worker, minimum=-1)
     refuses(BadInput, Handler, "work", "no function")
-    refuses(BadInput, Handler, "work", handlers.act, batch=0)
+    refuses(BadInput, Handler, "work", handlers.by_payload, batch=0)
     for timeout in (0, -1, float("nan"), float("inf"), "soon", True):
-        refuses(BadInput, Handler, "work", handlers.act, timeout=timeout)
-    refuses(BadInput, Handler, "work", handlers.act_async, processes=True)
+        refuses(BadInput, Handler, "work", handlers.by_payload, timeout=timeout)
+    refuses(BadInput, Handler, "work", handlers.by_payload_async, processes=True)
     refuses(BadInput, Handler, "work", lambda message: None, processes=True)
     refuses(BadInput, Snooze, -1)
     refuses(BadInput, Retry, "soon")
-    worker = of(handlers.act)
-    refuses(BadInput, worker.add, Handler("work", handlers.act))
+    worker = of(handlers.by_payload)
+    refuses(BadInput, worker.add, Handler("work", handlers.by_payload))
     refuses(BadInput, Worker().run, None)
     worker.minimum = 5
     refuses(BadInput, worker.run, None)
     for target in ("", "tests", "tests:", "no_such_module:x", "tests.worker.handlers:nobody"):
-        refuses(BadInput, load, target)
-    assert load("tests.worker.handlers:act") is handlers.act
+        refuses(BadInput, import_target, target)
+    assert import_target("tests.worker.handlers:by_payload") is handlers.by_payload
 
 
 def test_the_decorator_leaves_the_function_as_it_is(db: Database, queue: Queue) -> None:

@@ -1,4 +1,4 @@
-// A client without Python: it works the queue "orders" through its stored functions, until nothing is ready.
+// A client without Python: it processes the queue "orders" through its stored functions, until nothing is ready.
 // pg reads the connection from the environment (PGHOST, PGUSER, ...); TABLEQUEUE_SCHEMA is the schema of the queue.
 //
 //     npm install && node orders.js push '{"id": 7}'      one message

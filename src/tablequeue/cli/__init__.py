@@ -1,10 +1,10 @@
-"""The command line: one file per command. To add one: a file here, and a name in the list."""
+"""The command line: one file for each command. To add one, write a file here, and add its name to COMMANDS."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import Root, Settings
+from tablequeue.cli.commands import Root
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
 from tablequeue.cli.doctor import doctor
@@ -18,6 +18,7 @@ from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
 from tablequeue.cli.serve import serve
+from tablequeue.cli.settings import Settings
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
 from tablequeue.cli.stream import stream
@@ -53,13 +54,13 @@ COMMANDS = (
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--url", envvar="TABLEQUEUE_URL", show_envvar=True, help="The database, as sqlite:///work.db.")
 @click.option("--schema", help="The schema that holds the queues, on engines that have schemas.")
-@click.option("--name", help="Who pushes and pops, as the history shows it.  [default: host:pid]")
+@click.option("--name", help="The name of this producer or consumer in the history.  [default: host:pid]")
 @click.version_option(package_name="tablequeue")
 @click.pass_context
 def main(ctx: click.Context, url: str | None, schema: str | None, name: str | None) -> None:
     """Queues in the database you already have.
 
-    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing found (pop, peek), 4 done but not all printed,
+    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing found (pop, peek), 4 done but not completely printed,
     130 interrupted.
     """
     settings = ctx.ensure_object(Settings)

@@ -1,10 +1,13 @@
-"""`tablequeue complete`: a popped message is done."""
+"""`tablequeue complete`: complete a popped message."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import ID, Command, Settings, print_json
+from tablequeue.cli.commands import Command
+from tablequeue.cli.options import ID
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.message import Claim
 
 
@@ -16,8 +19,8 @@ from tablequeue.message import Claim
 def complete(settings: Settings, queue: str, id: int, token: str) -> None:
     """Complete a popped message.
 
-    ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. Refused,
-    with no change, if that claim is not held any more.
+    ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. If the claim has
+    been lost, the command is refused and nothing changes.
     """
     with settings.queue(queue) as source:
         source.complete(Claim.of(source, id, token))

@@ -8,44 +8,38 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.common import (
-    COUNT,
-    ID,
-    F,
-    Group,
-    Settings,
-    payload_text,
-    print_fields,
-    print_messages,
-    report,
-    set_fields,
-    time_text,
-)
+from tablequeue.cli.commands import Group
+from tablequeue.cli.messages import payload_text, print_messages, set_fields, time_text
+from tablequeue.cli.options import COUNT, ID, F
+from tablequeue.cli.output import print_fields, report
+from tablequeue.cli.settings import Settings
 from tablequeue.message import Message
 from tablequeue.operations.maintain import Which
 from tablequeue.queue import Queue
 
-# Dead letters read at a time, when some of them are looked for.
+# Dead letters that are read at a time to filter them.
 CHUNK = 1000
 
 
 def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value == "":
-        # Every error contains it: with a variable of the shell that is not set, all would be purged.
-        raise click.BadParameter("it is empty. Leave it out for all dead letters.")
+        # Every error contains it: an unset variable of the shell would purge all.
+        raise click.BadParameter("the value is empty. Leave the option out for all dead letters.")
     return value
 
 
 _FILTERS = (
-    click.option("--id", "ids", type=ID, multiple=True, help="Only this one; may be repeated."),
-    click.option("--error", metavar="TEXT", callback=_not_empty, help="Only those whose last error contains TEXT."),
-    click.option("--group", callback=_not_empty, help="Only those of this group."),
-    click.option("--key", callback=_not_empty, help="Only the one that has this deduplication key."),
+    click.option("--id", "ids", type=ID, multiple=True, help="Only this dead letter; may be repeated."),
+    click.option(
+        "--error", metavar="TEXT", callback=_not_empty, help="Only dead letters whose last error contains TEXT."
+    ),
+    click.option("--group", callback=_not_empty, help="Only dead letters of this group."),
+    click.option("--key", callback=_not_empty, help="Only the dead letter with this deduplication key."),
 )
 
 
 def filters(command: F) -> F:
-    """The options that choose dead letters; `_which` makes an argument of them."""
+    """Add the options that choose dead letters; `_which` reads them."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
@@ -55,19 +49,19 @@ def filters(command: F) -> F:
 def dead() -> None:
     """List, redrive and purge dead letters.
 
-    A dead letter is a message whose attempts are used up. It stays in the queue, with every error, for you to look at.
+    A dead letter is a message whose attempts are used up. It stays in the queue with all its errors.
     """
 
 
 @dead.command("list")
 @click.argument("queue")
-@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Dead letters at most.")
+@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of dead letters.")
 @filters
 @click.pass_obj
 def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> None:
     """Show the dead letters of QUEUE with their last errors.
 
-    With --id, each is shown in full, with every error.
+    With --id, each is shown in full, with all its errors.
     """
     with settings.queue(queue) as source:
         messages = list(islice(_find(source, **options), number))
@@ -84,7 +78,7 @@ def list_(settings: Settings, /, queue: str, number: int, **options: Any) -> Non
 @filters
 @click.pass_obj
 def redrive(settings: Settings, /, queue: str, **options: Any) -> None:
-    """Make the dead letters of QUEUE ready again, with all attempts before them."""
+    """Make the dead letters of QUEUE ready again, with their number of attempts reset."""
     with settings.queue(queue) as source:
         report(settings, "redriven", source.redrive(_which(**options)))
 
@@ -100,7 +94,7 @@ def purge(settings: Settings, /, queue: str, **options: Any) -> None:
 
 
 def _which(ids: tuple[int, ...], **filters: str | None) -> Which:
-    """What the verbs of a queue take: a predicate only where one is needed, for it reads every dead letter."""
+    """Return the argument of `redrive` and `purge_dead`: ids, or a predicate, which has to read every dead letter."""
     if any(value is not None for value in filters.values()):
         return lambda message: (not ids or message.id in ids) and _matches(message, **filters)
     return ids or None
@@ -116,7 +110,7 @@ def _matches(message: Message, error: str | None, group: str | None, key: str | 
 
 
 def _find(queue: Queue, ids: tuple[int, ...], **filters: str | None) -> Iterator[Message]:
-    """The dead letters of these ids, or all of them, that pass the filters."""
+    """Yield the dead letters that pass the filters, of these ids or of all."""
     letters = (queue.find(id) for id in ids) if ids else _all(queue)
     return (each for each in letters if each and each.state == "dead" and _matches(each, **filters))
 

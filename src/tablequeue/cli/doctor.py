@@ -1,4 +1,4 @@
-"""`tablequeue doctor`: what endangers the queues on their database."""
+"""`tablequeue doctor`: check the database for what endangers the queues."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import dataclasses
 
 import click
 
-from tablequeue.cli.common import REFUSED, Command, Settings, print_json, shown
+from tablequeue.cli.commands import REFUSED, Command
+from tablequeue.cli.output import one_line, print_json
+from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)
 @click.argument("queue", required=False)
 @click.pass_context
 def doctor(ctx: click.Context, queue: str | None) -> None:
-    """Look for what endangers QUEUE, or every queue, on this database; and say what to do about it.
+    """Check the database for what endangers QUEUE, or every queue, and print a remedy for each finding.
 
-    Long-open transactions, dead rows, missing indexes, settings that break a promise, leases too short for the work,
-    clocks that differ. Nothing is changed. Exit code 1 if something was found.
+    It finds transactions that are open for long, dead rows, missing indexes, settings that break a promise, leases that
+    are too short, and clocks that differ. It changes nothing. Exit code 1 if something was found.
     """
     settings = ctx.ensure_object(Settings)
     with settings.database() as database:
@@ -25,7 +27,7 @@ def doctor(ctx: click.Context, queue: str | None) -> None:
         if settings.json:
             print_json(dataclasses.asdict(finding))
         else:
-            click.echo(f"{finding.queue or 'database'}: {shown(finding.cause)}\n  {shown(finding.remedy)}")
+            click.echo(f"{finding.queue or 'database'}: {one_line(finding.cause)}\n  {one_line(finding.remedy)}")
     if not findings and not settings.json:
         click.echo("Nothing was found.")
     ctx.exit(REFUSED if findings else 0)

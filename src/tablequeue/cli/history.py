@@ -1,10 +1,14 @@
-"""`tablequeue history`: list and purge what has left a queue."""
+"""`tablequeue history`: list and purge finished messages."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import COUNT, Group, Settings, print_messages, report
+from tablequeue.cli.commands import Group
+from tablequeue.cli.messages import print_messages
+from tablequeue.cli.options import COUNT
+from tablequeue.cli.output import report
+from tablequeue.cli.settings import Settings
 
 
 @click.group(cls=Group)
@@ -14,12 +18,12 @@ def history() -> None:
 
 @history.command("list")
 @click.argument("queue")
-@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Messages at most.")
+@click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of messages.")
 @click.pass_obj
 def list_(settings: Settings, queue: str, number: int) -> None:
-    """Show the last messages that left QUEUE, highest id first.
+    """Show the finished messages of QUEUE, highest id first.
 
-    The wait is the time from pushed to first popped, the run the time from popped to finished, in seconds.
+    The wait is the time from push to first pop, the run is the time from pop to finish, in seconds.
     """
     with settings.queue(queue) as source:
         messages = source.history(number)
@@ -29,12 +33,14 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 
 @history.command()
 @click.argument("queue")
-@click.option("--older-than", type=float, required=True, help="Finished, or lost, that many seconds ago or longer.")
+@click.option(
+    "--older-than", type=float, required=True, help="Only messages finished or lost at least so many seconds ago."
+)
 @click.pass_obj
 def purge(settings: Settings, queue: str, older_than: float) -> None:
-    """Delete what left QUEUE long ago.
+    """Delete old messages from the history of QUEUE.
 
-    A queue created with --history SECONDS does it by itself, at its claims.
+    A queue that was created with --history SECONDS does this by itself, at its claims.
     """
     with settings.queue(queue) as source:
         report(settings, "purged", source.purge_history(older_than))

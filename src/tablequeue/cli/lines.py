@@ -1,4 +1,4 @@
-"""What `tablequeue push` reads: payloads, and options of their messages from fields of theirs."""
+"""The input of `tablequeue push`: payloads, and options that are fields of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOM = "\ufeff"
 
 
 class Lines(NamedTuple):
-    """The messages of a file, the number of the line of each, and how many bad lines were skipped."""
+    """The messages of a file, their line numbers, and the number of bad lines that were skipped."""
 
     messages: list[Any]
     numbers: list[int]
@@ -26,7 +26,7 @@ class Lines(NamedTuple):
 
 
 def read_lines(file: BinaryIO, queue: Queue, fields: Mapping[str, str], skip_bad: bool) -> Lines:
-    """All messages of a file; a `NewMessage` each where `fields` name fields of their payloads."""
+    """Read all messages of a file: payloads, or `NewMessage`s if `fields` names fields that are options."""
     messages: list[Any] = []
     numbers: list[int] = []
     skipped = 0
@@ -40,16 +40,16 @@ def read_lines(file: BinaryIO, queue: Queue, fields: Mapping[str, str], skip_bad
             numbers.append(number)
         except BadInput as error:
             if not skip_bad:
-                remedy = "Correct the line, or leave out such lines with --skip-bad; nothing was pushed."
+                remedy = "Correct the line, or skip such lines with --skip-bad; nothing was pushed."
                 raise type(error)(f"Line {number}: {error.cause}", remedy) from None
             skipped += 1
     return Lines(messages, numbers, skipped)
 
 
 def load(data: bytes, kind: str, *, first: bool = False) -> Any:
-    """The payload that these bytes write; `BadPayload` if the queue could not hold it."""
+    """Return the payload that these bytes encode. Raises `BadPayload` if the queue cannot hold it."""
     payload = _LOADERS[kind](data, first)
-    CODECS[kind].dump(payload)  # as push will, but here the number of the line is known
+    CODECS[kind].dump(payload)  # as push does, but here the line number is known
     return payload
 
 
@@ -58,7 +58,7 @@ def _text(data: bytes, first: bool) -> str:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise BadPayload(f"It is not UTF-8 at byte {error.start + 1}.", "Write it in UTF-8.") from None
-    return text.removeprefix(_BOM) if first else text  # Windows begins a file with one
+    return text.removeprefix(_BOM) if first else text  # Windows programs write it at the beginning of a file
 
 
 def _json(data: bytes, first: bool) -> Any:
@@ -82,7 +82,7 @@ _LOADERS: dict[str, Callable[[bytes, bool], Any]] = {
 
 
 def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not a number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -93,10 +93,10 @@ def _finite(text: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Python would keep the last of two equal keys and silently lose the other's value."""
+    """Refuse equal keys: Python would keep the last value and silently lose the others."""
     result = dict(pairs)
     if len(result) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return result
 
 
@@ -111,13 +111,13 @@ def _message(queue: Queue, payload: Any, fields: Mapping[str, str]) -> NewMessag
     for option, field in fields.items():
         value = payload.get(field) if isinstance(payload, dict) else None
         if value is None:
-            raise BadInput(f"It has no field {field!r}, which is to be its {option}.", "Write the field.")
+            raise BadInput(f"It has no field {field!r} for its {option}.", "Add the field.")
         values[option] = FIELDS[option](queue, value, field)
     return NewMessage(payload, **values)
 
 
 def _text_field(queue: Queue, value: Any, field: str) -> str:
-    # A whole number is taken as it is written: ids of business rows mostly are numbers.
+    # A whole number becomes text: ids of business rows are mostly numbers.
     text = str(value) if type(value) is int else value
     return check_text(text, f"The field {field!r}")
 
@@ -130,11 +130,13 @@ def _priority_field(queue: Queue, value: Any, field: str) -> int:
 def _due_field(queue: Queue, value: Any, field: str) -> datetime:
     time = time_of(value)
     if time is None:
-        raise BadInput(f"The field {field!r} is {value!r}, no time with its zone.", "Write it as in --due.")
+        raise BadInput(
+            f"The field {field!r} is {value!r}, which is not a time with its zone.", "Write it as for --due."
+        )
     return time
 
 
-# The options that a field can be, and how.
+# The options that a field can set, and the functions that read them.
 FIELDS: dict[str, Callable[[Queue, Any, str], Any]] = {
     "key": _text_field,
     "group": _text_field,
@@ -144,7 +146,7 @@ FIELDS: dict[str, Callable[[Queue, Any, str], Any]] = {
 
 
 def time_of(text: Any) -> datetime | None:
-    """The time that ISO 8601 text with a zone writes; None if it writes none."""
+    """Return the time of an ISO 8601 text with a time zone; None if the text is not one."""
     try:
         time = datetime.fromisoformat(text)
         return None if time.utcoffset() is None else time.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Logs of the commands that run for long: lines for people, or with --json an object a line for a collector."""
+"""Logs of commands that run for long: lines for people, or with --json a JSON object a line for a log collector."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import logging
 from datetime import UTC, datetime
 
-# What every record has; whatever else it has was given as `extra`.
+# The attributes of every record. All others were given as `extra`.
 _PLAIN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class JsonLines(logging.Formatter):
-    """A record as a JSON object: time, level, logger, message, what was given as `extra`, and a traceback."""
+    """Formats a record as a JSON object: time, level, logger, message, the fields of `extra`, and a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         values = {
@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(*, as_json: bool) -> None:
-    """Log to stderr, if the program has not set up logs of its own (as a handler's module may)."""
+    """Log to stderr, unless logging is already configured, for example by the module of a handler."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,20 +1,25 @@
-"""`tablequeue peek`: look at messages, claiming none."""
+"""`tablequeue peek`: show messages without claiming them."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import COUNT, EMPTY, Command, Settings, print_messages
+from tablequeue.cli.commands import EMPTY, Command
+from tablequeue.cli.messages import print_messages
+from tablequeue.cli.options import COUNT
+from tablequeue.cli.settings import Settings
 from tablequeue.states import STATES, LiveState
 
 
 @click.command(cls=Command)
 @click.argument("queue")
-@click.option("-n", "number", type=COUNT, default=10, show_default=True, help="Messages at most.")
-@click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="Of which state.")
+@click.option("-n", "number", type=COUNT, default=10, show_default=True, help="Maximum number of messages.")
+@click.option(
+    "--state", type=click.Choice(STATES), default="ready", show_default=True, help="The state of the messages."
+)
 @click.pass_context
 def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
-    """Show the first messages of QUEUE in a state, claiming none.
+    """Show the first messages of QUEUE in a state, without claiming them.
 
     A long payload is cut to the width of the terminal; --json prints it whole. Exit code 3 if there is no such
     message.

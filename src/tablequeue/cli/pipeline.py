@@ -16,14 +16,17 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from tablequeue.cli.common import Group, Seconds, Settings, needed_packages, print_json, print_table, shown, table_of
+from tablequeue.cli.commands import Group, needed_packages
+from tablequeue.cli.options import Seconds
+from tablequeue.cli.output import one_line, print_json, print_table, table_of
+from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
-from tablequeue.worker.signals import stopping
+from tablequeue.worker.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from tablequeue.spark.pipeline import Progress
 
-# Seconds between two lines of progress, where there is no terminal.
+# Seconds between two reports of progress, where there is no terminal.
 EVERY = 5.0
 COLUMNS = ("stage", "batch", "messages", "a second", "ready", "failed", "last error")
 
@@ -35,15 +38,25 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("file", metavar="FILE[:NAME]")
-@click.option("--available-now", is_flag=True, help="One stage after another, each until it has read what is there.")
-@click.option("--checkpoints", metavar="FOLDER", help="Where stages keep their place.  [default: checkpoints/PIPELINE]")
-@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
+@click.option(
+    "--available-now",
+    is_flag=True,
+    help="Run one stage after another, each until it has read all messages that are there.",
+)
+@click.option(
+    "--checkpoints",
+    metavar="FOLDER",
+    help="The folder for the positions of the stages.  [default: checkpoints/PIPELINE]",
+)
+@click.option(
+    "--master", default="local[2]", show_default=True, help="Where Spark runs: on this machine, or on a cluster."
+)
 @click.option(
     "--trigger",
     type=Seconds(0.01),
     default=1.0,
     show_default=True,
-    help="Seconds from one look for messages to the next.",
+    help="Seconds between two polls for messages.",
 )
 @click.pass_obj
 def run(
@@ -51,13 +64,14 @@ def run(
 ) -> None:
     """Run the pipeline that the Python file FILE defines, until SIGTERM or Ctrl-C.
 
-    The first signal lets every stage finish its batch; the second one ends all at once. In either case, and after a
-    crash, the next run with the same checkpoints goes on where this one stopped.
+    At the first signal every stage finishes its batch; the second one ends the process at once. In either case, and
+    after a crash, the next run with the same checkpoints continues where this one stopped.
 
-    A pipeline that names no database uses --url. It needs Java 17 or newer, and: pip install 'tablequeue[spark]'
+    A pipeline that names no database uses --url. This command needs Java 17 or newer, and:
+    pip install 'tablequeue[spark]'
     """
     if settings.url:
-        # For this process and those that Spark starts on this machine; an option would be shown in Spark's plans.
+        # In the environment of this process and of those that Spark starts here: Spark's plans would show an option.
         os.environ["TABLEQUEUE_URL"] = settings.url
     with needed_packages("A pipeline", "spark"):
         from tablequeue.spark import pipeline as pipelines
@@ -66,7 +80,7 @@ def run(
     stop = Event()
     with (
         _session(chosen.name, master, not available_now) as spark,
-        stopping(stop.set, _show_cursor),
+        stop_on_signals(stop.set, _show_cursor),
         _watch(stop) as watch,
     ):
         done = pipelines.run(
@@ -87,16 +101,18 @@ def run(
 
 @contextmanager
 def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
-    from tablequeue.spark.pipeline.refusals import words_of
+    from tablequeue.spark.pipeline.refusals import cause_and_remedy
     from tablequeue.spark.session import session
 
     with tempfile.TemporaryDirectory(prefix="tablequeue-", ignore_cleanup_errors=True) as scratch:
         try:
             spark = session(name, master, Path(scratch), lasting)
         except Exception as error:
-            raise BadInput(f"Spark does not start on {master}: {words_of(error)[0]}", "Correct --master.") from error
+            raise BadInput(
+                f"Spark does not start on {master}: {cause_and_remedy(error)[0]}", "Correct --master."
+            ) from error
         try:
-            # What a stage raises is said in two sentences, and not by every thread of Java that it comes through.
+            # An error of a stage is reported once, and not by every Java thread that it passes through.
             spark.sparkContext.setLogLevel("OFF")
             yield spark
         finally:
@@ -104,16 +120,13 @@ def _session(name: str, master: str, lasting: bool) -> Iterator[Any]:
 
 
 def _show_cursor() -> None:
-    """The table hides it, and is not asked to end when the process is."""
+    """Show the cursor, which the table has hidden: an exit at once does not close the table."""
     Console(stderr=True).show_cursor()
 
 
 @contextmanager
 def _watch(stop: Event) -> Iterator[Callable[[Sequence[Progress]], None]]:
-    """A table in a terminal; elsewhere a line of each stage that has come further, every few seconds.
-
-    On stderr: stdout is for the result.
-    """
+    """Show progress on stderr: a table in a terminal, elsewhere lines for the stages that have made progress."""
     console = Console(stderr=True)
     if console.is_terminal:
         with Live(console=console, transient=True) as live:
@@ -145,5 +158,5 @@ def _cells(stage: Progress) -> tuple[Any, ...]:
 
 def _line(stage: Progress) -> str:
     ready = "" if stage.ready is None else f", {stage.ready:,} ready"
-    failed = f", {stage.failed:,} failed: {shown(stage.error or '')}" if stage.failed else ""
+    failed = f", {stage.failed:,} failed: {one_line(stage.error or '')}" if stage.failed else ""
     return f"{stage.stage}: {stage.messages:,} messages, {stage.rate:,.0f} a second{ready}{failed}"

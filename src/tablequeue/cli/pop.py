@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import (
-    COUNT,
-    EMPTY,
-    Command,
-    Settings,
-    payload_text,
-    print_fields,
-    print_json,
-    record_of,
-    set_fields,
-    time_text,
-)
+from tablequeue.cli.commands import EMPTY, Command
+from tablequeue.cli.messages import payload_text, record_of, set_fields, time_text
+from tablequeue.cli.options import COUNT
+from tablequeue.cli.output import print_fields, print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.message import Claim
 
 FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until".split()
@@ -23,15 +16,15 @@ FIELDS = "id token payload headers attempts priority group key pushed_at due_at 
 
 @click.command(cls=Command)
 @click.argument("queue")
-@click.option("-n", "number", type=COUNT, default=1, show_default=True, help="Messages at most.")
-@click.option("--lease", type=float, help="Seconds they stay yours.  [default: the queue's lease]")
+@click.option("-n", "number", type=COUNT, default=1, show_default=True, help="Maximum number of messages.")
+@click.option("--lease", type=float, help="Seconds that they stay yours.  [default: the queue's lease]")
 @click.pass_context
 def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> None:
     """Claim the next messages of QUEUE and print them.
 
-    Nobody else gets them while the lease holds. End each with `complete` or `fail`, giving its id and its token; one
-    that is not ended comes back after the lease; where delivery is at most once it is lost instead. Exit code 3 if no
-    message is ready. What cannot be printed, as into a pipe that has ended, is given back.
+    No other consumer gets them while the lease holds. End each with `complete` or `fail`, and its id and token. A
+    message that is not ended is delivered again after the lease; where delivery is at most once, it is lost. Messages
+    that cannot be printed, as when a pipe is broken, are given back. Exit code 3 if no message is ready.
     """
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:
@@ -41,7 +34,7 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
                 _show(claim, source.definition.payload, settings.json, first=not place)
             except OSError:
                 if source.definition.delivery == "at_least_once":
-                    source.release_many(claims[place:])  # nobody has seen them
+                    source.release_many(claims[place:])  # they were not printed
                 raise
     if not claims:
         click.echo(f"No message is ready in {queue!r}.", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, BinaryIO
 
 import click
@@ -12,8 +11,11 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.progress import track
 
-from tablequeue.cli.common import Command, Settings, print_json
-from tablequeue.cli.lines import FIELDS, Lines, load, read_lines, time_of
+from tablequeue.cli.commands import Command
+from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
+from tablequeue.cli.options import time_option
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
@@ -22,13 +24,6 @@ from tablequeue.queue import Queue
 
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
-
-
-def _due(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    time = time_of(value)
-    if value is not None and time is None:
-        raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
-    return time
 
 
 def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
@@ -42,24 +37,26 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.argument("queue")
 @click.argument("payload", required=False)
 @click.option("--delay", type=float, help="Seconds until it is ready.")
-@click.option("--due", callback=_due, metavar="TIME", help="When it is ready, as 2030-01-31T12:00:00+00:00.")
+@click.option(
+    "--due", callback=time_option, metavar="TIME", help="When it is ready, such as 2030-01-31T12:00:00+00:00."
+)
 @click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
-@click.option("--group", help="Its group, in a queue that has groups.")
+@click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
 @click.option(
     "--on-conflict",
     type=click.Choice(ON_CONFLICT),
     default="raise",
     show_default=True,
-    help="If a live message has the key: refuse, or push nothing, or print the id of that message.",
+    help="If a live message has the key: refuse, push nothing, or print the id of that message.",
 )
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
-@click.option("--file", type=click.File("rb"), help="Push what is in this file; - is the standard input.")
-@click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be pushed, and count them.")
-@click.option("--key-field", metavar="FIELD", help="Of each JSON line, the field that is its key.")
+@click.option("--file", type=click.File("rb"), help="Push the contents of this file; - is the standard input.")
+@click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be pushed, and count them.")
+@click.option("--key-field", metavar="FIELD", help="The field of each JSON line that is its key.")
 @click.option("--group-field", metavar="FIELD", help="The field that is its group.")
 @click.option("--priority-field", metavar="FIELD", help="The field that is its priority.")
-@click.option("--due-field", metavar="FIELD", help="The field that says when it is ready.")
+@click.option("--due-field", metavar="FIELD", help="The field that is its due time.")
 @click.pass_obj
 def push(
     settings: Settings,
@@ -74,19 +71,19 @@ def push(
 ) -> None:
     """Push one message, or the lines of a file.
 
-    PAYLOAD is one message for QUEUE, and its id is printed. Without it the file is pushed, or the standard input.
+    PAYLOAD is one message for QUEUE, and its id is printed. Without PAYLOAD the file is pushed, or the standard input.
 
     \b
-    What a file is depends on the queue's payload:
+    The format of the file depends on the payload type of the queue:
       json   one JSON value a line
       text   one message a line
       bytes  the whole file is one message
 
-    Blank lines are passed over. Every line is read and checked before the first one is pushed, in one transaction:
-    a bad line, or one whose key is taken, is refused with its number, and then nothing is pushed. With --on-conflict
-    skip, lines whose key is taken are left out and counted.
+    Blank lines are skipped. All lines are read and checked, then pushed in one transaction. If a line is bad, or a
+    live message has its key, its number is printed and nothing is pushed. With --on-conflict skip, lines whose key is
+    taken are skipped and counted.
 
-    The options hold for every line. Fields of its payload may say what is its own: with --key-field id the line
+    The options hold for every line. Fields of the payload can set them for each line: with --key-field id the line
     {"id": 7, "to": "ada"} has the key 7.
     """
     fields = {option: field for option in FIELDS if (field := options.pop(f"{option}_field")) is not None}
@@ -100,12 +97,14 @@ def push(
         kind = target.definition.payload
         _check_fields(target, fields)
         if file is None or kind == "bytes":
-            # surrogateescape: the very bytes of the command line.
+            # surrogateescape restores the exact bytes of the command line.
             data = file.read() if file else (payload or "").encode("utf-8", "surrogateescape")
             _print_one(settings, target.push(load(data, kind), key=key, on_conflict=on_conflict, **options))
             return
         if key is not None or on_conflict == "return":
-            raise click.UsageError("--key and --on-conflict return are for one message. Give --key-field, and skip.")
+            raise click.UsageError(
+                "--key and --on-conflict return are for one message. Use --key-field, and --on-conflict skip."
+            )
         check_group(target, fields.get("group", options["group"]))
         lines = read_lines(file, target, fields, skip_bad)
         ids = _push_all(database, target, lines, on_conflict, options)
@@ -116,7 +115,9 @@ def _check_usage(
     payload: str | None, file: BinaryIO | None, skip_bad: bool, fields: Mapping[str, str], options: Mapping[str, Any]
 ) -> None:
     if payload is not None and (file or skip_bad or fields):
-        raise click.UsageError("PAYLOAD is one message: leave out --file, --skip-bad and fields, or leave out PAYLOAD.")
+        raise click.UsageError(
+            "PAYLOAD is one message: leave out --file, --skip-bad and --...-field, or leave out PAYLOAD."
+        )
     for option in fields:
         for other in ("due", "delay") if option == "due" else (option,):
             if options[other] is not None:
@@ -124,11 +125,11 @@ def _check_usage(
 
 
 def _check_fields(queue: Queue, fields: Mapping[str, str]) -> None:
-    """Refuse once, and not every line, what the queue does not have."""
+    """Refuse options that the queue does not support, once and not for every line."""
     kind = queue.definition.payload
     if fields and kind != "json":
         raise BadInput(
-            f"The queue {queue.name!r} holds {kind}, which has no fields.",
+            f"The payloads of the queue {queue.name!r} are {kind}, which has no fields.",
             f"Leave --{min(fields)}-field out, or push to a json queue.",
         )
     if "priority" in fields:
@@ -138,12 +139,12 @@ def _check_fields(queue: Queue, fields: Mapping[str, str]) -> None:
 def _push_all(
     database: Database, queue: Queue, lines: Lines, on_conflict: str, options: Mapping[str, Any]
 ) -> list[int | None]:
-    """Push in one transaction; the ids, None for each line whose key is taken."""
+    """Push all lines in one transaction, and return their ids; None for each line whose key is taken."""
     ids: list[int | None] = []
     try:
         with database.engine.begin() as connection:
             for chunk in _chunks(lines.messages):
-                # skip, whatever is wanted: the answer tells which lines they are.
+                # Always skip: the result tells which lines have a key that is taken.
                 pushed = queue.push_many(chunk, on_conflict="skip", connection=connection, **options)
                 if on_conflict == "raise" and None in pushed:
                     place = len(ids) + pushed.index(None)
@@ -159,7 +160,7 @@ def _push_all(
 def _duplicate(number: int, key: str) -> DuplicateKey:
     return DuplicateKey(
         f"Line {number}: a live message, or a line before it, has the key {key!r} already.",
-        "Take the line out, or leave out such lines with --on-conflict skip; nothing was pushed.",
+        "Remove the line, or skip such lines with --on-conflict skip; nothing was pushed.",
         [key],
     )
 
@@ -172,7 +173,7 @@ def _chunks(payloads: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _refusal(database: Database, error: sa.exc.DBAPIError) -> TablequeueError:
-    """The error of a BEGIN or COMMIT, which SQLAlchemy runs and not the queue, in the engine's words."""
+    """Translate the error of a BEGIN or COMMIT, which SQLAlchemy runs and not the queue."""
     dialect = database.engine.dialect
     refusal = engine_class(dialect.name)(dialect).translate(error.orig) if isinstance(error.orig, Exception) else None
     return refusal or DatabaseError(f"The database refused the transaction: {error.orig}.", "Check the database.")

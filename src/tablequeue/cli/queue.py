@@ -8,16 +8,10 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.common import (
-    Group,
-    Settings,
-    definition_of,
-    definition_options,
-    finished_cell,
-    print_fields,
-    print_json,
-    stats_record,
-)
+from tablequeue.cli.commands import Group
+from tablequeue.cli.options import definition_of, definition_options
+from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
+from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
 from tablequeue.readable import estimates_of
 
@@ -29,21 +23,21 @@ def queue() -> None:
 
 @queue.command()
 @click.argument("name")
-@click.option("--create-schema", is_flag=True, help="Make the schema that --schema names, if it is not there.")
+@click.option("--create-schema", is_flag=True, help="Create the schema that --schema names, if it does not exist.")
 @definition_options
 @click.pass_obj
 def create(settings: Settings, /, name: str, create_schema: bool, **options: Any) -> None:
     """Create the queue NAME.
 
-    A queue that is there with the same definition is left as it is; with another one, the difference is shown and
-    nothing is changed. The file of a SQLite database is made with its first queue; a schema is only made if that is
-    asked for.
+    If the queue exists with the same definition, nothing happens. With another definition, the difference is shown and
+    nothing is changed. The file of a SQLite database is created with its first queue, a schema only with
+    --create-schema.
     """
     definition = definition_of(options)
     with settings.database() as database:
         if not create_schema and not database.has_schema():
             raise BadInput(
-                f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to make it."
+                f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to create it."
             )
         fields = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
         database.create_queue(name, **fields)
@@ -69,7 +63,7 @@ def list_(settings: Settings) -> None:
 @click.argument("name")
 @click.pass_obj
 def show(settings: Settings, name: str) -> None:
-    """Show the definition of the queue NAME and the numbers of its messages."""
+    """Show the definition of the queue NAME, and its messages by state."""
     with settings.queue(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
     stats = stats_record(found)
@@ -105,7 +99,7 @@ def drop(settings: Settings, name: str, yes: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def purge(settings: Settings, name: str, yes: bool) -> None:
-    """Delete every message of the queue NAME that waits: ready, scheduled or blocked.
+    """Delete the waiting messages of the queue NAME: ready, scheduled and blocked ones.
 
     Messages in progress, dead letters and the history stay.
     """
@@ -122,6 +116,8 @@ def _confirm(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin or not sys.stdin.isatty():
-        raise BadInput(f"Not confirmed: {question}", "Nobody is there to ask, so write --yes; nothing was changed.")
+        raise BadInput(
+            f"Not confirmed: {question}", "There is no terminal to ask, so write --yes; nothing was changed."
+        )
     if not click.confirm(question, err=True):
         raise BadInput(f"Not confirmed: {question}", "Answer y, or write --yes; nothing was changed.")

@@ -1,4 +1,4 @@
-"""`tablequeue report`: what became of the messages of the queues, as tables and as a page."""
+"""`tablequeue report`: what happened to the messages of the queues, as tables and as a page."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tablequeue.cli.common import Command, Seconds, Settings, needed_packages, print_json, print_table
-from tablequeue.cli.lines import time_of
-
-
-def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    time = time_of(value)
-    if value is not None and time is None:
-        raise click.BadParameter(f"{value!r} is not a time with its zone, such as 2030-01-31T12:00:00+00:00.")
-    return time
+from tablequeue.cli.commands import Command, needed_packages
+from tablequeue.cli.options import Seconds, time_option
+from tablequeue.cli.output import print_json, print_table
+from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)
@@ -31,16 +26,18 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> date
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="The folder that keeps what was read, and gets the tables and the page.",
+    help="The folder that keeps the messages that were read, and gets the tables and the page.",
 )
-@click.option("--since", callback=_time, metavar="TIME", help="Of messages that were live at that time or later.")
-@click.option("--until", callback=_time, metavar="TIME", help="Of messages that were pushed before.")
+@click.option(
+    "--since", callback=time_option, metavar="TIME", help="Only messages that were live at that time or later."
+)
+@click.option("--until", callback=time_option, metavar="TIME", help="Only messages that were pushed before that time.")
 @click.option(
     "--target-wait",
     type=Seconds(),
     default=10.0,
     show_default=True,
-    help="Seconds: how many consumers would have kept 95 % of the waits below?",
+    help="Seconds within which 95 % of the messages should be popped, to compute the consumers needed.",
 )
 @click.pass_obj
 def report(
@@ -54,13 +51,14 @@ def report(
 ) -> None:
     """Report on QUEUES, or on all queues that keep a history: a page with plots, and Parquet tables.
 
-    Wait and run times, throughput, backlog, retries and dead letters by error, every producer and consumer, lost
+    It has wait and run times, throughput, backlog, retries and dead letters by error, every producer and consumer, lost
     messages, and how many consumers would have been enough.
 
-    The lake keeps what was read: the next report reads only what was finished since, and still knows what a retention
-    has deleted meanwhile. A report that was interrupted is simply run again. Times are as 2030-01-31T12:00:00+00:00.
+    The lake keeps the messages that were read. The next report reads only those that were finished since, and still
+    has those that a retention has deleted meanwhile. After an interruption, run the report again. Write times as
+    2030-01-31T12:00:00+00:00.
 
-    It runs Spark on this machine, which needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
+    The report runs Spark on this machine. It needs Java 17 or newer, and: pip install 'tablequeue[spark,report]'
     """
     if since and until and since >= until:
         raise click.UsageError("--since is not before --until.")
@@ -77,9 +75,9 @@ def report(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, and since when, if there is a terminal to say it to."""
+    """In a terminal, show a line with the current step and the time that has passed."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # A handle of its own: while Spark starts, standard error is elsewhere.
+    # A copy of standard error, which is redirected while Spark starts.
     with os.fdopen(os.dup(2), "w") as stderr:
         console = Console(file=stderr)
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

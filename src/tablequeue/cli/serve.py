@@ -10,7 +10,9 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli import logs
-from tablequeue.cli.common import Command, Settings, needed_packages, print_json
+from tablequeue.cli.commands import Command, needed_packages
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 
@@ -20,14 +22,14 @@ TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 @click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Its port; 0: a free one.")
-@click.option("--allow-actions", is_flag=True, help="Dead letters may be redriven and purged.")
+@click.option("--allow-actions", is_flag=True, help="Allow visitors to redrive and purge dead letters.")
 @click.pass_obj
 def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None:
     """Serve a dashboard of the queues: messages, dead letters, producers and consumers, and /metrics for Prometheus.
 
-    It changes nothing, unless --allow-actions. On this machine (127.0.0.1) everybody may look; on another address only
-    who gives the token of TABLEQUEUE_SERVE_TOKEN, or the one that is printed if there is none: in a form, or as
-    "Authorization: Bearer". Put a proxy that speaks TLS before it there.
+    The dashboard is read-only without --allow-actions. On 127.0.0.1 everybody on this machine can see it. On any other
+    address a visitor needs a token, in a form or as "Authorization: Bearer": that of TABLEQUEUE_SERVE_TOKEN, or one
+    that is printed at the start. There, put a TLS proxy in front of the dashboard.
     """
     with needed_packages("The dashboard", "serve"):
         import uvicorn
@@ -51,11 +53,11 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
-            return  # the way to end it, no failure
+            return  # Ctrl-C is the way to end it, and no failure
 
 
 def _name(database: Database) -> str:
-    """The database as people may see it: without user, password and options."""
+    """Return the URL of the database without user, password and options."""
     url = database.engine.url
     return sa.URL.create(url.get_backend_name(), None, None, url.host, url.port, url.database).render_as_string()
 
@@ -66,6 +68,6 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise BadInput(
-            f"Nothing can be served on {host}, port {port}: {error.strerror or error}.",
+            f"The dashboard cannot listen on {host}, port {port}: {error.strerror or error}.",
             "Give another --host or --port; 0 finds a free port.",
         ) from None

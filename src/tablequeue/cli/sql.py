@@ -1,4 +1,4 @@
-"""`tablequeue sql`: the SQL of an operation, for review, other languages and migration tools."""
+"""`tablequeue sql`: print the SQL of an operation, for review, other languages and migration tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from tablequeue.cli.common import Command, Settings, definition_of, definition_options, print_json
+from tablequeue.cli.commands import Command
+from tablequeue.cli.options import definition_of, definition_options
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
@@ -20,21 +23,25 @@ from tablequeue.errors import BadInput
 from tablequeue.names import check_name
 from tablequeue.states import STATES
 
-# The operations of several files, by the names of the verbs; every other one is the file of its name.
+# The files of each operation, by the name that is printed. Any other name is a single file.
 PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if row.files}
 
 
 @click.command(cls=Command)
 @click.argument("operation", required=False)
 @click.argument("queue", default="example")
-@click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="Whose SQL.")
-@click.option("--schema", help="The schema that conditions the queues.")
+@click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="The database whose SQL is printed.")
+@click.option("--schema", help="The schema that holds the queues.")
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="For peek and purge.")
-@click.option("--producer", multiple=True, metavar="ROLE", help="For grant: who may push.")
-@click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: who may pop and finish.")
-@click.option("--observer", multiple=True, metavar="ROLE", help="For grant: who may look.")
-@click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
-@click.option("--values", is_flag=True, help="Examples in place of the parameters.")
+@click.option("--producer", multiple=True, metavar="ROLE", help="For grant: a role that may push.")
+@click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: a role that may pop and finish.")
+@click.option(
+    "--observer", multiple=True, metavar="ROLE", help="For grant: a role that may read statistics and messages."
+)
+@click.option(
+    "--from-version", type=int, default=1, show_default=True, help="For upgrade: the present version of the tables."
+)
+@click.option("--values", is_flag=True, help="Print example values in place of parameters.")
 @definition_options
 @click.pass_obj
 def sql(
@@ -54,14 +61,15 @@ def sql(
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
-    It acts on the queue QUEUE, whose definition the options give; without OPERATION, the operations are listed.
-    Nothing is run and no database is needed. What is run once, as create, drop, upgrade, procedures and grant, the
-    client of the database (psql, mariadb, sqlite3) can run as it is printed; of an upgrade, what concerns tables that
-    not every queue has is in comments. In a verb, a word after a colon is a parameter; with --values there is an
-    example in its place, for the client too.
+    The options give the definition of QUEUE. Without OPERATION, the operations are listed. Nothing is run, and no
+    database is needed.
 
-    `procedures` makes stored procedures of the verbs, and `grant` lets roles call them: --producer, --consumer and
-    --observer, each as often as needed. Nobody needs the tables.
+    The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
+    printed. In an upgrade, statements for tables that not every queue has are in comments. In other operations a word
+    after a colon is a parameter; with --values an example value replaces it.
+
+    `procedures` creates stored procedures for the verbs, and `grant` lets roles call them. --producer, --consumer and
+    --observer can be repeated. The roles need no rights on the tables.
     """
     engine = _engine(dialect, schema or settings.schema)
     names = operations(engine.name)
@@ -82,8 +90,8 @@ def sql(
 
 
 def operations(engine: str) -> list[str]:
-    """The operations of an engine, by the names of the verbs, and the files that only it has."""
-    # Begin and end of an upgrade, where there is one.
+    """Return the names that can be printed for an engine: its operations, and the files that only it has."""
+    # The first and the last statement of an upgrade are no operations.
     files = {*operations_of(engine)} - {"lock", "set_version"}
     parts = {part for several in (*PRINTED.values(), *UPGRADES.values()) for part in several}
     names = {name for name, several in PRINTED.items() if files & several.keys()} | files - parts | {"upgrade"}
@@ -100,9 +108,9 @@ def script(
     values: bool = False,
     from_version: int = 1,
 ) -> str:
-    """The files of an operation, one after the other; with `values`, as the database's own client runs it.
+    """Return the SQL of an operation; with `values`, in a form that the client of the database can run.
 
-    What is the same at every run on the queue is in the text anyway: so is all of what is run once.
+    Parameters that have the same value at every run on the queue are always replaced by it.
     """
     table = engine.table(check_name(queue), definition)
     if operation == "procedures":
@@ -127,21 +135,21 @@ def script(
     return "\n\n".join(filter(None, [heading, text]))
 
 
-# What is run once for a queue, and of which a part should not be run alone.
+# Scripts that are run once for a queue, and only as a whole.
 ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
 
 
 def _conditional(file: str, text: str) -> str:
-    """As a comment, if it is for a table that not every queue has: no SQL can ask for that in every dialect."""
+    """Comment out SQL for a table that not every queue has: not every dialect has SQL to check for the table."""
     if "_if_" not in file:
         return text
     lines = [f"-- {line}" for line in text.splitlines() if not line.startswith("--")]
-    return "\n".join(["-- Without the dashes, if there is such a table and it is no queue's:", *lines])
+    return "\n".join(["-- Remove the dashes if there is such a table and no queue has that name:", *lines])
 
 
 def _engine(dialect: str, schema: str | None) -> Engine:
     kind = engine_class(dialect)
     if schema is not None and not kind.has_schemas:
         raise BadInput(f"{dialect} has no schemas.", "Leave --schema out.")
-    # Of any driver: only its name is looked at.
+    # Any driver will do: only its name is used.
     return kind(sa.URL.create(dialect).get_dialect()(), schema)

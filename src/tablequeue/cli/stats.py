@@ -1,18 +1,12 @@
-"""`tablequeue stats`: how many messages are where, and what was done with them lately, by whom."""
+"""`tablequeue stats`: counts of messages by state, and rates and times of a window."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import (
-    Command,
-    Estimate,
-    Settings,
-    finished_cell,
-    print_json,
-    print_table,
-    stats_record,
-)
+from tablequeue.cli.commands import Command
+from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
+from tablequeue.cli.settings import Settings
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats, Times
 from tablequeue.readable import estimates_of
@@ -24,16 +18,20 @@ TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
 @click.command(cls=Command)
 @click.argument("queue", required=False)
 @click.option(
-    "--window", type=float, default=300, show_default=True, help="Seconds that rates and percentiles are made of."
+    "--window",
+    type=float,
+    default=300,
+    show_default=True,
+    help="Seconds over which rates and percentiles are computed.",
 )
 @click.pass_obj
 def stats(settings: Settings, queue: str | None, window: float) -> None:
     """Count messages by state, of QUEUE or of every queue, with their rates and times.
 
-    The oldest age is the time since the first ready message was pushed. The wait is the time from pushed to first
-    popped, the run that from last popped to finished: half of the messages, 95 and 99 % of them took that long at the
-    most. All are seconds. With QUEUE, its producers and consumers are shown too. Numbers with a ~ are estimates; with
-    --json, `estimated` names them.
+    The oldest age is the time since the first ready message was pushed. The wait is the time from push to first pop,
+    and the run is the time from last pop to finish: both as the 50th, 95th and 99th percentile. All times are seconds.
+    With QUEUE, its producers and consumers are shown too. Numbers with a ~ are estimates; with --json, `estimated`
+    names them.
     """
     found: list[Stats] = []
     refused: list[TablequeueError] = []

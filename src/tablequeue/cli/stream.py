@@ -1,4 +1,4 @@
-"""`tablequeue stream`: the streams by which Spark reads a queue."""
+"""`tablequeue stream`: the streams with which Spark reads a queue."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from pathlib import Path
 import click
 
 from tablequeue import stream as streams
-from tablequeue.cli.common import Group, Settings, print_json, print_table, report, time_text
+from tablequeue.cli.commands import Group
+from tablequeue.cli.messages import time_text
+from tablequeue.cli.output import print_json, print_table, report
+from tablequeue.cli.settings import Settings
 from tablequeue.spark.reconcile import reconcile as reconcile_checkpoint
 
 
 @click.group(cls=Group)
 def stream() -> None:
-    """Look after the streams by which Spark reads a queue."""
+    """List and repair the streams with which Spark reads a queue."""
 
 
 @stream.command("list")
 @click.argument("queue")
 @click.pass_obj
 def list_(settings: Settings, queue: str) -> None:
-    """Show the streams of QUEUE, and the messages that each has open.
+    """Show the streams of QUEUE, and how many messages each has open.
 
-    An open batch belongs to its stream until that goes on. If it never will, release it.
+    The messages of an open batch belong to the stream until its query continues. If it never will, release them.
     """
     with settings.queue(queue) as source:
         states = streams.streams(source)
@@ -42,7 +45,7 @@ def list_(settings: Settings, queue: str) -> None:
 def release(settings: Settings, queue: str, stream: str) -> None:
     """Give back the messages of an abandoned STREAM of QUEUE.
 
-    They are ready again, and a run that is still going on is refused. The stream can begin anew, with a new checkpoint.
+    They are ready again, and a run that still goes on is refused. The stream can start again with a new checkpoint.
     """
     with settings.queue(queue) as source:
         report(settings, "released", streams.release(source, stream))
@@ -52,9 +55,9 @@ def release(settings: Settings, queue: str, stream: str) -> None:
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.pass_obj
 def reconcile(settings: Settings, checkpoint: Path) -> None:
-    """Complete what a stopped query has finished, by its CHECKPOINT.
+    """Complete the messages that a stopped query has finished, as its CHECKPOINT says.
 
-    The last batch of a query that was stopped is completed when it starts again; this does it now.
+    The last batch of a stopped query is completed when the query starts again. This command completes it now.
     """
     with settings.database() as database:
         places = reconcile_checkpoint(checkpoint, database)

@@ -1,4 +1,4 @@
-"""`tablequeue top`: the numbers of the queues, live."""
+"""`tablequeue top`: statistics of the queues, live."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from tablequeue.cli.common import Command, Settings, print_json, shown, stats_record
+from tablequeue.cli.commands import Command
+from tablequeue.cli.output import one_line, print_json, stats_record
+from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats
 from tablequeue.readable import duration, estimates_of, number, rate
 
-# Seconds that rates, times and sparklines are made of.
+# Seconds over which rates, times and sparklines are computed.
 WINDOW = 60
-# Characters of a sparkline: two of them, with their rates, go beside each other in 80 columns.
+# Characters of a sparkline: two sparklines with their rates fit into 80 columns.
 SPARK = 20
 BARS = " ▁▂▃▄▅▆▇█"
-# Right of the name, with their widths.
+# The columns to the right of the name, with their widths.
 COLUMNS = {"ready": 10, "scheduled": 10, "in progress": 12, "dead": 6, "oldest": 9, "wait 95 %": 10, "run 95 %": 9}
 NARROWEST = 80
 
@@ -29,26 +31,26 @@ NARROWEST = 80
 @click.command(cls=Command)
 @click.argument("queue", required=False)
 @click.option(
-    "--every", type=click.FloatRange(0.1, 3600), default=2, show_default=True, help="Seconds between two looks."
+    "--every", type=click.FloatRange(0.1, 3600), default=2, show_default=True, help="Seconds between two refreshes."
 )
 @click.pass_obj
 def top(settings: Settings, queue: str | None, every: float) -> None:
     """Watch QUEUE with its producers and consumers, or every queue: numbers, rates, times and sparklines.
 
-    Rates, times and sparklines are those of the last minute; with a ~, of its last 50,000 messages. Ctrl-C ends it.
-    Into a file or a pipe, and with --json, one look is written.
+    Rates, times and sparklines cover the last minute; with a ~, only its last 50,000 messages. Ctrl-C ends it. With
+    --json, or when the output is a file or a pipe, the statistics are printed once.
     """
     with settings.database() as database:
         if queue is not None:
-            database.queue(queue)  # refused before the screen is taken
+            database.queue(queue)  # raises before the screen is cleared
         if settings.json:
-            for stats, _ in _look(database, queue):
+            for stats, _ in _collect(database, queue):
                 if stats is not None:
                     print_json(stats_record(stats))
         elif sys.stdout.isatty():
             _watch(database, queue, every)
         else:
-            frame = _frame(_look(database, queue), NARROWEST, everybody=queue is not None)
+            frame = _frame(_collect(database, queue), NARROWEST, everybody=queue is not None)
             click.echo("\n".join(map(str.rstrip, frame.plain.splitlines())))
 
 
@@ -58,36 +60,36 @@ def _watch(database: Database, queue: str | None, every: float) -> None:
             while True:
                 try:
                     width = max(live.console.width, NARROWEST)
-                    frame = _frame(_look(database, queue), width, everybody=queue is not None)
+                    frame = _frame(_collect(database, queue), width, everybody=queue is not None)
                 except TablequeueError as error:
-                    frame = Text(f"{shown(error.cause)} {shown(error.remedy)}", "red")
+                    frame = Text(f"{one_line(error.cause)} {one_line(error.remedy)}", "red")
                 live.update(frame, refresh=True)
                 sleep(every)
         except KeyboardInterrupt:
-            return  # the way to end it, no failure
+            return  # Ctrl-C is the way to end it, and no failure
 
 
-Seen = tuple[Stats | None, TablequeueError | None]
+Collected = tuple[Stats | None, TablequeueError | None]
 
 
-def _look(database: Database, queue: str | None) -> list[Seen]:
-    """The statistics of each queue, or why there are none: one bad queue does not hide the others."""
-    seen: list[Seen] = []
+def _collect(database: Database, queue: str | None) -> list[Collected]:
+    """Return the statistics of each queue, or its error: one broken queue does not hide the others."""
+    collected: list[Collected] = []
     for name in database.queues() if queue is None else [queue]:
         try:
-            seen.append((database.queue(name).stats(window=WINDOW), None))
+            collected.append((database.queue(name).stats(window=WINDOW), None))
         except TablequeueError as error:
-            seen.append((None, error))
-    return seen
+            collected.append((None, error))
+    return collected
 
 
-def _frame(seen: Sequence[Seen], width: int, *, everybody: bool) -> Text:
+def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Text:
     lines = [
         Text("queue".ljust(width - sum(COLUMNS.values())) + "".join(f"{c:>{w}}" for c, w in COLUMNS.items()), "dim")
     ]
-    for stats, error in seen:
+    for stats, error in collected:
         if error is not None:
-            lines.append(Text(f"{shown(error.cause)} {shown(error.remedy)}", "red"))
+            lines.append(Text(f"{one_line(error.cause)} {one_line(error.remedy)}", "red"))
         if stats is None:
             continue
         lines.append(_counts(stats, width))
@@ -99,8 +101,8 @@ def _frame(seen: Sequence[Seen], width: int, *, everybody: bool) -> Text:
         if everybody:
             for words, several in (("producer", stats.window.producers), ("consumer", stats.window.consumers)):
                 for one in several:
-                    lines += [Text(f"{words} {shown(one.who or '')}", "bold"), _flow(one, about)]
-    notes = estimates_of([stats for stats, _ in seen if stats is not None], but="finished")
+                    lines += [Text(f"{words} {one_line(one.who or '')}", "bold"), _flow(one, about)]
+    notes = estimates_of([stats for stats, _ in collected if stats is not None], but="finished")
     lines += [Text(words, "dim") for words in notes]
     return Text("\n").join(lines)
 
@@ -125,7 +127,7 @@ def _counts(stats: Stats, width: int) -> Text:
 
 
 def _flow(activity: Activity, about: str) -> Text:
-    """`about` is what stands before a rate that is not exact."""
+    """Return a line of rates and sparklines. `about` is put before each rate: ~ if it is not exact."""
     text = Text("  ")
     if activity.pushed_slices is not None:
         pushed = about + rate(activity.push_rate)
@@ -136,7 +138,7 @@ def _flow(activity: Activity, about: str) -> Text:
 
 
 def spark(slices: Sequence[int]) -> str:
-    """Counts as bars of one line, the highest one full; a count that is not 0 can be seen."""
+    """Return counts as a line of bars. The highest is a full bar; no count above 0 is invisible."""
     step = len(slices) // SPARK
     sums = [sum(slices[start : start + step]) for start in range(0, len(slices), step)]
     highest = max(sums) or 1

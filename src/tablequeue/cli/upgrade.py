@@ -1,10 +1,12 @@
-"""`tablequeue upgrade`: bring queues that an older tablequeue made to the present schema version."""
+"""`tablequeue upgrade`: upgrade the queues of an older tablequeue to the current schema version."""
 
 from __future__ import annotations
 
 import click
 
-from tablequeue.cli.common import Command, Settings, print_json
+from tablequeue.cli.commands import Command
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)
@@ -12,9 +14,9 @@ from tablequeue.cli.common import Command, Settings, print_json
 def upgrade(settings: Settings) -> None:
     """Upgrade all queues to the schema version of this tablequeue.
 
-    Prints each queue with the version it had and the one it has now. Those that have it already are left alone. Each
-    queue is upgraded whole or not at all, and its messages stay. Stop its producers and consumers before: an older
-    tablequeue cannot read it afterwards.
+    Prints each queue with its old and its new version. Queues that already have the new one are left alone. Each queue
+    is upgraded completely or not at all, and keeps its messages. Stop the producers and consumers first: an older
+    tablequeue cannot use an upgraded queue.
     """
     with settings.database() as database:
         before, now = database.upgrade(), database.schema_version

@@ -1,4 +1,4 @@
-"""Values in place of the parameters of printed SQL, so that the client program of the database can run it."""
+"""Values for the parameters of printed SQL, so that the client of the database can run it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 
-# Of the schedules: their own names.
+# Operations whose parameter `name` is that of a schedule.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
-# Examples, as every database writes them; what an engine writes otherwise is in its `client`.
+# Example values in SQL that every database understands; those that differ are in the `client` of an engine.
 _EXAMPLES = {
     "now": "null",
     "n": "10",
@@ -63,12 +63,12 @@ _PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}
 
 
 def parameters(text: str) -> set[str]:
-    """The names of the parameters of a text, those in its comments aside."""
+    """Return the names of the parameters in a text, without its comments."""
     return {name for line in text.splitlines() if not _is_comment(line) for name in _PARAMETER.findall(line)}
 
 
 def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
-    """What is the same at every run of an operation on that queue."""
+    """Return the parameters that have the same value at every run of an operation on that queue."""
     if operation in _OF_SCHEDULES:
         return {}
     catalogue = engine.words(table)["catalogue"]
@@ -81,7 +81,7 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
 
 
 def examples(engine: Engine, operation: str, definition: Definition) -> dict[str, str]:
-    """A value for each parameter, as somebody could mean it."""
+    """Return an example value for each parameter."""
     theirs = engine.client.values
     own = {
         "lease": repr(definition.lease),
@@ -94,7 +94,7 @@ def examples(engine: Engine, operation: str, definition: Definition) -> dict[str
 
 
 def put(engine: Engine, text: str, values: Mapping[str, str]) -> str:
-    """The text with these values for its parameters; with one for `now`, the database's own clock."""
+    """Replace parameters by these values. If `now` is among them, the SQL uses the database's own clock."""
 
     def line_of(line: str) -> str:
         if _is_comment(line):

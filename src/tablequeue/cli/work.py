@@ -9,25 +9,36 @@ from dataclasses import replace
 import click
 
 from tablequeue.cli import logs
-from tablequeue.cli.common import COUNT, Command, Seconds, Settings, print_json
+from tablequeue.cli.commands import Command
+from tablequeue.cli.options import COUNT, Seconds
+from tablequeue.cli.output import print_json
+from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
-from tablequeue.worker.handler import load
+from tablequeue.worker.handler import import_target
 
 
 @click.command(cls=Command)
 @click.argument("target", metavar="MODULE:NAME")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="QUEUE[:CONSUMERS]", help="A queue to work at, and its consumers."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE[:CONSUMERS]",
+    help="A queue to work on, and its maximum of consumers.",
 )
-@click.option("--min", "minimum", type=click.IntRange(min=0), help="Consumers that each queue keeps.  [default: 0]")
-@click.option("--max", "maximum", type=COUNT, help="Consumers of all queues together.  [default: 8]")
-@click.option("--batch", type=COUNT, help="The handler gets lists of up to so many messages.")
+@click.option(
+    "--min", "minimum", type=click.IntRange(min=0), help="Minimum number of consumers of each queue.  [default: 0]"
+)
+@click.option("--max", "maximum", type=COUNT, help="Maximum number of consumers of all queues together.  [default: 8]")
+@click.option("--batch", type=COUNT, help="Call the handler with lists of up to so many messages.")
 @click.option("--timeout", type=float, help="Seconds after which a call of the handler has failed.")
-@click.option("--processes", is_flag=True, help="Each consumer has a process of its own, not a thread.")
+@click.option("--processes", is_flag=True, help="Run each consumer in a process of its own, not in a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
 @click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
-@click.option("--longest-pause", type=Seconds(), help="Seconds between two looks at a queue, if no wake-up arrives.")
+@click.option(
+    "--longest-pause", type=Seconds(), help="Maximum seconds between two polls of a queue, if no wake-up arrives."
+)
 @click.pass_obj
 def work(
     settings: Settings,
@@ -44,18 +55,20 @@ def work(
 ) -> None:
     """Run a handler for the messages of queues, until SIGTERM or Ctrl-C.
 
-    MODULE:NAME is a function, which may be async: it gets a message (or with --batch a list), which is completed when
-    it returns and tried again later when it raises. Or it is a `tablequeue.worker.Worker`, with handlers of its own;
-    then --queue chooses among them.
+    MODULE:NAME is a function, which may be async. It is called with a message, or with --batch with a list of them.
+    A message is completed when the function returns, and tried again later when it raises. MODULE:NAME can also be a
+    `tablequeue.worker.Worker` with its own handlers; then --queue chooses among them.
 
-    Consumers are added while messages wait, and retire when none do. The first signal lets them end what they have and
-    gives the rest back; the second one ends the process at once. Failures are told on stderr.
+    Consumers are added while messages wait, and retire when there are none. At the first signal running calls end, and
+    other messages are given back; the second signal ends the process at once. Failures are logged on stderr.
     """
-    found = load(target)
+    found = import_target(target)
     named = dict(_named(queue) for queue in queues)
     if isinstance(found, Worker):
         if batch or timeout or processes:
-            raise click.UsageError(f"{target} is a Worker, which has --batch, --timeout and --processes of its own.")
+            raise click.UsageError(
+                f"{target} is a Worker, whose handlers set --batch, --timeout and --processes themselves."
+            )
         worker = _chosen(found, named)
     else:
         if not named:
@@ -80,7 +93,7 @@ def work(
     else:
         click.echo(", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing to do")
     if worker.abandoned:
-        # A thread of a handler would keep the process alive.
+        # The thread of a handler would keep the process alive.
         sys.stdout.flush()
         os._exit(0)
 
@@ -95,7 +108,7 @@ def _named(text: str) -> tuple[str, int | None]:
 
 
 def _chosen(worker: Worker, named: dict[str, int | None]) -> Worker:
-    """The worker with those of its queues that are named; all if none is."""
+    """Return the worker with only the named queues, or with all if none is named."""
     for queue in named:
         if queue not in worker.handlers:
             there = ", ".join(worker.handlers)

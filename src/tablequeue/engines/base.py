@@ -22,12 +22,11 @@ from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.operations import conditions
+from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
 from tablequeue.states import HEAD_STATES, STATES
-
-Params = dict[str, Any]
 
 
 @dataclass(slots=True)

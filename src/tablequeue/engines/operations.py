@@ -68,8 +68,8 @@ def _made(*files: str) -> Operation:
     return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
 
 
-# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. `bell_*`:
-# wake-ups for consumers in T-SQL (docs/engines/sql-server.md); the engine itself looks again until they have run on a
+# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. The notifications
+# of SQL Server, for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls until they have run on a
 # server.
 OPERATIONS: Mapping[str, Operation] = {
     # The catalogue, and what is made
@@ -83,7 +83,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create": Operation(
         Effect.DDL,
         _LOCKED | {"install_schema": "schema", "install": ""} | CREATE | {"register": ""} | _UNLOCKED,
-        parts="leftovers bell_create",
+        parts="leftovers create_notifications",
     ),
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
@@ -92,14 +92,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "drop": Operation(
         Effect.DDL,
         {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-        parts="bell_drop",
+        parts="drop_notifications",
     ),
     # Pushes
     "push": Operation(Effect.WRITE, parts="push_clock push_rows"),
     "push_many": Operation(Effect.WRITE, parts="push_reserve push_copy push_clock push_rows"),
     "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
     "find_keys": Operation(Effect.READ),
-    "notify": Operation(Effect.STEP, parts="attend leave bell_ring bell_wait"),
+    "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
+from tablequeue.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
 
@@ -20,9 +21,9 @@ Row = Sequence[Any]
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "heap": None,
     "fifo": None,
-    "lifo": lambda row: -row[0],
-    "due": lambda row: (row[10], row[0]),
-    "priority": lambda row: (-row[7], row[0]),
+    "lifo": lambda row: -row[ID],
+    "due": lambda row: (row[DUE_AT], row[ID]),
+    "priority": lambda row: (-row[PRIORITY], row[ID]),
 }
 
 

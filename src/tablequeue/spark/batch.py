@@ -1,4 +1,4 @@
-"""Batch reads: the history of a queue, or what is in it, by ranges of ids."""
+"""Batch reads: the history of a queue, or its live messages, by ranges of ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads in short reads: no snapshot stays open, and a task that is tried again reads the same history."""
+    """Reads with short queries. No snapshot stays open, and a retried task reads the same history."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self._options = options
@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
         with options.connect() as database:
             found = arrow.bounds(database.queue(options.queue), options.table, within)
         if found is None:
-            return [RangePartition(Range(1, 0))]  # for no partition at all, Spark would call read with None
+            return [RangePartition(Range(1, 0))]  # without any partition, Spark would call read with None
         size = (found.high - found.low) // options.partitions + 1
         return [
             RangePartition(found._replace(low=low, high=min(low + size - 1, found.high)))

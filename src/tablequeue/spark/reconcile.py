@@ -1,4 +1,4 @@
-"""What a cleanly stopped query had finished: its checkpoint says so, and nobody has told the queue yet."""
+"""Completes batches that a stopped query has finished, as its checkpoint says, but not yet completed in the queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tablequeue.errors import BadInput
 
 
 class Place(NamedTuple):
-    """How far the checkpoint of a query has come in a stream."""
+    """The last batch of a stream in the checkpoint of a query."""
 
     queue: str
     stream: str
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def places(checkpoint: Path) -> list[Place]:
-    """The streams of tablequeue that a query reads, and their last batches that are safe in its sink.
+    """Return the last batch of each tablequeue stream of a query that its sink has.
 
     From the checkpoint's commit log, a folder of this machine. Empty if no batch was committed yet. `BadInput` for a
     folder that is no checkpoint.
@@ -42,9 +42,9 @@ def places(checkpoint: Path) -> list[Place]:
 
 
 def reconcile(checkpoint: Path, database: Database) -> list[Place]:
-    """Complete what the query of a checkpoint has finished, and which it would say when it starts again.
+    """Complete what the query of a checkpoint has finished, as the query itself does when it starts again.
 
-    Only while the query does not run. Doing it twice is doing it once.
+    Call it only while the query does not run. Idempotent.
     """
     found = places(checkpoint)
     for place in found:

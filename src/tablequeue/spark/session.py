@@ -1,4 +1,4 @@
-"""Spark sessions: on this machine, tuned to start fast and to leave nothing outside their own folder; or elsewhere."""
+"""Spark sessions, on a cluster, or on this machine: these start fast, and write only to a folder of their own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tablequeue.spark.settings import hide_passwords
 
 
 def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False) -> SparkSession:
-    """A session on `cores` cores of this machine; its scratch files are in `folder`.
+    """Return a session on `cores` cores of this machine, with its temporary files in `folder`.
 
-    A `lasting` one starts slower, and once it is warm its Java takes two thirds of the time for the same rows.
+    A `lasting` session starts slower. Once it is warm, its Java code takes two thirds of the time for the same rows.
     """
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = _python(folder)
@@ -30,13 +30,13 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
-        # Planning again between the stages costs more than it saves on a few hundred thousand rows.
+        # Replanning between stages costs more than it saves on a few hundred thousand rows.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
-        # A short job is mostly start-up: without Java's second compiler it has more of the processor. The simple
-        # collector serves both.
+        # A short job is mostly start-up, and gets more of the processor without Java's second compiler. The serial
+        # collector suits both kinds of job.
         "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {'' if lasting else '-XX:TieredStopAtLevel=1 '}"
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
@@ -47,7 +47,7 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
 
 
 def session(name: str, master: str, folder: Path, lasting: bool = False) -> SparkSession:
-    """A session on a cluster with the settings of its spark-defaults.conf; or on this machine, as `local_session`."""
+    """Return a session on a cluster, with the settings of its spark-defaults.conf, or one of `local_session`."""
     local = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)\])?", master)
     if local is None:
         ensure_java()
@@ -56,9 +56,9 @@ def session(name: str, master: str, folder: Path, lasting: bool = False) -> Spar
     return local_session(name, folder, (os.cpu_count() or 1) if cores == "*" else int(cores), lasting)
 
 
-# Importing PySpark from the zip that Spark puts before the installed package, even twice, takes 1.4 s of a core, and
-# from the package 0.8 (Python 3.11, PySpark 4.3). A session starts about eight processes that do, and Spark waits for
-# one 10 s at the most: on a machine that is busy, not long enough.
+# Spark puts a zip of PySpark before the installed package. Importing the zip takes 1.4 s of a core, importing the
+# package 0.8 s (Python 3.11, PySpark 4.3). A session starts about eight processes that import it. Spark waits 10 s for
+# each, which is not enough on a busy machine.
 _PYTHON = """#!/bin/sh
 export PYTHONPATH="${PYTHONPATH##*/pyspark.zip:}"
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
@@ -70,7 +70,7 @@ exec "%s" "$@"
 
 
 def _python(folder: Path) -> str:
-    """This interpreter for Spark's workers, which start faster by it."""
+    """Return a script that starts this interpreter for Spark's workers, faster than Spark does."""
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "python"
     script.write_text(_PYTHON % sys.executable)
@@ -80,8 +80,8 @@ def _python(folder: Path) -> str:
 
 def _session(conf: SparkConf) -> SparkSession:
     if SparkContext._gateway is None:
-        # A Ctrl-C in a terminal is sent to every process of its session. Java ignores it, but the Python workers that
-        # it starts would break off in the middle of a batch: who stops what is for the program to say.
+        # Ctrl-C signals every process of a terminal's session. Java ignores it, but its Python workers would end in
+        # the middle of a batch. In a session of their own they end when the program says so.
         SparkContext._gateway = launch_gateway(conf, {"start_new_session": True})
         SparkContext._jvm = SparkContext._gateway.jvm
     hide_passwords(conf, SparkContext._jvm)

@@ -1,4 +1,4 @@
-"""The settings of a session that Spark shows, on its pages, by REST and in event logs: what hides a password there."""
+"""Hides passwords in the settings of a session, which Spark shows on its pages, by REST and in event logs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ REDACTION = "spark.redaction.regex"
 
 
 def hide_passwords(settings: SparkConf, java: Any) -> None:
-    """Let Spark hide each setting whose value has a URL with a password, besides what it hides anyway.
+    """Let Spark also hide each setting whose value has a URL with a password.
 
-    For a session that is still to begin. Spark's own pattern, or that of its spark-defaults.conf, goes on to count.
+    Call it before the session begins. The pattern of Spark, or of its spark-defaults.conf, remains in force.
     """
-    defaults = SparkConf(_jvm=java)  # those of the file, too, which Java alone has read
+    defaults = SparkConf(_jvm=java)  # also those of the file, which only Java has read
     settings.set(REDACTION, f"(?:{_pattern(defaults, java)})|{PASSWORD}")
 
 
-def shown_passwords(spark: SparkSession) -> list[str]:
-    """The names of the session's settings that have a URL with a password, and that Spark does not hide."""
+def exposed_passwords(spark: SparkSession) -> list[str]:
+    """Return the names of the session's settings that have a URL with a password and that Spark does not hide."""
     java = spark.sparkContext._jvm
     settings = spark.sparkContext.getConf()
     hidden = java.java.util.regex.Pattern.compile(_pattern(settings, java))

@@ -1,4 +1,4 @@
-"""Writes: each task stages its rows, and the driver pushes what all of them staged at once."""
+"""Writes: each task stages its rows, and the driver publishes all of them at once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.staging import Staged
 
-# The types that a column of a DataFrame may have, for each Arrow type.
-_TAKEN = {
+# The types of DataFrame columns that are accepted for each Arrow type.
+_ACCEPTED = {
     pa.string(): ("string",),
     pa.binary(): ("binary",),
     pa.int32(): ("int", "smallint", "tinyint"),
@@ -30,9 +30,9 @@ _TAKEN = {
 
 @dataclass
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver: the write, what it staged of it, and of which query it is.
+    """What a task reports to the driver: the id of the write, what it staged, and the id of the query.
 
-    The write too, for in a stream the driver commits by another object than the one that it sent to the tasks.
+    In a stream, the driver commits with another object than the one that it sent to the tasks, so it needs the id.
     """
 
     write: str
@@ -44,10 +44,11 @@ class _Writer:
     def __init__(self, options: Options, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise BadInput(
-                "A queue cannot be overwritten.", "Write with mode append; purge the queue before, if so meant."
+                "A queue cannot be overwritten.",
+                "Write with mode append, and purge the queue first if you want to replace it.",
             )
         self._options = options
-        # One for all tasks, to which this object is sent.
+        # The same in all tasks, to which this object is sent.
         self._write = uuid.uuid4().hex
         with options.connect() as database:
             queue = database.queue(options.queue)
@@ -77,14 +78,14 @@ class _Writer:
             )
 
     def _unstage(self, messages: Sequence[StagedMessage | None]) -> None:
-        """What of it is known; the rest goes after a day."""
+        """Delete what these tasks have staged. What other tasks have staged is deleted after a day."""
         with self._options.connect() as database:
             for write in {message.write for message in messages if message is not None}:
                 staging.unstage(database.queue(self._options.queue), write)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """The messages of a job become visible together at its end, or not at all. A task tried again adds nothing."""
+    """Makes the messages of a job visible at once at its end, or not at all. Retried tasks add nothing."""
 
     def commit(self, messages: Sequence[Any]) -> None:
         if messages:
@@ -95,7 +96,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """The messages of a micro-batch become visible together, once for each batch of the query's checkpoint."""
+    """Makes the messages of a micro-batch visible at once, and only once for each batch of the query's checkpoint."""
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803  (Spark's name)
         if messages:
@@ -108,16 +109,16 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 def _check_columns(queue: Queue, given: dict[str, str]) -> None:
     types = staging.written(queue)
     if "payload" not in given:
-        raise BadInput("There is no column payload to write.", "Make one, for JSON by to_json(struct(...)).")
+        raise BadInput("There is no column payload to write.", "Add one, for JSON by to_json(struct(...)).")
     for name, kind in given.items():
         if name not in types:
             raise BadInput(
                 f"The queue {queue.name!r} takes no column {name!r}.",
                 f"Leave it out; columns are: {', '.join(types)}.",
             )
-        if kind not in _TAKEN[types[name]]:
+        if kind not in _ACCEPTED[types[name]]:
             raise BadInput(
-                f"The column {name} is a {kind}, and the queue {queue.name!r} takes a {_TAKEN[types[name]][0]}.",
-                f"Cast it to {_TAKEN[types[name]][0]}"
+                f"The column {name} is a {kind}, and the queue {queue.name!r} takes a {_ACCEPTED[types[name]][0]}.",
+                f"Cast it to {_ACCEPTED[types[name]][0]}"
                 + (", by to_json(...) if it is JSON." if name == "payload" else "."),
             )

@@ -15,7 +15,7 @@ from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
 from tablequeue.spark.sink import BatchWriter, StreamWriter
 
-# Spark insists on exactly these Arrow types for its own.
+# Spark requires exactly these Arrow types for its own types.
 _TYPES = {
     pa.int64(): "bigint",
     pa.int32(): "int",
@@ -26,17 +26,17 @@ _TYPES = {
 
 
 class TableQueueSource(DataSource):
-    """`format("tablequeue")`, found by Spark without being registered; its options are those of `Options`.
+    """`format("tablequeue")`, which Spark finds without registration; `Options` has its options.
 
-    read          the history of a queue, or what is in it (`table=queue`). Claims nothing.
-    readStream    the messages of a queue, in batches that are completed when Spark's checkpoint has them.
-    write         messages, all of a job at once or none.
-    writeStream   the same for each batch, once, however often it is repeated.
+    read          reads the history of a queue, or its live messages (`table=queue`). Claims nothing.
+    readStream    reads messages of a queue, in batches that are completed when Spark's checkpoint has them.
+    write         pushes all messages of a job, or none.
+    writeStream   does so for each batch, and only once, however often Spark repeats the batch.
 
-    Columns: id, payload (string, or binary for a bytes queue), headers and errors (JSON text), state (of the queue
-    alone), attempts, priority, group, key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
-    lease_until (of the queue alone), finished_at (of the history alone). A stream has neither state, consumer nor the
-    last two. Written are payload and, if they are there, headers, priority, group, key and due.
+    Columns to read: id, payload (string, or binary for a bytes queue), headers and errors (JSON text), state (queue
+    only), attempts, priority, group, key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+    lease_until (queue only), finished_at (history only). A stream lacks state, consumer, lease_until and finished_at.
+    Columns to write: payload, and optionally headers, priority, group, key and due.
     """
 
     @classmethod
@@ -69,5 +69,5 @@ def _chosen(queue: Queue, source: arrow.Source, options: Options) -> list[pa.Fie
         return list(fields)
     for name in options.columns:
         if name not in fields.names:
-            raise BadInput(f"There is no column {name!r} in it.", f"Columns are: {', '.join(fields.names)}.")
+            raise BadInput(f"There is no column {name!r} to read.", f"Columns are: {', '.join(fields.names)}.")
     return [fields.field(name) for name in options.columns]

@@ -1,4 +1,4 @@
-"""What can be done: log in and out, and, where actions are allowed, redrive and purge dead letters."""
+"""Requests that change something: log in, log out and, where actions are allowed, redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tablequeue.web.render import Site
 
 log = logging.getLogger("tablequeue.serve")
 
-# What a form may do with dead letters, and the verb of the queue that does it.
+# The actions of a form on dead letters: the past participle, and the verb of the queue.
 VERBS = {"redrive": ("redriven", "redrive"), "purge": ("purged", "purge_dead")}
-# Dead letters that a form may name.
-MOST = 1000
+# Maximum number of dead letters that a form can name.
+MOST_IDS = 1000
 
 
 async def login(site: Site, request: Request) -> Response:
@@ -30,7 +30,7 @@ async def login(site: Site, request: Request) -> Response:
         log.warning("login refused", extra={"client": request.client and request.client.host})
         return site.page(request, "login.html", 403, next=str(form.get("next", "/")), wrong=True)
     there = str(form.get("next", "/"))
-    # A path of ours: //elsewhere and /\elsewhere are others' to a browser.
+    # Only paths of this site: a browser takes //host and /\host for other sites.
     if not there.startswith("/") or there.startswith(("//", "/\\")):
         there = "/"
     answer = RedirectResponse(there, 303)
@@ -47,7 +47,7 @@ async def logout(site: Site, request: Request) -> Response:
 
 
 async def dead(site: Site, request: Request) -> Response:
-    """Redrive or purge dead letters: those of the ids, or all of them if the form says so."""
+    """Redrive or purge dead letters: those with the ids of the form, or all if the form says so."""
     if not site.allow_actions:
         raise HTTPException(403, "This dashboard is read-only: start it with --allow-actions.")
     form = await _form(site, request)
@@ -55,21 +55,21 @@ async def dead(site: Site, request: Request) -> Response:
     ids = [int(id) for id in map(str, form.getlist("id")) if id.isascii() and id.isdigit() and len(id) <= 18]
     everything = form.get("all") == "all"
     if action is None or bool(ids) == everything:
-        raise BadInput("No dead letter is chosen.", "Go back and choose some, or all of them.")
+        raise BadInput("No dead letter is selected.", "Go back and select some, or all.")
     done, verb = action
     name = request.path_params["queue"]
 
-    def act() -> int:
+    def call_verb() -> int:
         return getattr(site.database.queue(name), verb)(None if everything else ids)
 
-    number = await run_in_threadpool(act)
+    number = await run_in_threadpool(call_verb)
     log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})
     return RedirectResponse(f"/queues/{quote(name)}/messages?state=dead&{done}={number}", 303)
 
 
 async def _form(site: Site, request: Request) -> FormData:
-    """The fields of a form that one of our pages has sent."""
-    form: Any = await request.form(max_fields=MOST + 10, max_files=0)
+    """Return the fields of a form. Refuses forms that no page of this dashboard has sent."""
+    form: Any = await request.form(max_fields=MOST_IDS + 10, max_files=0)
     if not site.session.wrote(form.get("csrf")):
-        raise HTTPException(403, "The form is not of this run of the dashboard: load the page again.")
+        raise HTTPException(403, "The form is older than this run of the dashboard: load the page again.")
     return form

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI application: which page is where."""
+"""The dashboard as an ASGI application: its routes, and its error pages."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ SHORTEST_TOKEN = 16
 def dashboard(
     database: Database, *, name: str, token: str | None = None, loopback: bool = True, allow_actions: bool = False
 ) -> Starlette:
-    """The dashboard of a database: reads through the public verbs, and changes nothing unless `allow_actions`.
+    """Return the dashboard of a database. It uses the public verbs, and is read-only unless `allow_actions`.
 
-    name      what the pages call the database.
-    token     who gives it may look, in a form or as `Authorization: Bearer`; None: everybody who reaches it may.
-    loopback  answer only to the names of this machine, so that no page of the web can point a name of its own here.
+    name      the name of the database on the pages.
+    token     a secret that visitors must give, in a form or as `Authorization: Bearer`; None: visitors need none.
+    loopback  answer only requests for the names of this machine. Otherwise a web page could reach the dashboard by a
+              name of its own that points here.
 
-    `BadInput` if the token is shorter than 16 characters, or there is none and it is not for this machine alone.
+    Raises `BadInput` if the token is shorter than 16 characters, and if there is none without `loopback`.
     """
     if token is None and not loopback:
-        raise BadInput("Without a token everybody could look.", "Give one, or serve on 127.0.0.1.")
+        raise BadInput("Without a token everybody could see the dashboard.", "Give one, or serve on 127.0.0.1.")
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN}, chosen by chance.")
+        raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN} random ones.")
     session = Session(token)
     site = Site(database, session, name, allow_actions)
 

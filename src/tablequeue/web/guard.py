@@ -1,4 +1,4 @@
-"""Who may look: the Host header, the token, and what every answer says to the browser."""
+"""Access control: the Host header, the token, the origin of forms, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "tablequeue"
-# What is shown before anybody has given the token.
+# Paths that need no token.
 OPEN = ("/login", "/static/")
-# Bytes of a form: a thousand ids of dead letters, and room. It is read before anybody knows who sent it.
+# Bytes of a form: enough for a thousand ids. A form is read before its sender is authenticated.
 LARGEST_FORM = 1 << 16
 
 HEADERS = {
-    # Nothing from elsewhere and nothing inline: a payload that got into a page as HTML could still do nothing.
+    # No external and no inline resources: even a payload that got into a page as HTML could do nothing.
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
-    # Not no-referrer: the forms of our own pages would then come from the origin null.
+    # Not no-referrer: the origin of our own forms would then be null.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -34,10 +34,9 @@ HEADERS = {
 
 
 class Session:
-    """The secrets of one run: what the token is worth in a cookie, and what a form of ours carries.
+    """The secrets of one run: the value of the cookie after a login, and that of the hidden field of every form.
 
-    One value each for all users: whoever has given the token may do the same as the others, and nobody else sees a
-    page that has them.
+    All users share them. All who have the token have the same rights, and nobody else sees a page with these values.
     """
 
     def __init__(self, token: str | None) -> None:
@@ -61,12 +60,12 @@ class Session:
 
 
 def _same(given: str, secret: str) -> bool:
-    """Takes as long wherever the two differ."""
+    """Compare in constant time."""
     return compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is an address or the name of this machine, for itself."""
+    """Whether a host is this machine: a loopback address, or `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -81,7 +80,7 @@ def _host_of(header: str) -> str:
 
 
 class Guard:
-    """Lets a request through or answers it, and puts HEADERS on every answer."""
+    """Middleware that refuses requests without access, and adds HEADERS to every response."""
 
     def __init__(self, app: ASGIApp, session: Session, loopback: bool) -> None:
         self.app = app
@@ -102,15 +101,15 @@ class Guard:
         await (self._answer(Request(scope)) or self.app)(scope, receive, send_guarded)
 
     def _answer(self, request: Request) -> Response | None:
-        """The refusal, or the way to the login; None if the request may pass."""
+        """Return a refusal, or a redirection to the login; None if the request is allowed."""
         host = request.headers.get("host", "")
-        # A page of the web may point a name of its own to 127.0.0.1 and then read what is there (DNS rebinding); it
-        # comes under that name.
+        # DNS rebinding: a web page may let its own name point to 127.0.0.1, to read what is here. Its requests have
+        # that name as Host.
         if self.loopback and not is_loopback(_host_of(host)):
-            return PlainTextResponse("This dashboard answers only to the names of its own machine.", 421)
+            return PlainTextResponse("This dashboard can be reached only by the names of its own machine.", 421)
         origin = request.headers.get("origin")
         if request.method != "GET" and origin is not None and urlsplit(origin).netloc != host:
-            return PlainTextResponse("The form came from another site.", 403)
+            return PlainTextResponse("The form was sent by another site.", 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not (length.isdecimal() and len(length) < 9 and int(length) <= LARGEST_FORM):
             return PlainTextResponse("The form is too large.", 413)

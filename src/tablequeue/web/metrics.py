@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the numbers of each queue at this moment, and those of its last five minutes."""
+"""Metrics for Prometheus: the counts of each queue at this moment, and the rates and times of its last five minutes."""
 
 from __future__ import annotations
 
@@ -43,20 +43,22 @@ class _Numbers(Collector):
         return [up, *_now(found), *_lately(found)]
 
     def describe(self) -> Iterable[Metric]:
-        return []  # registering asks the database nothing
+        return []  # so that registering does not query the database
 
 
 def _now(found: list[Stats]) -> Iterator[Metric]:
     messages = GaugeMetricFamily("tablequeue_messages", "Messages by state.", labels=["queue", "state"])
     oldest = GaugeMetricFamily(
-        "tablequeue_oldest_age_seconds", "Since the first ready message was pushed; 0 if none is.", labels=["queue"]
+        "tablequeue_oldest_age_seconds",
+        "Seconds since the first ready message was pushed; 0 without ready messages.",
+        labels=["queue"],
     )
     lost = GaugeMetricFamily(
-        "tablequeue_lost_messages", "Delivered at most once and never completed.", labels=["queue"]
+        "tablequeue_lost_messages", "Messages delivered at most once and never completed.", labels=["queue"]
     )
     finished = GaugeMetricFamily(
         "tablequeue_history_messages",
-        f"Finished messages in the history; from {COUNTED:,} on an estimate.",
+        f"Finished messages in the history; an estimate from {COUNTED:,} on.",
         labels=["queue"],
     )
     for stats in found:
@@ -71,7 +73,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:
-    when = f" in the last {WINDOW} seconds; of more than {MOST:,} messages, of the last {MOST:,}"
+    when = f" in the last {WINDOW} seconds, or of the last {MOST:,} messages if there were more"
     pushed = GaugeMetricFamily("tablequeue_push_rate", f"Messages pushed a second{when}.", labels=["queue"])
     done = GaugeMetricFamily("tablequeue_completion_rate", f"Messages finished a second{when}.", labels=["queue"])
     again = GaugeMetricFamily(
@@ -79,12 +81,12 @@ def _lately(found: list[Stats]) -> Iterator[Metric]:
     )
     wait = GaugeMetricFamily(
         "tablequeue_wait_time_seconds",
-        f"Pushed to first popped, of messages finished{when}.",
+        f"Seconds from push to first pop, of messages finished{when}.",
         labels=["queue", "quantile"],
     )
     run = GaugeMetricFamily(
         "tablequeue_run_time_seconds",
-        f"Last popped to finished, of messages finished{when}.",
+        f"Seconds from last pop to finish, of messages finished{when}.",
         labels=["queue", "quantile"],
     )
     for stats in found:

@@ -1,4 +1,4 @@
-"""What can be looked at. Each is a plain function: the database is asked in a thread of the server."""
+"""The pages. They are plain functions, so that the server queries the database in a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tablequeue.payload import Unreadable, json_text
 from tablequeue.web import search
 from tablequeue.web.render import LONGEST, Site, payload_text
 
-# What a page may show, in seconds.
+# The windows of statistics that a page offers, in seconds.
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 
@@ -27,7 +27,7 @@ def overview(site: Site, request: Request) -> Response:
             queue = site.database.queue(name)
             found.append((queue.definition, queue.stats(window=window)))
         except TablequeueError as error:
-            refused.append((name, error))  # one bad queue does not hide the others
+            refused.append((name, error))  # one broken queue does not hide the others
     return site.page(request, "overview.html", found=found, refused=refused, window=window, windows=WINDOWS)
 
 
@@ -43,7 +43,7 @@ def messages(site: Site, request: Request) -> Response:
     states = search.states(queue)
     state = request.query_params.get("state", "ready")
     if state not in states:
-        raise BadInput(f"{state!r} is not a state of a message here.", f"Choose one of: {', '.join(states)}.")
+        raise BadInput(f"{state!r} is not a state of messages in this queue.", f"Choose one of: {', '.join(states)}.")
     text = request.query_params.get("q", "").strip()
     start = _whole(request, "from")
     page = search.search(queue, state, text, start)
@@ -57,7 +57,7 @@ def messages(site: Site, request: Request) -> Response:
         text=text,
         start=start,
         found=page,
-        same_id=_of_that_id(site, request, text),
+        same_id=_id_of(site, request, text),
         done=_done(request),
     )
 
@@ -80,7 +80,7 @@ def message(site: Site, request: Request) -> Response:
 
 
 def payload(site: Site, request: Request) -> Response:
-    """The payload whole, as a file: a browser saves it and never shows it as what it says it is."""
+    """Send the complete payload as a file, so that a browser saves it and does not interpret it."""
     message = _find(site, request)
     content = message.payload
     if isinstance(content, Unreadable):
@@ -109,8 +109,8 @@ def _find(site: Site, request: Request) -> Message:
     return message
 
 
-def _of_that_id(site: Site, request: Request, text: str) -> int | None:
-    """The id that was searched for, if a message has it, whatever its state."""
+def _id_of(site: Site, request: Request, text: str) -> int | None:
+    """Return the text as an id, if a message in any state has that id."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
     queue = site.database.queue(request.path_params["queue"])
@@ -134,7 +134,7 @@ def _whole(request: Request, name: str) -> int | None:
 
 
 def _done(request: Request) -> tuple[str, Any] | None:
-    """What an action has just done, to how many."""
+    """Return what the last action did, and to how many messages."""
     for verb in ("redriven", "purged"):
         if (number := _whole(request, verb)) is not None:
             return verb, number

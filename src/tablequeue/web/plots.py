@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn here: no script, no style attribute, nothing from elsewhere."""
+"""Plots as SVG without scripts, style attributes or external resources, as the content security policy demands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH, HEIGHT = 600, 100
 
 
 def spark(slices: Sequence[int], what: str, kind: str = "finished") -> Markup:
-    """A small plot without axes: messages in each part of a window, the oldest first."""
+    """Return a small plot without axes: the messages in each slice of a window, the oldest slice first."""
     top = max(slices, default=0)
     words = escape(f"{what}: {sum(slices)} in all, at most {top} at a time")
     shape = _area(slices, top, kind) if top else f'<path class="zero" d="M0 {HEIGHT - 1}H{WIDTH}"/>'
@@ -19,18 +19,13 @@ def spark(slices: Sequence[int], what: str, kind: str = "finished") -> Markup:
 
 
 def flow(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Markup:
-    """Pushed and finished messages of a window, over each other; the axes are in the page around it."""
+    """Return a plot of pushed and finished messages in a window. The page around it has the axes."""
     top = max((*pushed, *finished, 1))
     grid = "".join(f'<path class="grid" d="M0 {HEIGHT * part // 4}H{WIDTH}"/>' for part in (1, 2, 3))
     tips = "".join(_tips(pushed, finished, seconds))
     shapes = grid + _area(finished, top, "finished") + _line(pushed, top, "pushed") + tips
     words = f"{sum(pushed)} messages pushed and {sum(finished)} finished in {seconds:g} seconds"
     return Markup(_svg("flow", words, shapes))
-
-
-def highest(*several: Sequence[int]) -> int:
-    """The number at the top of `flow`."""
-    return max(max(slices, default=0) for slices in several)
 
 
 def _svg(kind: str, words: str, shapes: str) -> str:
@@ -41,7 +36,7 @@ def _svg(kind: str, words: str, shapes: str) -> str:
 
 
 def _points(slices: Sequence[int], top: int) -> Iterable[str]:
-    """As steps: a count belongs to a time, not to a moment."""
+    """Yield the points of a line in steps: a count belongs to a slice of time, not to a moment."""
     step = WIDTH / len(slices)
     for place, count in enumerate(slices):
         height = HEIGHT - 1 - (HEIGHT - 4) * count / top
@@ -58,7 +53,7 @@ def _line(slices: Sequence[int], top: int, kind: str) -> str:
 
 
 def _tips(pushed: Sequence[int], finished: Sequence[int], seconds: float) -> Iterable[str]:
-    """What a pointer over the plot is told."""
+    """Yield rectangles with the tooltips of the slices."""
     step, length = WIDTH / len(pushed), seconds / len(pushed)
     for place, (new, done) in enumerate(zip(pushed, finished, strict=True)):
         ago = seconds - place * length

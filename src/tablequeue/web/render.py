@@ -1,4 +1,4 @@
-"""Pages from templates: what all of them share, and how values are shown in them."""
+"""Renders templates: the values that all pages share, and the filters for values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tablequeue.readable import duration, estimates_of, number, rate
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
-# Characters of a payload or an error that a page shows; all of it can be downloaded.
+# Maximum characters of a payload or an error on a page. A payload can be downloaded completely.
 LONGEST = 20_000
 PREVIEW = 200
 
 
 @dataclass(frozen=True)
 class Site:
-    """What every page needs."""
+    """The values that every page needs."""
 
     database: Database
     session: Session
@@ -43,7 +43,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tablequeue.web"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=shown,
+        finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -64,7 +64,7 @@ def time(value: datetime | None) -> str:
 
 
 def payload_text(payload: Any, *, pretty: bool = False) -> str:
-    """A payload for people: JSON, text, or bytes as Python writes them."""
+    """Return a payload as text for people: JSON, text, or bytes as Python writes them."""
     if isinstance(payload, Unreadable):
         return str(payload)
     if isinstance(payload, bytes):
@@ -74,8 +74,8 @@ def payload_text(payload: Any, *, pretty: bool = False) -> str:
     return json_text(payload, 2 if pretty else None)
 
 
-def shown(value: Any) -> Any:
-    """Whatever a page shows, with what cannot be seen as its escape: some characters turn around what follows."""
+def visible(value: Any) -> Any:
+    """Escape invisible characters in a text: some reverse the text that follows. For every value on a page."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(
@@ -89,7 +89,7 @@ def preview(message: Message) -> str:
 
 
 def last_error(message: Message | AttemptError) -> str:
-    """The last line of the last error: of a traceback, the exception."""
+    """Return the last line of the last error. In a traceback this is the exception."""
     error = message.error if isinstance(message, AttemptError) else message.errors[-1].error if message.errors else ""
     lines = error.strip().splitlines()
     return lines[-1][:PREVIEW] if lines else ""

@@ -1,4 +1,4 @@
-"""Messages of a state, page by page; those that contain a text if one is given."""
+"""Messages in a state, page by page, filtered by a text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tablequeue.states import STATES, LiveState
 from tablequeue.web.render import payload_text
 
 PAGE = 100
-# Messages that one search looks through: no index has their text.
-FARTHEST = 10_000
+# Maximum number of messages that a search reads: there is no index of their text.
+MOST_READ = 10_000
 CHUNK = 1000
 
 FINISHED = "finished"
@@ -21,30 +21,30 @@ FINISHED = "finished"
 
 @dataclass(frozen=True)
 class Page:
-    """Messages, how many were looked at, and where the next page begins; None if this is the last one."""
+    """Messages, the number of messages read for them, and the start of the next page; None if this is the last one."""
 
     messages: list[Message]
-    looked: int
+    read: int
     next: int | None
 
 
 def search(queue: Queue, state: str, text: str, start: int | None) -> Page:
-    """Up to PAGE messages in a state, or finished, from `start` on: live ones by id, finished ones the last one first.
+    """Return up to PAGE messages in a state from `start` on: live messages by id, finished ones the last one first.
 
-    With a text those that contain it, in whatever case: in the payload, an error, the key, the group, or the names of
-    producer and consumer. Looks through FARTHEST messages at the most.
+    With a text, only messages that contain it in the payload, an error, the key, the group, or the names of producer
+    and consumer, regardless of case. Reads at most MOST_READ messages.
     """
     found: list[Message] = []
-    looked = 0
+    read = 0
     last = start
     for message in _walk(queue, state, start, CHUNK if text else PAGE + 1):
-        if len(found) == PAGE or looked == FARTHEST:
-            return Page(found, looked, last)
-        looked += 1
+        if len(found) == PAGE or read == MOST_READ:
+            return Page(found, read, last)
+        read += 1
         last = message.id
         if not text or contains(message, text.casefold()):
             found.append(message)
-    return Page(found, looked, None)
+    return Page(found, read, None)
 
 
 def contains(message: Message, text: str) -> bool:
@@ -54,7 +54,7 @@ def contains(message: Message, text: str) -> bool:
 
 
 def states(queue: Queue) -> list[str]:
-    """Those that messages of the queue can be in."""
+    """Return the states that messages of the queue can be in."""
     live: list[str] = [state for state in STATES if state != "blocked" or queue.definition.grouped]
     return [*live, FINISHED] if queue.definition.keeps_history else live
 

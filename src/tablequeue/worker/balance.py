@@ -1,7 +1,7 @@
-"""How many consumers a queue should have: pure functions of what is seen of it.
+"""The number of consumers that each queue should have: pure functions.
 
-The rule is that of Service Broker's queue monitor: a consumer is added when those there have kept receiving for a while
-and the queue was not emptied; consumers that find it empty retire.
+The rule is that of Service Broker's queue monitor. Consumers are added when those of a queue have kept receiving for a
+while without emptying it. Consumers that find the queue empty retire.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Seconds of backlog after which consumers are added, and of idleness after which they retire. Short against what a
-# handler is worth having consumers for, long against a pop: 1 to 8 consumers takes half a second.
+# Seconds of backlog after which consumers are added, and of idleness after which they retire. Short compared with the
+# work for which more consumers are worthwhile, long compared with a pop: from 1 to 8 consumers takes half a second.
 GROW_AFTER = 0.1
 RETIRE_AFTER = 0.5
-# Seconds that a queue has a consumer when there are fewer consumers than queues with messages.
+# Seconds that a queue keeps a consumer when there are fewer consumers than queues with messages.
 TURN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What is seen of one queue at a moment.
+class Snapshot:
+    """The consumers and the popped messages of one queue at a moment.
 
-    consumers   that there are; `busy` of them have a message.
-    waiting   messages that were popped and that no consumer has begun.
-    behind    seconds since the queue was last seen empty, or since its consumers were last changed.
-    idle      seconds since every consumer was last busy, or since one last retired.
-    minimum, maximum   the consumers that it may have.
+    consumers          how many the queue has; `busy` of them have a message.
+    waiting            messages that were popped and that no consumer has begun.
+    behind             seconds since the queue was last empty, or since its number of consumers last changed.
+    idle               seconds since all consumers were last busy, or since one last retired.
+    minimum, maximum   bounds for the number of consumers.
     """
 
     consumers: int
@@ -37,50 +37,50 @@ class Sight:
     maximum: int
 
 
-def wanted(sight: Sight) -> int:
-    """How many consumers the queue should have, were it alone.
+def desired(queue: Snapshot) -> int:
+    """Return how many consumers the queue should have, regardless of other queues.
 
-    Half as many more while it stays behind, half of those without work fewer while it is idle: whatever the maximum,
-    a few steps lead there.
+    A queue that stays behind gets half as many again; of an idle one, half of the consumers without work retire. So a
+    few steps are enough for any maximum.
     """
-    consumers = sight.consumers
-    if sight.waiting and not consumers:
+    consumers = queue.consumers
+    if queue.waiting and not consumers:
         consumers = 1
-    elif sight.waiting and sight.behind >= GROW_AFTER:
+    elif queue.waiting and queue.behind >= GROW_AFTER:
         consumers += max(1, consumers // 2)
-    elif sight.idle >= RETIRE_AFTER:
-        consumers -= (consumers - sight.busy + 1) // 2
-    return min(max(consumers, sight.minimum), sight.maximum)
+    elif queue.idle >= RETIRE_AFTER:
+        consumers -= (consumers - queue.busy + 1) // 2
+    return min(max(consumers, queue.minimum), queue.maximum)
 
 
-def share(wanted: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
-    """Deal out `total` consumers: nobody gets more than wanted, and nobody less than another who gets more than one.
+def share(desired: Mapping[str, int], total: int, turn: int = 0) -> dict[str, int]:
+    """Divide `total` consumers among queues: evenly, but no queue gets more than it desires.
 
-    Where there are fewer consumers than queues that want some, they go on to others with each `turn`.
+    Where there are fewer consumers than queues that desire some, other queues get them with each `turn`.
     """
-    granted = dict.fromkeys(wanted, 0)
-    hungry = [name for name, number in wanted.items() if number]
-    if total < len(hungry):
-        first = turn * total % len(hungry)
-        hungry = hungry[first:] + hungry[:first]
-    while hungry and total:
-        for name in hungry[:total]:
+    granted = dict.fromkeys(desired, 0)
+    unmet = [name for name, number in desired.items() if number]
+    if total < len(unmet):
+        first = turn * total % len(unmet)
+        unmet = unmet[first:] + unmet[:first]
+    while unmet and total:
+        for name in unmet[:total]:
             granted[name] += 1
-        total -= min(total, len(hungry))
-        hungry = [name for name in hungry if granted[name] < wanted[name]]
+        total -= min(total, len(unmet))
+        unmet = [name for name in unmet if granted[name] < desired[name]]
     return granted
 
 
-def added(granted: Mapping[str, int], there: Mapping[str, int], total: int) -> dict[str, int]:
-    """As many of the granted consumers as there can be now, while some that are to go still have a message.
+def startable(granted: Mapping[str, int], alive: Mapping[str, int], total: int) -> dict[str, int]:
+    """Return how many of the granted consumers each queue can have now, while others that are to retire are busy.
 
-    With them they are no more than `total`, but for queues that have none: such a queue gets its first one at once,
-    however long the handlers of others run.
+    All that are alive are at most `total`, with one exception: a queue without any consumer gets its first one at
+    once, however long the handlers of other queues run.
     """
-    spare = total - sum(there.values())
+    spare = total - sum(alive.values())
     numbers: dict[str, int] = {}
     for name, number in granted.items():
-        more = min(number - there[name], max(spare, 0 if there[name] else 1))
-        numbers[name] = number if number <= there[name] else there[name] + max(0, more)
-        spare -= max(0, more)
+        more = max(0, min(number - alive[name], max(spare, 0 if alive[name] else 1)))
+        numbers[name] = min(number, alive[name] + more)
+        spare -= more
     return numbers

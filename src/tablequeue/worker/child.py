@@ -1,4 +1,4 @@
-"""A process that calls a handler, seen from the worker and from within. A pipe is between the two."""
+"""A process that calls a handler: `Child` is its side in the worker, `serve` runs in the process. A pipe joins them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from typing import Any, NamedTuple
 
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.message import PAYLOAD, Claim
 from tablequeue.queue import Queue
 from tablequeue.telemetry import processing
-from tablequeue.worker.ending import plain, words_of
+from tablequeue.worker.ending import error_text, picklable
 from tablequeue.worker.handler import Handler
-from tablequeue.worker.outcome import Outcome, Retry, outcome_of, outcomes_of
+from tablequeue.worker.outcome import Outcome, Retry
 from tablequeue.worker.pool import TimedOut
 
-# Fresh ones: a fork would take over locks that the threads of the worker hold.
+# Spawned, not forked: a fork would inherit locks that the threads of the worker hold.
 _processes = multiprocessing.get_context("spawn")
-# multiprocessing looks for ended processes at each start: of two that look at once, one misses the exit code.
-_looking = Lock()
-# Seconds that a process may take to end when it has nothing to do.
+# multiprocessing reaps ended processes at each start. If two threads reap at once, one of them misses the exit code.
+_reaping = Lock()
+# Seconds that an idle process may take to end.
 END_TIMEOUT = 5.0
-# Seconds between two looks whether a process still lives. Its pipe mostly tells, but a process of its own may have it.
-LOOK = 1.0
+# Seconds between two checks whether a process is alive. Mostly the end of its pipe tells, but a process that the
+# handler has started may keep the pipe open.
+CHECK_INTERVAL = 1.0
+# Seconds that the exit code of a process may take to be known after the end of its pipe.
+EXIT_TIMEOUT = 1.0
 
 
 class Address(NamedTuple):
-    """How a consumer's process finds the database: by the arguments of `connect`."""
+    """The arguments with which the process of a consumer calls `connect`."""
 
     url: str
     schema: str | None
@@ -52,28 +55,28 @@ class ProcessEnded(Exception):
 
 
 class DiedAtStart(HandlerFailed):
-    """The process ended, or was not ready in time; another one may be."""
+    """The process ended before it was ready, or was not ready in time. Another start may succeed."""
 
 
 class Child:
-    """One process, and the pipe to it. It ends when the pipe does: also when the worker is killed."""
+    """One process, and the pipe to it. The process ends with the pipe, so also when the worker is killed."""
 
     def __init__(self, handler: bytes, queue: str, address: Address) -> None:
         self.ready = False
-        """Whether it has begun to wait for messages."""
+        """Whether the process has begun to wait for messages."""
         self.broken = False
-        """Whether a call has not been answered: it is not to be used any more."""
+        """Whether a call was not answered. Such a process is not used any more."""
         self._queue = queue
         self._pipe, theirs = _processes.Pipe()
         self._process = _processes.Process(
             target=serve, args=(handler, queue, address, theirs), name=f"consumer {queue}"
         )
-        with _looking:
+        with _reaping:
             self._process.start()
         theirs.close()
 
     def await_ready(self, timeout: float) -> None:
-        """Wait until it can call the handler. `DiedAtStart`, or the error for which it cannot."""
+        """Wait until the process can call the handler. Raises `DiedAtStart`, or the error that it reports."""
         try:
             error: TablequeueError | None = self._answer(timeout)
         except TimeoutError:
@@ -84,30 +87,35 @@ class Child:
             ) from None
         except (EOFError, OSError):
             raise DiedAtStart(
-                f"A process of the handler of {self._queue!r} ended with exit code {self._await_exit(LOOK)} before it "
-                "was ready.",
+                f"A process of the handler of {self._queue!r} ended with exit code {self._await_exit(EXIT_TIMEOUT)} "
+                "before it was ready.",
                 "What it wrote says why; a script that runs a worker needs `if __name__ == '__main__':`.",
             ) from None
         if error is not None:
             raise error
         self.ready = True
 
-    def lives(self) -> bool:
-        """Whether it waits for messages: it says nothing unasked, so that only an end is to be read."""
+    def is_usable(self) -> bool:
+        """Whether the process waits for messages. It sends nothing unasked, so a readable pipe means that it ended."""
         return not (self.broken or self._pipe.poll() or self._exit_code() is not None)
 
     def call(self, claims: Sequence[Claim], timeout: float | None) -> Sequence[Outcome]:
-        """The outcomes of the handler. `TimedOut` kills the process; `ProcessEnded` if it has ended."""
+        """Call the handler, and return its outcomes.
+
+        Raises `TimedOut` after killing the process, or `ProcessEnded` if it has ended.
+        """
         self.broken = True
         try:
-            # As they are stored: what a payload is made of, the pickler might not bear.
+            # The stored rows: pickle may not support what a payload is decoded to.
             self._pipe.send([(claim.row, claim.token) for claim in claims])
             outcomes: Sequence[Outcome] = self._answer(timeout)
         except TimeoutError:
             self.kill()
             raise TimedOut from None
         except (EOFError, OSError):
-            raise ProcessEnded(f"the process of the handler ended with exit code {self._await_exit(LOOK)}") from None
+            raise ProcessEnded(
+                f"the process of the handler ended with exit code {self._await_exit(EXIT_TIMEOUT)}"
+            ) from None
         self.broken = False
         return outcomes
 
@@ -115,7 +123,7 @@ class Child:
         self._process.kill()
 
     def end(self) -> None:
-        """It ends, if it has not; it is killed when that takes too long."""
+        """Let the process end, and kill it if that takes too long."""
         self._pipe.close()
         if self._await_exit(END_TIMEOUT) is None:
             self.kill()
@@ -124,9 +132,9 @@ class Child:
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _answer(self, timeout: float | None) -> Any:
-        """What it says next. `TimeoutError`, or `EOFError` or `OSError` if it has ended."""
+        """Return what the process sends next. Raises `TimeoutError`, or `EOFError` or `OSError` if it has ended."""
         end = float("inf") if timeout is None else monotonic() + timeout
-        while not self._pipe.poll(max(0, min(LOOK, end - monotonic()))):
+        while not self._pipe.poll(max(0, min(CHECK_INTERVAL, end - monotonic()))):
             if self._exit_code() is not None and not self._pipe.poll():
                 raise EOFError
             if monotonic() >= end:
@@ -134,22 +142,22 @@ class Child:
         return self._pipe.recv()
 
     def _exit_code(self) -> int | None:
-        with _looking:
+        with _reaping:
             return self._process.exitcode
 
     def _await_exit(self, timeout: float) -> int | None:
-        """Its exit code; None if it has not ended."""
+        """Return the exit code; None if the process has not ended in time."""
         end = monotonic() + timeout
         while (code := self._exit_code()) is None and monotonic() < end:
             sleep(0.002)
         return code
 
 
-def dumped(handler: Handler) -> bytes:
-    """What finds the handler in another process: its module and name. `BadInput` if these are not it."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing itself looks
+def pickled(handler: Handler) -> bytes:
+    """Pickle the handler, by its module and name. Raises `BadInput` if another process cannot find it by these."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing itself checks
         raise BadInput(
-            f"The worker is run by what a process of the handler of {handler.queue!r} imports.",
+            f"A process of the handler of {handler.queue!r} runs the worker again when it imports the script.",
             "In a script, write `if __name__ == '__main__':` before it.",
         )
     try:
@@ -163,8 +171,8 @@ def dumped(handler: Handler) -> bytes:
 
 
 def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> None:
-    """What the process does: say that it is ready, then call the handler with what comes through the pipe."""
-    for number in (SIGINT, SIGTERM):  # a terminal and systemd signal the whole group; the worker decides
+    """Run in the process: report that it is ready, then call the handler for the messages that the pipe brings."""
+    for number in (SIGINT, SIGTERM):  # a terminal and systemd signal the whole group, but the worker decides
         signal(number, SIG_IGN)
     try:
         loaded: Handler = pickle.loads(handler)
@@ -182,11 +190,11 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
             )
         )
         return
-    with database, suppress(EOFError, OSError):  # when the worker has ended, or wants no more
+    with database, suppress(EOFError, OSError):  # the worker has ended, or has closed the pipe
         pipe.send(None)
         while True:
             pipe.send(_outcomes(loaded, served, pipe.recv()))
-    # Threads that the handler has left would keep the process alive.
+    # Threads that the handler has started would keep the process alive.
     timer = Timer(END_TIMEOUT, os._exit, (0,))
     timer.daemon = True
     timer.start()
@@ -195,12 +203,9 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
         load = queue.context.codec.load
-        claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
+        claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]
         with processing(handler.queue, claims):
-            if handler.batch is None:
-                outcomes: Sequence[Outcome] = [outcome_of(handler.function(claims[0]))]
-            else:
-                outcomes = outcomes_of(handler.function(claims), len(claims))
-        return [plain(outcome) for outcome in outcomes]
+            outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))
+        return [picklable(outcome) for outcome in outcomes]
     except BaseException as error:
-        return [Retry(error=words_of(error))] * len(parts)
+        return [Retry(error=error_text(error))] * len(parts)

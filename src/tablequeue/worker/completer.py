@@ -1,6 +1,6 @@
-"""Finishes what was handled, in one thread for all queues: while one call is under way, the next batch gathers.
+"""Finishes messages after their handlers, in one thread for all queues.
 
-So nothing waits for others to come, and the batches grow with the load by themselves.
+While one call is under way, the next batch gathers. So no message waits for others, and batches grow with the load.
 """
 
 from __future__ import annotations
@@ -16,48 +16,50 @@ from typing import NamedTuple
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.queue import Queue
 from tablequeue.worker.ending import Ending
-from tablequeue.worker.fetcher import PASSING, Fetcher, pause_after
+from tablequeue.worker.fetcher import TRANSIENT, Fetcher, backoff
 from tablequeue.worker.pool import Assignment
 
 logger = logging.getLogger("tablequeue.worker")
 
-# The error of an attempt whose lease has ended, as a sweep writes it.
+# The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 _LOST = (
-    "%s: %d messages (%s) were not finished: their leases had ended, and they are to be had again; or the handler had "
-    "finished them itself."
+    "%s: %d messages (%s) were not finished: their leases had expired, and they will be delivered again; or the "
+    "handler had finished them itself."
 )
 
 
 class Ended(NamedTuple):
+    """An assignment whose handler has ended, or which was given back."""
+
     fetcher: Fetcher
     assignment: Assignment
     endings: Sequence[Ending]
 
 
 class Completer:
-    """Tells the database what became of the messages.
+    """Completes, releases and fails messages, and counts them.
 
-    While the database is away it tries again, until `close` gives up. A message that cannot be finished comes back
-    when its lease ends.
+    While the database is away it tries again, until the time-out of `close`. A message that cannot be finished comes
+    back when its lease expires.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """How many messages of this run became what so far, each counted once, when that is certain."""
+        """How many messages of this run became what. Each is counted once, as soon as that is certain."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
-        self._give_up_at = float("inf")
+        self._deadline = float("inf")
         self._thread = Thread(target=self._run, name="completer of the worker", daemon=True)
         self._thread.start()
 
     def put(self, fetcher: Fetcher, assignment: Assignment, endings: Iterable[Ending]) -> None:
         self._ended.put(Ended(fetcher, assignment, [*endings]))
 
-    def close(self, patience: float) -> None:
-        """Finish what was put, for up to `patience` seconds."""
-        self._give_up_at = monotonic() + patience
+    def close(self, timeout: float) -> None:
+        """Finish what was put, for up to `timeout` seconds."""
+        self._deadline = monotonic() + timeout
         self._ended.put(None)
-        self._thread.join(patience)
+        self._thread.join(timeout)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ class Completer:
                     one = self._ended.get_nowait()
                 closing = True
             except Empty:
-                pass  # that is all for now
+                pass  # the batch is complete
             self._finish(batch)
 
     def _finish(self, batch: list[Ended]) -> None:
@@ -81,33 +83,31 @@ class Completer:
             by_fetcher[ended.fetcher].append(ended)
         for fetcher, several in by_fetcher.items():
             for call in _calls(ending for ended in several for ending in ended.endings):
-                self._make(fetcher, call)
+                self._call_until_answered(fetcher.queue, call)
             for ended in several:
-                fetcher.finished(ended.assignment)
+                fetcher.discard(ended.assignment)
 
-    def _make(self, fetcher: Fetcher, call: list[Ending]) -> None:
-        """Make the call until it is answered, and count what it did."""
+    def _call_until_answered(self, queue: Queue, call: list[Ending]) -> None:
+        """Make the call, again after each transient error, and count the endings that took effect."""
         failures = 0
         while True:
             try:
-                for ending in _effect(fetcher.queue, call, again=failures > 0):
-                    self._count(fetcher.queue, ending)
+                for ending in _effective(queue, call, is_retry=failures > 0):
+                    self._count(queue, ending)
                 return
-            except PASSING as error:
+            except TRANSIENT as error:
                 failures += 1
-                pause = pause_after(failures)
-                if monotonic() + pause > self._give_up_at:
-                    logger.error("%s: %s Its messages come back when their leases end.", fetcher.queue.name, error)
+                pause = backoff(failures)
+                if monotonic() + pause > self._deadline:
+                    logger.error("%s: %s Its messages come back when their leases expire.", queue.name, error)
                     return
                 sleep(pause)
             except TablequeueError as error:
-                # The queue is gone, or the database does not take it: the messages come back if they can.
-                logger.error("%s: %s", fetcher.queue.name, error)
+                # The queue was dropped, or the database refuses the call: the messages come back if they can.
+                logger.error("%s: %s", queue.name, error)
                 return
             except Exception:
-                logger.exception(
-                    "%s: a message was not finished, and comes back when its lease ends", fetcher.queue.name
-                )
+                logger.exception("%s: a message was not finished, and comes back when its lease expires", queue.name)
                 return
 
     def _count(self, queue: Queue, ending: Ending) -> None:
@@ -115,15 +115,16 @@ class Completer:
             self.counts[ending.becomes] += 1
         if ending.verb == "fail":
             claim, state = ending.claim, ending.becomes
-            words = ending.error.strip().rpartition("\n")[2]
+            last_line = ending.error.strip().rpartition("\n")[2]
             fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
-            logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, words, extra=fields)
+            logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
 
 
 def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
-    """The endings, by the calls that make them: completions in one, failures one by one.
+    """Return the endings grouped by the calls that make them: many completions in one, each failure by itself.
 
-    In one call a message is once, for `LeaseLost` names messages: it may have come again after its lease was lost.
+    No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
+    message may have been popped again.
     """
     calls: dict[tuple[str, float, int], dict[int, Ending]] = defaultdict(dict)
     for number, ending in enumerate(endings, 1):
@@ -134,8 +135,11 @@ def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
     return [[*call.values()] for call in calls.values()]
 
 
-def _effect(queue: Queue, call: Sequence[Ending], again: bool) -> Sequence[Ending]:
-    """Make the call; which of its endings took effect. `again`: after one that may have had some effect unanswered."""
+def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
+    """Make the call, and return those of its endings that took effect.
+
+    With `is_retry`, the same call was made before and its answer was lost: it may have taken effect then.
+    """
     first = call[0]
     try:
         match first.verb:
@@ -147,7 +151,7 @@ def _effect(queue: Queue, call: Sequence[Ending], again: bool) -> Sequence[Endin
                 queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
     except LeaseLost as error:
         named = set(error.ids)
-        lost = {one.claim.id for one in call if one.claim.id in named and not (again and _was_ended(queue, one))}
+        lost = {one.claim.id for one in call if one.claim.id in named and not (is_retry and _took_effect(queue, one))}
         if lost:
             ids = ", ".join(map(str, sorted(lost)[:5])) + (", ..." if len(lost) > 5 else "")
             logger.error(_LOST, queue.name, len(lost), ids)
@@ -155,13 +159,13 @@ def _effect(queue: Queue, call: Sequence[Ending], again: bool) -> Sequence[Endin
     return call
 
 
-def _was_ended(queue: Queue, ending: Ending) -> bool:
-    """Of a claim that is not held: whether the call before, whose answer was lost, has ended it, and not its lease."""
+def _took_effect(queue: Queue, ending: Ending) -> bool:
+    """Whether a claim that is gone was ended by the call whose answer was lost, and not by the end of its lease."""
     claim = ending.claim
     message = queue.find(claim.id)
     if message is None:
-        # Deleted: by us, or by who had it after us. Nobody could have it as long as our lease lasts.
-        return monotonic() < ending.assignment.held + queue.definition.lease
+        # Deleted: by us, or by another consumer after us. Nobody else could pop it while our lease lasted.
+        return monotonic() < ending.assignment.leased_at + queue.definition.lease
     return not any(
         (error.attempt, error.error) == (claim.attempts, EXPIRED) and error.at >= claim.popped_at
         for error in message.errors

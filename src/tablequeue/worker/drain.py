@@ -1,57 +1,62 @@
-"""When a worker that drains its queues is done: nothing is ready in any of them, and nothing is under way."""
+"""When a worker that drains its queues is done: every queue is empty, and no message is being handled."""
 
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tablequeue.worker.fetcher import Fetcher
+
+class Fetching(Protocol):
+    """What a drain needs of the fetcher of a queue."""
+
+    def has_assignments(self) -> bool: ...
+
+    def wake(self) -> None: ...
 
 
 class Drain:
-    """Of several queues, for the handlers of one may push to another.
+    """The state of a drain, for all queues together: the handlers of one may push to another.
 
-    It is over when each queue was found empty by a pop that began after all that had been popped was finished.
+    It is done when each queue was found empty by a pop that began after all popped messages were finished.
     """
 
     def __init__(self) -> None:
-        self.over = False
-        self.fetchers: list[Fetcher] = []
+        self.done = False
+        self.fetchers: list[Fetching] = []
         self._lock = Lock()
         self._finished = 0
         """How many assignments were finished so far."""
-        self._empty: dict[Fetcher, int] = {}
-        """The queues that were found empty, and how many assignments had been finished before that pop."""
+        self._empty: dict[Fetching, int] = {}
+        """Each queue that was found empty, with the number of assignments finished before that pop."""
 
-    def before_a_pop(self, fetcher: Fetcher) -> int:
-        """What `found_nothing` is to be told if the pop finds nothing. Until then it is not over."""
+    def before_pop(self, fetcher: Fetching) -> int:
+        """Return the number for `found_empty`, in case the pop finds nothing. The drain is not done before that."""
         with self._lock:
             self._empty.pop(fetcher, None)
             return self._finished
 
-    def found_nothing(self, fetcher: Fetcher, finished: int) -> None:
+    def found_empty(self, fetcher: Fetching, finished: int) -> None:
         with self._lock:
             self._empty[fetcher] = finished
             empty = all(self._empty.get(one) == self._finished for one in self.fetchers)
-            self.over = self.over or (empty and not self._held())
-        if self.over:
+            self.done = self.done or (empty and not self._any_held())
+        if self.done:
             self._wake()
 
-    def before_a_finish(self) -> None:
-        """A handler has ended and its messages are finished, but still held by their fetcher."""
+    def before_discard(self) -> None:
+        """Count an assignment whose messages are finished, but which its fetcher still holds."""
         with self._lock:
             self._finished += 1
 
-    def finished(self) -> None:
-        """They are not held any more."""
-        if not self._held():
+    def after_discard(self) -> None:
+        """Let all queues be looked at again if this was the last assignment that any fetcher held."""
+        if not self._any_held():
             self._wake()
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _held(self) -> bool:
-        return any(fetcher.holds() for fetcher in self.fetchers)
+    def _any_held(self) -> bool:
+        return any(fetcher.has_assignments() for fetcher in self.fetchers)
 
     def _wake(self) -> None:
         for fetcher in self.fetchers:

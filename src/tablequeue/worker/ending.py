@@ -1,4 +1,4 @@
-"""How the claim on a message is to end, as its handler's outcome says. Pure: no database here."""
+"""The verb that ends each claim, by the outcome of its handler: pure functions, without a database."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tablequeue.worker.pool import Assignment
 
 
 class Ending(NamedTuple):
-    """One call for one claim, or its share of a call for many.
+    """How to end one claim.
 
     verb      `complete`, `release` or `fail`.
-    becomes   what the message is afterwards, as `Worker.run` counts it.
-    delay     seconds until it is ready again, of one that is.
-    final     whether it is a failure after which nothing is tried again.
+    becomes   what the message becomes, as `Worker.run` counts it; "" is not counted.
+    delay     seconds until the message is ready again, after `release` and `fail`.
+    final     whether the message becomes a dead letter at once.
     """
 
     claim: Claim
@@ -34,9 +34,9 @@ class Ending(NamedTuple):
 
 
 def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> Iterator[Ending]:
-    """How each claim of the assignment is to end; nothing for those that the handler has finished itself.
+    """Return how to end each claim of an assignment, except for those that the handler has finished itself.
 
-    An outcome that cannot be, as a Snooze of 1,000 years, is a failure of the attempt that says why.
+    An impossible outcome, such as a Snooze of 1,000 years, fails the attempt with an error that says why.
     """
     for claim, outcome in zip(assignment.claims, outcomes, strict=True):
         if isinstance(outcome, Finished):
@@ -47,25 +47,25 @@ def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[O
             yield _failure(definition, claim, assignment, error)
 
 
-def given_back(definition: Definition, assignment: Assignment, why: str) -> Iterator[Ending]:
-    """Of messages that no consumer has begun: they are ready again, and the attempt does not count.
+def unbegun_endings(definition: Definition, assignment: Assignment, reason: str) -> Iterator[Ending]:
+    """Return how to end the claims of an assignment that no consumer has begun.
 
-    Where delivery is at most once they cannot be: they have failed.
+    Its messages are ready again, and the attempt does not count. Where delivery is at most once they fail instead.
     """
     for claim in assignment.claims:
         if definition.delivery == "at_most_once":
-            yield _failure(definition, claim, assignment, why)
+            yield _failure(definition, claim, assignment, reason)
         else:
             yield Ending(claim, assignment, "release", "")
 
 
-def plain(outcome: Outcome) -> Outcome:
-    """The outcome as it can be sent to another process: without exceptions, nor classes of the handler's module."""
+def picklable(outcome: Outcome) -> Outcome:
+    """Return the outcome in a form that another process can load: without exceptions or classes of the handler."""
     match outcome:
         case Retry():
-            return Retry(None if outcome.after is None else seconds(outcome.after, "after"), words_of(outcome.error))
+            return Retry(None if outcome.after is None else seconds(outcome.after, "after"), error_text(outcome.error))
         case DeadLetter():
-            return DeadLetter(words_of(outcome.error))
+            return DeadLetter(error_text(outcome.error))
         case Snooze():
             until = outcome.until
             return Snooze(until.astimezone(UTC) if isinstance(until, datetime) else seconds(until, "until"))
@@ -74,13 +74,13 @@ def plain(outcome: Outcome) -> Outcome:
     return Done()
 
 
-def words_of(error: str | BaseException) -> str:
-    """What is kept of an error: of an exception its traceback, or its class if that cannot be shown."""
+def error_text(error: str | BaseException) -> str:
+    """Return the text that is kept of an error: the traceback of an exception, or its class if that cannot be shown."""
     if isinstance(error, str):
         return str.__str__(error)
     try:
         return "".join(traceback.format_exception(error))
-    except BaseException:  # it runs code of the exception
+    except BaseException:  # formatting runs code of the exception
         return f"{type(error).__name__}, which cannot be shown"
 
 
@@ -114,7 +114,7 @@ def _failure(
         becomes = "dead"
     else:
         becomes = "scheduled" if delay else "ready"
-    return Ending(claim, assignment, "fail", becomes, delay, words_of(error), final)
+    return Ending(claim, assignment, "fail", becomes, delay, error_text(error), final)
 
 
 def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcome: Snooze) -> Ending:
@@ -122,7 +122,7 @@ def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcom
         return _failure(definition, claim, assignment, "snoozed, which a message delivered at most once cannot be")
     until = outcome.until
     if isinstance(until, datetime):
-        # By the database's clock: that of the pop, and what has passed since by ours.
-        passed = timedelta(seconds=monotonic() - assignment.popped)
+        # By the database's clock: its time of the pop, and the seconds that have passed since.
+        passed = timedelta(seconds=monotonic() - assignment.popped_at)
         until = max(until - claim.popped_at - passed, timedelta(0))
     return Ending(claim, assignment, "release", "snoozed", seconds(until, "until"))

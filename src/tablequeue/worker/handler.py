@@ -1,31 +1,33 @@
-"""A handler: the function that works at the messages of a queue, and how it is to be called."""
+"""A handler: the function for the messages of a queue, and how to call it."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tablequeue.errors import BadInput
+from tablequeue.message import Claim
 from tablequeue.operations.context import count, seconds
+from tablequeue.worker.outcome import Outcome, outcome_of, outcomes_of
 
 Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Who works at a queue.
+    """The function that handles the messages of a queue.
 
     function    takes a `Claim`, or a list of them, and returns an outcome; may be `async def`.
-    consumers     how many calls may run at once at the most; None: as many as the worker may have.
-    batch       None: one message a call. A number: a list of up to so many.
-    timeout     seconds after which a call is interrupted and has failed; None: never. In a thread the interrupt
-                arrives when Python code runs next: one that waits inside of C is only left to lose its lease.
-    processes   each consumer has a process of its own, for work that is all Python's; not with `async def`.
+    consumers   maximum number of calls that run at once; None: the maximum of the worker.
+    batch       None: one message a call; a number: a list of up to so many messages.
+    timeout     seconds after which a call is interrupted and has failed; None: never. A thread is interrupted when it
+                next runs Python code. While it waits in C code, its lease is not extended any longer.
+    processes   whether each consumer has a process of its own, for work that computes in Python; not with `async def`.
     """
 
     queue: str
@@ -48,7 +50,7 @@ class Handler:
         if self.processes and self.is_async:
             raise BadInput(
                 f"The handler of {self.queue!r} is async and is to run in processes.",
-                "Leave one of the two out: processes are for handlers that compute, async ones wait.",
+                "Choose one of the two: processes are for handlers that compute, async ones wait.",
             )
         if self.processes and "<" in getattr(self.function, "__qualname__", "<"):
             raise BadInput(
@@ -60,9 +62,17 @@ class Handler:
         function = self.function
         return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))  # an object may be callable
 
+    def argument(self, claims: list[Claim]) -> Any:
+        """Return what to call the function with."""
+        return claims[0] if self.batch is None else claims
 
-def load(target: str) -> Any:
-    """What `package.module:name` names; modules of the current folder are found too."""
+    def outcomes(self, result: Any, n: int) -> Sequence[Outcome]:
+        """Return the outcomes of `n` messages, of what the function has returned for them."""
+        return [outcome_of(result)] if self.batch is None else outcomes_of(result, n)
+
+
+def import_target(target: str) -> Any:
+    """Import what `package.module:name` names, also from the current folder."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise BadInput(f"{target!r} names no handler.", "Write package.module:function.")

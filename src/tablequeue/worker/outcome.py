@@ -1,4 +1,4 @@
-"""What becomes of a message, as the value that its handler returns. An exception is a Retry with its traceback."""
+"""The outcomes that a handler can return. An exception counts as a Retry with its traceback."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from tablequeue.operations.context import seconds
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Complete it. A handler that returns nothing says so too."""
+    """Complete the message. A handler that returns None means the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed: try again `after` some time, if any attempts are left.
+    """Fail the attempt. If any attempts are left, the message is ready again after `after`.
 
-    Seconds, or a timedelta; the queue's backoff if not given.
+    after   seconds, or a timedelta; None: as the queue's backoff says.
+    error   a text, or an exception, whose traceback is kept.
     """
 
     after: Duration | None = None
@@ -36,7 +37,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The attempt failed and no other can help: it becomes a dead letter now."""
+    """Fail the attempt, and make the message a dead letter at once."""
 
     error: str | BaseException = ""
 
@@ -46,9 +47,9 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Not now: give it back until a time (an aware datetime), or for so many seconds. The attempt does not count.
+    """Release the message until a time (an aware datetime), or for some seconds or a timedelta.
 
-    At most 100 years: what is farther away fails the attempt.
+    The attempt does not count. A time that is more than 100 years away fails the attempt.
     """
 
     until: Duration | datetime
@@ -62,7 +63,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The handler has finished it itself, as with `message.complete(connection=...)` in a transaction of its own."""
+    """Do nothing: the handler has finished the message itself, as with `message.complete(connection=...)`."""
 
 
 Outcome = Done | Retry | DeadLetter | Snooze | Finished
@@ -70,18 +71,18 @@ OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
 
 
 def outcome_of(result: Any) -> Outcome:
-    """What a handler of one message has returned; what is no outcome is done, whatever it is.
+    """Return the outcome of one message from what its handler returned. Any value that is no outcome means Done.
 
-    `BadInput` for what shows that the handler did not do what it says: it has not run, or names an outcome and makes
-    none. To complete such messages would lose them.
+    Raises `BadInput` if the value shows a mistake, as completing the message would lose it: a coroutine or a generator
+    has not run, and an outcome's class is no outcome.
     """
     if isinstance(result, OUTCOMES):
         return result
     if inspect.iscoroutine(result):
-        result.close()  # Python would warn, at another place, that nobody has awaited it
+        result.close()  # or Python would warn later that it was never awaited
         raise BadInput(
-            "The handler returned a coroutine that nobody awaits: it has not run.",
-            "Make the handler itself `async def`, or wait for the coroutine in it.",
+            "The handler returned a coroutine that was never awaited: it has not run.",
+            "Make the handler itself `async def`, or run the coroutine in it.",
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise BadInput("The handler is a generator: it has not run.", "Leave `yield` out of it.")
@@ -91,9 +92,9 @@ def outcome_of(result: Any) -> Outcome:
 
 
 def outcomes_of(result: Any, n: int) -> Sequence[Outcome]:
-    """What a handler of a batch has returned: one outcome for all, or a list with one for each.
+    """Return the outcomes of `n` messages from what their handler returned: one outcome for all, or a list of them.
 
-    A tuple with an outcome in it is a list too; another one is a value as any other.
+    A tuple that contains an outcome counts as a list. Any other tuple is a value like any other.
     """
     several = isinstance(result, list) or (
         isinstance(result, tuple) and any(isinstance(one, OUTCOMES) for one in result)

@@ -1,4 +1,4 @@
-"""The consumers of a queue: each takes one assignment after the other, calls the handler, and reports."""
+"""The consumers of one queue of a worker: each takes assignments, calls the handler, and reports the outcomes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, Timer, get_ident
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from tablequeue.message import Claim
 from tablequeue.telemetry import processing
 from tablequeue.worker.handler import Handler
-from tablequeue.worker.outcome import Outcome, Retry, outcome_of, outcomes_of
+from tablequeue.worker.outcome import Outcome, Retry
 
 
 class TimedOut(BaseException):
-    """Raised in a handler when its time is over. No Exception: a handler that goes on after any error is not to."""
+    """Raised in a handler that has exceeded its time-out.
+
+    It is no Exception, so that a handler that goes on after any error ends nevertheless.
+    """
 
     def __str__(self) -> str:
         return "the handler took longer than its time-out"
@@ -27,91 +30,76 @@ class TimedOut(BaseException):
 
 @dataclass(eq=False, slots=True)
 class Assignment:
-    """What one call of a handler works at. Times are of this process's monotonic clock."""
+    """The messages of one call of a handler. Times are of this process's monotonic clock."""
 
     claims: list[Claim]
-    held: float
-    """When its leases were last asked for or extended."""
-    popped: float = field(default_factory=monotonic)
-    began: float | None = None
-    """When a consumer began; None while it waits for one."""
+    leased_at: float
+    """When the leases were last requested: by the pop, or by an extension."""
+    popped_at: float = field(default_factory=monotonic)
+    began_at: float | None = None
+    """When a consumer began; None while the assignment waits for one."""
     ended: bool = False
-    """Whether it only waits to be finished."""
+    """Whether no consumer works on it any more, so that it only waits to be finished."""
     lost: set[int] = field(default_factory=set)
-    """The ids of its messages whose leases are known to be lost."""
+    """The ids of messages whose leases are known to be lost."""
 
     @property
-    def runs(self) -> bool:
-        """Whether a handler works at it."""
-        return self.began is not None and not self.ended
+    def running(self) -> bool:
+        """Whether a handler works on it."""
+        return self.began_at is not None and not self.ended
 
 
-class Told(Protocol):
-    """What consumers say of themselves, from any thread."""
+class PoolOwner(Protocol):
+    """What a pool tells its owner, the fetcher. Consumers call this from any thread."""
 
     def begin(self, assignment: Assignment) -> bool:
-        """A consumer would begin with the assignment. False: it may not, and has it no more."""
+        """Ask to begin the assignment. After False the consumer must not touch it: the owner has taken it back."""
 
     def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
-        """It has ended."""
+        """Report the outcomes of an assignment that was begun."""
 
     def give_back(self, assignment: Assignment) -> None:
-        """A consumer has the assignment and cannot begin with it."""
+        """Return an assignment that the consumer cannot begin."""
 
-    def starting(self) -> None:
-        """A consumer makes itself ready: it takes nothing until it is."""
+    def consumer_starting(self) -> None:
+        """Report a consumer that takes no assignment before `consumer_ready`."""
 
-    def started(self) -> None:
-        """It is ready."""
+    def consumer_ready(self) -> None:
+        """Report that such a consumer is ready."""
 
-    def refuse(self, error: Exception) -> None:
-        """There can be no consumers."""
+    def fail(self, error: Exception) -> None:
+        """Report that consumers cannot be started."""
 
 
 class Pool(ABC):
-    """Consumers, as many as are wanted. Those that are too many go as soon as they have ended what they have."""
+    """A variable number of consumers. Those in excess retire as soon as they have ended their assignments."""
 
-    def __init__(self, handler: Handler, told: Told) -> None:
+    def __init__(self, handler: Handler, owner: PoolOwner) -> None:
         self.handler = handler
-        self._told = told
-        self._counting = Lock()
-        self._wanted = 0
-        self.consumers = 0
-        """How many there are, with those that are still to go."""
+        self._owner = owner
+        self._lock = Lock()
+        self._target = 0
+        self.alive = 0
+        """How many consumers exist, including those that are to retire."""
 
     def resize(self, number: int) -> None:
-        """Have so many consumers: add some, or let some go."""
-        with self._counting:
-            self._wanted = number
-            change = number - self.consumers
-            self.consumers = max(self.consumers, number)
+        """Start consumers, or let some retire, so that there will be `number` of them."""
+        with self._lock:
+            self._target = number
+            change = number - self.alive
+            self.alive = max(self.alive, number)
         for _ in range(change):
-            self._add()
+            self._start_consumer()
         for _ in range(-change):
-            self._ask()
+            self._wake_consumer()
 
     @abstractmethod
-    def _add(self) -> None:
-        """One consumer more, which goes when `_goes` tells it so."""
-
-    @abstractmethod
-    def _ask(self) -> None:
-        """Have one that has nothing to do look whether it is to go."""
-
-    def _goes(self) -> bool:
-        """Whether the consumer that asks is one too many."""
-        with self._counting:
-            goes = self.consumers > self._wanted
-            self.consumers -= goes
-        return goes
-
-    @abstractmethod
-    def give(self, assignment: Assignment) -> None:
-        """An assignment for the consumer that is free next."""
+    def put(self, assignment: Assignment) -> None:
+        """Give the assignment to the next consumer that is free."""
 
     @abstractmethod
     def stop(self) -> list[Assignment]:
-        """Make no more consumers ready; the assignments that none has taken. Returns at once."""
+        """Start no more consumers, and return the assignments that none has taken. Does not wait."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -119,37 +107,39 @@ class Pool(ABC):
 
     @abstractmethod
     def close(self, timeout: float) -> None:
-        """After all consumers were asked to go: wait for what would outlast the worker."""
+        """After `resize(0)`: wait for whatever would outlive the worker."""
 
-    def argument(self, assignment: Assignment) -> Any:
-        """What the handler is called with."""
-        return assignment.claims[0] if self.handler.batch is None else assignment.claims
+    # -- for the kinds of pools ----------------------------------------------------------------------------------------
 
-    def outcomes(self, assignment: Assignment, result: Any) -> Sequence[Outcome]:
-        """What the handler has said of each message."""
-        if self.handler.batch is None:
-            return [outcome_of(result)]
-        return outcomes_of(result, len(assignment.claims))
+    @abstractmethod
+    def _start_consumer(self) -> None:
+        """Start a consumer, which ends when `_retires` says so."""
+
+    @abstractmethod
+    def _wake_consumer(self) -> None:
+        """Let a consumer that has no assignment ask `_retires`."""
+
+    def _retires(self) -> bool:
+        """Whether the calling consumer is in excess, and has to end."""
+        with self._lock:
+            retires = self.alive > self._target
+            self.alive -= retires
+        return retires
 
     @staticmethod
-    def failed(assignment: Assignment, error: str | BaseException) -> Sequence[Outcome]:
+    def _failed(assignment: Assignment, error: str | BaseException) -> Sequence[Outcome]:
         return [Retry(error=error)] * len(assignment.claims)
 
 
 class ThreadPool(Pool):
     """Consumers that are threads."""
 
-    def __init__(self, handler: Handler, told: Told) -> None:
-        super().__init__(handler, told)
+    def __init__(self, handler: Handler, owner: PoolOwner) -> None:
+        super().__init__(handler, owner)
         self._assignments: SimpleQueue[Assignment | None] = SimpleQueue()
+        """None wakes a consumer."""
 
-    def _add(self) -> None:
-        Thread(target=self._consume, name=f"consumer of {self.handler.queue}", daemon=True).start()
-
-    def _ask(self) -> None:
-        self._assignments.put(None)
-
-    def give(self, assignment: Assignment) -> None:
+    def put(self, assignment: Assignment) -> None:
         self._assignments.put(assignment)
 
     def stop(self) -> list[Assignment]:
@@ -158,43 +148,48 @@ class ThreadPool(Pool):
             while True:
                 assignments.append(self._assignments.get_nowait())
         for _ in range(assignments.count(None)):
-            self._ask()
+            self._wake_consumer()
         return [assignment for assignment in assignments if assignment is not None]
 
     def abandon(self) -> None:
-        """A thread cannot be ended."""
+        """Do nothing: a thread cannot be ended."""
 
     def close(self, timeout: float) -> None:
-        """A thread ends with the process."""
+        """Do nothing: a thread ends with the process."""
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _start_consumer(self) -> None:
+        Thread(target=self._consume, name=f"consumer of {self.handler.queue}", daemon=True).start()
+
+    def _wake_consumer(self) -> None:
+        self._assignments.put(None)
 
     def _consume(self) -> None:
-        while not self._goes():
-            if (assignment := self._assignments.get()) is not None and self._told.begin(assignment):
-                self._told.end(assignment, self._outcomes(assignment))
+        while not self._retires():
+            if (assignment := self._assignments.get()) is not None and self._owner.begin(assignment):
+                self._owner.end(assignment, self._outcomes(assignment))
 
     def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
             return self._call(assignment)
         except BaseException as error:  # a SystemExit of a handler is a failure of the message, not of the consumer
-            return self.failed(assignment, error)
+            return self._failed(assignment, error)
 
     def _call(self, assignment: Assignment) -> Sequence[Outcome]:
-        seconds = self.handler.timeout
-        with (
-            processing(self.handler.queue, assignment.claims),
-            nullcontext() if seconds is None else TimeLimit(seconds),
-        ):
-            result = self.handler.function(self.argument(assignment))
-        return self.outcomes(assignment, result)
+        claims, seconds = assignment.claims, self.handler.timeout
+        with processing(self.handler.queue, claims), nullcontext() if seconds is None else TimeLimit(seconds):
+            result = self.handler.function(self.handler.argument(claims))
+        return self.handler.outcomes(result, len(claims))
 
 
 class TimeLimit:
-    """Raises TimedOut in the thread of the block when its time is over: there, or at its end if the block caught it."""
+    """Raises TimedOut in the thread of the block when its time is over, or at its end if the block has caught it."""
 
     def __init__(self, seconds: float) -> None:
         self._thread = ctypes.c_ulong(get_ident())
         self._lock = Lock()
-        self._ended = self._over = False
+        self._ended = self._expired = False
         self._timer = Timer(seconds, self._interrupt)
         self._timer.daemon = True
 
@@ -205,13 +200,13 @@ class TimeLimit:
         with self._lock:
             self._ended = True
         self._timer.cancel()
-        # If it is on its way, it arrives before this, or never.
+        # An interrupt that is on its way arrives before this line, or never.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, None)
-        if self._over and kind is None:
+        if self._expired and kind is None:
             raise TimedOut
 
     def _interrupt(self) -> None:
         with self._lock:
             if not self._ended:
-                self._over = True
+                self._expired = True
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, ctypes.py_object(TimedOut))

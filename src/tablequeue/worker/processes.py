@@ -1,4 +1,4 @@
-"""Consumers with a process each, for handlers whose work is all Python's, or that may take their process down.
+"""Consumers with a process each, for handlers that compute in Python, or that may crash their process.
 
 A consumer takes a message only when its process is ready to call the handler. Until then the message waits, its lease
 is extended, and the time-out of the handler does not run.
@@ -10,26 +10,26 @@ import logging
 from collections.abc import Sequence
 from threading import Condition, Event
 
-from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, dumped
-from tablequeue.worker.fetcher import PASSING, pause_after
+from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, pickled
+from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
-from tablequeue.worker.pool import Assignment, ThreadPool, TimedOut, Told
+from tablequeue.worker.pool import Assignment, PoolOwner, ThreadPool, TimedOut
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Seconds that a process may take to be ready: for its interpreter, the imports of the handler, and the connection.
+# Seconds that a process may take to become ready: to start Python, import the handler, and connect.
 START_TIMEOUT = 120.0
-# Processes of a consumer that may die at the start, one after the other, before the worker gives up.
-STARTS = 3
+# How many processes of a consumer may die at the start, one after the other, before the worker gives up.
+MAX_STARTS = 3
 
 
 class ProcessPool(ThreadPool):
-    """Threads that hold the messages and their leases, while a process each calls the handler."""
+    """Consumers that are threads, each with a process that calls the handler."""
 
-    def __init__(self, handler: Handler, told: Told, address: Address) -> None:
-        super().__init__(handler, told)
-        self._dumped = dumped(handler)
+    def __init__(self, handler: Handler, owner: PoolOwner, address: Address) -> None:
+        super().__init__(handler, owner)
+        self._pickled = pickled(handler)
         self._address = address
         self._stopped = Event()
         self._state = Condition()
@@ -37,14 +37,14 @@ class ProcessPool(ThreadPool):
 
     def stop(self) -> list[Assignment]:
         self._stopped.set()
-        for child in self._all():
+        for child in self._all_children():
             if not child.ready:
                 child.kill()
         return super().stop()
 
     def abandon(self) -> None:
         self._stopped.set()
-        for child in self._all():
+        for child in self._all_children():
             child.kill()
 
     def close(self, timeout: float) -> None:
@@ -53,24 +53,24 @@ class ProcessPool(ThreadPool):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _add(self) -> None:
-        self._told.starting()
-        super()._add()
+    def _start_consumer(self) -> None:
+        self._owner.consumer_starting()
+        super()._start_consumer()
 
     def _consume(self) -> None:
         child = self._start()
         try:
-            while child is not None and not self._goes():
+            while child is not None and not self._retires():
                 assignment = self._assignments.get()
-                child = self._living(child)  # it may have ended while it had nothing to do
+                child = self._replaced(child)  # it may have ended while it was idle
                 if assignment is None:
                     continue
                 if child is None:
-                    self._told.give_back(assignment)
-                elif self._told.begin(assignment):
-                    self._told.end(assignment, self._outcomes_of(child, assignment))
+                    self._owner.give_back(assignment)
+                elif self._owner.begin(assignment):
+                    self._owner.end(assignment, self._outcomes_of(child, assignment))
                     if child.broken:
-                        child = self._living(child)
+                        child = self._replaced(child)
         finally:
             if child is not None:
                 self._end(child)
@@ -79,47 +79,47 @@ class ProcessPool(ThreadPool):
         try:
             return child.call(assignment.claims, self.handler.timeout)
         except (TimedOut, ProcessEnded) as error:
-            return self.failed(assignment, str(error))  # where it was raised says nothing of the handler
+            return self._failed(assignment, str(error))  # the traceback would say nothing about the handler
         except BaseException as error:
-            return self.failed(assignment, error)
+            return self._failed(assignment, error)
 
-    def _living(self, child: Child) -> Child | None:
-        """The process, or another one if it has ended; None if there is to be none."""
-        if child.lives():
+    def _replaced(self, child: Child) -> Child | None:
+        """Return the process, or a new one if it has ended; None while the pool stops, or if none can be started."""
+        if child.is_usable():
             return child
         self._end(child)
         if not child.broken:
-            logger.warning("%s: a process ended while it had nothing to do; another one starts", self.handler.queue)
-        self._told.starting()
+            logger.warning("%s: a process ended while it was idle; another one starts", self.handler.queue)
+        self._owner.consumer_starting()
         return self._start()
 
     def _start(self) -> Child | None:
-        """A process that is ready to call the handler; None if there is to be none."""
+        """Return a process that is ready to call the handler; None as in `_replaced`."""
         failures = 0
         while not self._stopped.is_set():
             try:
-                child = self._new()
-                self._told.started()
+                child = self._start_one()
+                self._owner.consumer_ready()
                 return child
-            except (*PASSING, DiedAtStart) as error:
+            except (*TRANSIENT, DiedAtStart) as error:
                 failures += 1
                 if self._stopped.is_set():
                     break
-                if isinstance(error, DiedAtStart) and failures >= STARTS:
-                    self._told.refuse(error)
+                if isinstance(error, DiedAtStart) and failures >= MAX_STARTS:
+                    self._owner.fail(error)
                     break
-                pause = pause_after(failures)
+                pause = backoff(failures)
                 logger.warning("%s: %s Trying again in %.1f s.", self.handler.queue, error, pause)
                 self._stopped.wait(pause)
             except Exception as error:
-                self._told.refuse(error)
+                self._owner.fail(error)
                 break
         return None
 
-    def _new(self) -> Child:
-        """A process, when it is ready."""
+    def _start_one(self) -> Child:
+        """Start a process, and wait until it is ready."""
         try:
-            child = Child(self._dumped, self.handler.queue, self._address)
+            child = Child(self._pickled, self.handler.queue, self._address)
         except OSError as error:
             raise DiedAtStart(
                 f"A process of the handler of {self.handler.queue!r} cannot be started: {error}.",
@@ -128,7 +128,7 @@ class ProcessPool(ThreadPool):
         with self._state:
             self._children.add(child)
         try:
-            if self._stopped.is_set():  # and `stop` may have missed this one
+            if self._stopped.is_set():  # `stop` may not have seen this one
                 child.kill()
             child.await_ready(START_TIMEOUT)
         except BaseException:
@@ -142,6 +142,6 @@ class ProcessPool(ThreadPool):
             self._children.discard(child)
             self._state.notify_all()
 
-    def _all(self) -> list[Child]:
+    def _all_children(self) -> list[Child]:
         with self._state:
             return list(self._children)

@@ -1,4 +1,4 @@
-"""Periodic pushes: by a cron expression in a time zone, once for each time it is due, however many workers run."""
+"""Periodic pushes, by a cron expression in a time zone: one for each due time, however many workers run."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from zoneinfo import ZoneInfo
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
-from tablequeue.operations import schedule
+from tablequeue.operations import schedule as schedules
 from tablequeue.operations.push import check_text
-from tablequeue.worker.fetcher import PASSING
+from tablequeue.worker.fetcher import TRANSIENT
 
 logger = logging.getLogger("tablequeue.worker")
 
-# Seconds between two looks at the clock of the database, at the most: ours may run faster or slower.
+# Maximum seconds between two readings of the database's clock: that of this machine may run faster or slower.
 LONGEST_SLEEP = 60.0
-# Seconds before the next try when the database was away.
+# Seconds before the next try after an error.
 RETRY = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A message to be pushed again and again.
+    """A message that is pushed periodically.
 
-    name      tells it from the others of the database, and must stay the same from one start to the next.
-    cron      five fields as in crontab(5), read in the time zone `zone`; of a time that summer time leaves out or
-              repeats, what Debian's cron does.
-    options   those of `push`. A `headers` gets `due` besides: the time for which the message is.
+    name      identifies the schedule in its database. It must stay the same from one start to the next.
+    cron      five fields as in crontab(5), in the time zone `zone`. At changes of summer time it does what Debian's
+              cron does.
+    options   options of `push`. The headers of each message also have `due`, the time for which it was pushed.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Schedule:
         self.next(datetime.now(UTC))
 
     def last(self, now: datetime) -> datetime:
-        """The last time it was due, not after `now`."""
-        # The search begins before its start, and a time that is due now is to be found.
+        """Return the last due time that is not after `now`."""
+        # The search begins one second before its start, so that it finds a time that is due now.
         return self._search(now.replace(microsecond=0) + timedelta(seconds=1), reverse=True)
 
     def next(self, now: datetime) -> datetime:
-        """The first time after `now` at which it is due."""
+        """Return the first due time after `now`."""
         return self._search(now, reverse=False)
 
     def _search(self, start: datetime, reverse: bool) -> datetime:
@@ -63,7 +63,7 @@ class Schedule:
             ) from None
         try:
             zone = ZoneInfo(self.zone)
-        except (KeyError, ValueError, OSError):  # as the name is
+        except (KeyError, ValueError, OSError):  # depending on the name
             raise BadInput(f"There is no time zone {self.zone!r}.", "Write it as Europe/Berlin, or UTC.") from None
         try:
             return next(CronSim(self.cron, start.astimezone(zone), reverse=reverse)).astimezone(UTC)
@@ -74,32 +74,32 @@ class Schedule:
             ) from None
 
 
-def push_due(database: Database, one: Schedule, now: datetime | None = None) -> float:
-    """Push the message if its time has come and nobody has pushed it; the seconds until it is due again.
+def push_due(database: Database, schedule: Schedule, now: datetime | None = None) -> float:
+    """Push the message if it is due and no worker has pushed it. Returns the seconds until it is due again.
 
-    Of several times that were missed while no worker ran, only the last one is pushed. A crash leaves the message
-    pushed and its time remembered, or neither.
+    If several due times were missed while no worker ran, the message is pushed for the last one only. A crash leaves
+    both the message and the record of its time, or neither.
     """
-    queue = database.queue(one.queue)
-    last_pushed, clock = schedule.state(queue.context, one.name, now)
-    due = one.last(clock)
+    queue, options = database.queue(schedule.queue), schedule.options
+    last_pushed, clock = schedules.state(queue.context, schedule.name, now)
+    due = schedule.last(clock)
     if due > last_pushed:
         with database.engine.begin() as connection:
-            if schedule.advance(queue.context, one.name, due, now, connection):
-                headers = {**(one.options.get("headers") or {}), "due": due.isoformat()}
-                queue.push(one.payload, connection=connection, now=now, **{**one.options, "headers": headers})
-                logger.info("%s: pushed for %s, due at %s", queue.name, one.name, due.isoformat())
-    return (one.next(clock) - clock).total_seconds()
+            if schedules.advance(queue.context, schedule.name, due, now, connection):
+                headers = {**(options.get("headers") or {}), "due": due.isoformat()}
+                queue.push(schedule.payload, connection=connection, now=now, **{**options, "headers": headers})
+                logger.info("%s: pushed for %s, due at %s", queue.name, schedule.name, due.isoformat())
+    return (schedule.next(clock) - clock).total_seconds()
 
 
-class Clock:
-    """Pushes what is due of some schedules, in a thread, until `stop`."""
+class Scheduler:
+    """Pushes the messages of schedules when they are due, in a thread, until `stop`."""
 
     def __init__(self, database: Database, schedules: Sequence[Schedule]) -> None:
         self._database = database
         self._schedules = schedules
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name="clock of the worker", daemon=True)
+        self._thread = Thread(target=self._run, name="scheduler of the worker", daemon=True)
         if schedules:
             self._thread.start()
 
@@ -108,22 +108,25 @@ class Clock:
         self._stopped.set()
 
     def close(self, timeout: float) -> None:
-        """After `stop`: wait for a push that is under way."""
+        """After `stop`: wait for a push that is under way, for up to `timeout` seconds."""
         if self._schedules:
             self._thread.join(timeout)
+
+    # -- private -----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
             pause = min(map(self._push, self._schedules))
 
-    def _push(self, one: Schedule) -> float:
+    def _push(self, schedule: Schedule) -> float:
+        """Push the message if it is due. Returns the seconds until the next look at the schedule."""
         try:
-            return min(push_due(self._database, one), LONGEST_SLEEP)
-        except PASSING as error:
-            logger.warning("%s: %s", one.name, error)
+            return min(push_due(self._database, schedule), LONGEST_SLEEP)
+        except TRANSIENT as error:
+            logger.warning("%s: %s", schedule.name, error)
         except TablequeueError as error:
-            logger.error("%s was not pushed: %s", one.name, error)
-        except Exception:  # of the driver, where SQLAlchemy begins and commits
-            logger.exception("%s was not pushed", one.name)
+            logger.error("%s was not pushed: %s", schedule.name, error)
+        except Exception:  # errors of the driver, where SQLAlchemy begins and commits
+            logger.exception("%s was not pushed", schedule.name)
         return RETRY

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first one stops the worker in good order, the second one at once."""
+"""SIGTERM and SIGINT: the first signal shuts a worker down gracefully, the second one ends the process at once."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from threading import Thread, current_thread, main_thread
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Seconds that the second signal gives to ending the processes of handlers.
-LAST_WORDS = 1.0
+# Seconds for killing the processes of handlers after the second signal.
+KILL_TIMEOUT = 1.0
 
 
 @contextmanager
-def stopping(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[None]:
-    """In the main thread, which alone gets signals, they `stop` and then `kill` and exit, until the block ends.
+def stop_on_signals(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[None]:
+    """Until the block ends, call `stop` at the first signal, and at the second one `kill`, then exit.
 
-    The exit is of the process, at once: threads that run handlers cannot be ended, and would keep it alive.
+    Does nothing outside of the main thread, which alone receives signals. The exit ends the process at once: threads
+    that run handlers cannot be ended, and would keep it alive.
     """
     if current_thread() is not main_thread():
         yield
         return
-    got: list[int] = []
+    received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        got.append(number)
-        if len(got) == 1:
-            # In a thread: the main one may have been interrupted while it holds the lock that `stop` needs.
+        received.append(number)
+        if len(received) == 1:
+            # In a thread: the signal may have interrupted the main one while that holds the lock that `stop` needs.
             Thread(target=stop, daemon=True).start()
         else:
-            # In a thread, too, and not for long: whatever happens, the process ends.
+            # In a thread for the same reason, and with a time-out: whatever happens, the process ends.
             killer = Thread(target=kill, daemon=True)
             killer.start()
-            killer.join(LAST_WORDS)
+            killer.join(KILL_TIMEOUT)
             os._exit(128 + number)
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}

@@ -1,4 +1,4 @@
-"""A worker: handlers of queues, run by consumers that start when messages arrive and retire when they are gone."""
+"""A worker runs the handlers of queues, in consumers that start when messages arrive and retire when none are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.operations.context import count, seconds
 from tablequeue.queue import Queue
-from tablequeue.worker.balance import TURN, added, share, wanted
+from tablequeue.worker.balance import TURN, desired, share, startable
 from tablequeue.worker.child import Address
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.drain import Drain
@@ -24,30 +24,30 @@ from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.outcome import Retry
 from tablequeue.worker.pool import ThreadPool
 from tablequeue.worker.processes import ProcessPool
-from tablequeue.worker.schedule import Clock, Schedule
-from tablequeue.worker.signals import stopping
+from tablequeue.worker.schedule import Schedule, Scheduler
+from tablequeue.worker.signals import stop_on_signals
 from tablequeue.worker.tasks import Loop, TaskPool
 
 logger = logging.getLogger("tablequeue.worker")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds between two looks at the number of consumers, while there is anything to do.
+# Seconds between two adjustments of the number of consumers, while there is anything to do.
 TICK = 0.05
-# Seconds that the last completions may take when the worker stops, besides the shutdown time-out.
-LAST_WORDS = 10.0
+# Seconds that the last completions may take when the worker stops, in addition to the shutdown time-out.
+CLOSE_TIMEOUT = 10.0
 
 
 class Worker:
     """Handlers of queues, and how many consumers may run them.
 
-    minimum            consumers that each queue keeps while nothing is there to do.
-    maximum            consumers of all queues together, at the most.
+    minimum            number of consumers that each queue keeps while it is empty.
+    maximum            greatest number of consumers of all queues together.
     shutdown_timeout   how long handlers have to end after `stop`: seconds, or a timedelta.
-    longest_pause      the longest time between two looks at a queue, where wake-ups do not arrive: seconds, or a
-                       timedelta; None: as the engine's notifier allows (docs/workers.md).
+    longest_pause      longest time between two polls of a queue where wake-ups do not arrive: seconds, or a timedelta;
+                       None: as the engine's notifier allows (docs/workers.md).
 
-    It has no connection before `run`, so that a module can define it and be imported anywhere.
+    A worker opens no connection before `run`, so a module that defines one can be imported anywhere.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Worker:
         self._fetchers: list[Fetcher] = []
         self._stopping = Event()
         self._tick = Event()
-        self._balancing = Lock()
         self._running = Lock()
-        self._ending = False
-        """Whether the number of consumers is not balanced any more."""
-        self._refusal: Exception | None = None
+        self._balancing = Lock()
+        self._balanced = False
+        """Whether the numbers of consumers follow the load; not while the worker shuts down."""
+        self._failure: Exception | None = None
 
     # -- defining --------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,10 @@ class Worker:
         timeout: Duration | None = None,
         processes: bool = False,
     ) -> Callable[[F], F]:
-        """The function below works at that queue; the options are those of `Handler`. It stays as it is."""
+        """Make the decorated function the handler of that queue. The options are those of `Handler`.
+
+        The function itself stays as it is.
+        """
 
         def decorate(function: F) -> F:
             limit = None if timeout is None else seconds(timeout, "timeout")
@@ -110,9 +113,10 @@ class Worker:
         name: str | None = None,
         **options: Any,
     ) -> None:
-        """Push `payload` to that queue when `cron` says so, once however many workers do; see `Schedule`.
+        """Push `payload` to that queue at the times of `cron`, once however many workers run; see `Schedule`.
 
-        Without a `name` the queue and the expression are its name: two of the same need names.
+        The default name consists of the queue, the expression and the zone. Two schedules that agree in these need
+        names.
         """
         schedule = Schedule(name or f"{queue} {cron} {zone}", queue, cron, payload, zone, options)
         if schedule.name in {other.name for other in self.schedules}:
@@ -122,15 +126,15 @@ class Worker:
     # -- running -----------------------------------------------------------------------------------------------------
 
     def run(self, database: Database, *, drain: bool = False) -> Mapping[str, int]:
-        """Work until `stop`, or SIGTERM, or SIGINT; to `drain`, until nothing is ready in any of the queues.
+        """Run handlers until `stop`, SIGTERM or SIGINT; with `drain`, until nothing is ready in any of the queues.
 
-        Then handlers end, what they have not begun is given back, and the result says how many messages became what:
-        `completed`, `snoozed`, or the state that a failure gave them. Handlers that still run after the shutdown
-        time-out have failed, and their messages are ready at once for another worker. A second signal ends the
-        process at once; so does SIGKILL: what it had in hand comes back when the leases end.
+        Then running handlers end, and messages that none has begun are given back. Returns how many messages became
+        what: `completed`, `snoozed`, or the state after a failure. Handlers that still run after the shutdown time-out
+        have failed, and their messages are ready at once for another worker. A second signal ends the process at once.
+        Then, as after SIGKILL, the messages that it held come back when their leases expire.
 
-        Raises what the database refuses for good, as `QueueNotFound`, and `HandlerFailed` if the processes of a handler
-        cannot start, after it has stopped.
+        Raises, after it has shut down, an error of the database that no retry can mend, such as `QueueNotFound`, and
+        `HandlerFailed` if the processes of a handler cannot be started.
         """
         if not self.handlers and not self.schedules:
             raise BadInput("The worker has no handler.", "Name a queue for it: @worker.handler(queue).")
@@ -140,43 +144,43 @@ class Worker:
                 "Raise the maximum, or lower the minimum.",
             )
         if not self._running.acquire(blocking=False):
-            raise BadInput("The worker is at work already.", "Make another one, or stop it first.")
+            raise BadInput("The worker is running already.", "Make another one, or stop it first.")
         try:
             return self._run(database, drain)
         finally:
             self._running.release()
 
     def stop(self) -> None:
-        """Have `run` end in good order, or the next one if none is under way. From any thread, a handler's too."""
+        """Shut down gracefully: the `run` that is under way, or else the next one. Any thread may call this."""
         self._stopping.set()
         self._tick.set()
 
     @property
     def consumers(self) -> Mapping[str, int]:
-        """How many consumers each queue has at this moment."""
+        """The number of consumers of each queue at this moment."""
         return dict.fromkeys(self.handlers, 0) | {fetcher.queue.name: fetcher.consumers for fetcher in self._fetchers}
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _run(self, database: Database, drain: bool) -> Mapping[str, int]:
-        self._refusal = None
-        self.abandoned = self._ending = False
-        queues = [database.queue(name) for name in self.handlers]  # refused before anything is started
+        self._failure = None
+        self.abandoned, self._balanced = False, True
+        queues = [database.queue(name) for name in self.handlers]  # raises before anything is started
         completer = Completer()
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
-        tide = Drain() if drain else None
-        self._fetchers = [self._fetcher(database, queue, completer, loop, tide) for queue in queues]
+        shared_drain = Drain() if drain else None
+        self._fetchers = [self._fetcher(database, queue, completer, loop, shared_drain) for queue in queues]
         heartbeat = Heartbeat(self._fetchers)
-        clock = Clock(database, [] if drain else self.schedules)
-        poppers = [Thread(target=self._pop, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
-        with stopping(self.stop, self._kill):
-            for popper in poppers:
-                popper.start()
-            self._keep_balance(poppers, drain)
-            self._wind_up(poppers, completer, heartbeat, clock, loop)
+        scheduler = Scheduler(database, [] if drain else self.schedules)
+        threads = [Thread(target=self._fetch, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
+        with stop_on_signals(self.stop, self._kill):
+            for thread in threads:
+                thread.start()
+            self._balance_until_over(threads, drain)
+            self._shut_down(threads, completer, heartbeat, scheduler, loop)
         self._stopping.clear()
-        if self._refusal is not None:
-            raise self._refusal
+        if self._failure is not None:
+            raise self._failure
         return dict(completer.counts)
 
     def _fetcher(
@@ -186,10 +190,10 @@ class Worker:
         maximum = min(handler.consumers or self.maximum, self.maximum)
         minimum = min(self.minimum, maximum)
         fetcher = Fetcher(
-            queue, handler, minimum, maximum, self.longest_pause, self._look, completer.put, self._refuse, drain
+            queue, handler, minimum, maximum, self.longest_pause, self._on_popped, completer.put, self._fail, drain
         )
         if handler.is_async:
-            assert loop is not None, "made for the async handlers"
+            assert loop is not None, "_run makes one for async handlers"
             fetcher.pool = TaskPool(handler, fetcher, loop)
         elif handler.processes:
             fetcher.pool = ProcessPool(handler, fetcher, Address.of(database, queue))
@@ -199,75 +203,79 @@ class Worker:
             drain.fetchers.append(fetcher)
         return fetcher
 
-    def _pop(self, fetcher: Fetcher) -> None:
+    def _fetch(self, fetcher: Fetcher) -> None:
         try:
             fetcher.run()
-        except Exception as refusal:
-            self._refuse(refusal)
+        except Exception as error:
+            self._fail(error)
         finally:
             self._tick.set()
 
-    def _refuse(self, refusal: Exception) -> None:
-        self._refusal = self._refusal or refusal
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
         self.stop()
 
-    def _look(self) -> None:
-        """Something was popped: nobody waits for the next tick to get the first consumer."""
+    def _on_popped(self) -> None:
+        """Balance at once if a queue has no consumer: its first message does not wait for the next tick."""
         if any(not fetcher.consumers for fetcher in self._fetchers):
             self._balance()
         self._tick.set()
 
     def _balance(self) -> None:
         with self._balancing:
-            if self._ending:
+            if not self._balanced:
                 return
-            want = {fetcher.queue.name: wanted(fetcher.sight()) for fetcher in self._fetchers}
-            granted = share(want, self.maximum, int(monotonic() / TURN))
-            numbers = added(
-                granted, {fetcher.queue.name: fetcher.pool.consumers for fetcher in self._fetchers}, self.maximum
-            )
+            demand = {fetcher.queue.name: desired(fetcher.snapshot()) for fetcher in self._fetchers}
+            granted = share(demand, self.maximum, int(monotonic() / TURN))
+            alive = {fetcher.queue.name: fetcher.pool.alive for fetcher in self._fetchers}
+            numbers = startable(granted, alive, self.maximum)
             for fetcher in self._fetchers:
                 before, now = fetcher.consumers, numbers[fetcher.queue.name]
                 fetcher.set_consumers(now)
                 if now != before:
                     logger.debug("%s: %d consumers after %d", fetcher.queue.name, now, before)
 
-    def _keep_balance(self, poppers: list[Thread], drain: bool) -> None:
-        """Until `stop`, or until all queues are drained. Asleep while there is nothing to do."""
-        for_ever = not poppers and not drain  # there are schedules alone
-        while not self._stopping.is_set() and (for_ever or any(popper.is_alive() for popper in poppers)):
+    def _balance_until_over(self, threads: list[Thread], drain: bool) -> None:
+        """Adjust the numbers of consumers until `stop`, or until all queues are drained. Sleeps while all are idle."""
+        only_schedules = not threads and not drain
+        while not self._stopping.is_set() and (only_schedules or any(thread.is_alive() for thread in threads)):
             self._balance()
-            quiet = all(fetcher.is_quiet() for fetcher in self._fetchers)
-            self._tick.wait(None if quiet else TICK)
+            idle = all(fetcher.is_idle() for fetcher in self._fetchers)
+            self._tick.wait(None if idle else TICK)
             self._tick.clear()
 
-    def _wind_up(
-        self, poppers: list[Thread], completer: Completer, heartbeat: Heartbeat, clock: Clock, loop: Loop | None
+    def _shut_down(
+        self,
+        threads: list[Thread],
+        completer: Completer,
+        heartbeat: Heartbeat,
+        scheduler: Scheduler,
+        loop: Loop | None,
     ) -> None:
         deadline = monotonic() + self.shutdown_timeout
-        clock.stop()
+        scheduler.stop()
         with self._balancing:
-            self._ending = True
+            self._balanced = False
         for fetcher in self._fetchers:
             fetcher.stop()
         if self._stopping.is_set():
-            logger.info("stopping: %d calls are in hand", sum(len(fetcher.running()) for fetcher in self._fetchers))
-        for popper in poppers:
-            popper.join(max(0, deadline - monotonic()))
+            logger.info("stopping: %d calls are running", sum(len(fetcher.running()) for fetcher in self._fetchers))
+        for thread in threads:
+            thread.join(max(0, deadline - monotonic()))
         for fetcher in self._fetchers:
             if not fetcher.await_consumers(deadline):
-                self._give_up(fetcher, completer)
-        completer.close(LAST_WORDS)
-        heartbeat.close(LAST_WORDS)
-        clock.close(LAST_WORDS)
+                self._abandon(fetcher, completer)
+        completer.close(CLOSE_TIMEOUT)
+        heartbeat.close(CLOSE_TIMEOUT)
+        scheduler.close(CLOSE_TIMEOUT)
         for fetcher in self._fetchers:
             fetcher.set_consumers(0)
-            fetcher.pool.close(LAST_WORDS)
+            fetcher.pool.close(CLOSE_TIMEOUT)
         if loop is not None:
-            loop.close(LAST_WORDS)
+            loop.close(CLOSE_TIMEOUT)
 
-    def _give_up(self, fetcher: Fetcher, completer: Completer) -> None:
-        """Of handlers that have not ended: their messages have failed."""
+    def _abandon(self, fetcher: Fetcher, completer: Completer) -> None:
+        """Fail the messages of handlers that have not ended."""
         for assignment in fetcher.abandon():
             self.abandoned = True
             logger.error("%s: a handler has not ended within the shutdown time-out.", fetcher.queue.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
@@ -48,10 +48,10 @@ class Notifying(Part):
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._rows(cursor, table, "notify", params)
 
-    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> list[Row]:
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
-        rows = super()._rows(cursor, table, operation, params | {"within": not table.engine.is_ours(cursor)})
+        rows = super()._rows(cursor, table, operation, {**params, "within": not table.engine.is_ours(cursor)})
         if rows and rows[0][-1]:
             assert isinstance(table, Table), "of a push"
             table.notifies_apart = True

@@ -1,4 +1,4 @@
-"""Rows that a stage cannot process: their messages become dead letters, and the others go on."""
+"""Rows that a stage cannot process: their messages become dead letters, and other messages are processed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ERROR = "error"
 
 
 def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[..., Column]:
-    """`function` as a UDF that does not fail: a struct of its `value`, and of the `error` if it raised.
+    """Return `function` as a UDF that does not fail. Its result is a struct of `value` and `error`.
 
-    `returns` is the type of the value, as `udf` takes it. The error is the traceback, as text.
+    `error` is the traceback as text if the function raises, and null otherwise. `returns` is the type of the value, as
+    for `udf`.
     """
 
     def tried(*values: Any) -> tuple[Any, str | None]:
@@ -29,7 +30,7 @@ def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[.
             return None, "".join(traceback.format_exception(type(error), error, own))
 
     def column(*columns: Column | str) -> Column:
-        # Not before: a type in words is read by a running session.
+        # Not earlier: a session must run to parse a type that is given as text.
         kind = DataType.fromDDL(returns) if isinstance(returns, str) else returns
         result = StructType([StructField("value", kind), StructField(ERROR, StringType())])
         return f.udf(tried, result)(*columns)
@@ -40,15 +41,15 @@ def attempt(function: Callable[..., Any], returns: DataType | str) -> Callable[.
 def check(rows: DataFrame) -> None:
     if ERROR in rows.columns and "id" not in rows.columns:
         raise BadInput(
-            "The rows have a column error and no column id, which says whose error it is.",
+            "The rows have a column error but no column id, which identifies the failed message.",
             "Keep the id of the message, or give the column another name.",
         )
 
 
-def divide(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:
-    """The rows that can be written, and the errors of the messages that failed.
+def split(rows: DataFrame) -> tuple[DataFrame, dict[int, str]]:
+    """Return the rows to write, and the errors of messages by id.
 
-    Of a message that has an error anywhere no row is written: it will come back whole, if it is redriven.
+    If any row of a message has an error, none of its rows is written: a redriven message is processed completely.
     """
     if ERROR not in rows.columns:
         return rows, {}

@@ -1,4 +1,4 @@
-"""A pipeline from a Python file."""
+"""Loads a pipeline from a Python file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tablequeue.spark.pipeline.stages import Pipeline
 
 
 def load(target: str) -> Pipeline:
-    """The pipeline of `pipeline.py`, or the one of that name of `pipeline.py:name`. `BadInput` if there is none.
+    """Return the pipeline of `pipeline.py`, or the pipeline `name` of `pipeline.py:name`. Raises `BadInput` if none.
 
-    What stands beside the file, and in the current folder, can be imported by it. The functions of the file itself
-    go to the executors as they are; modules that it imports must be there.
+    The file can import modules from its folder, and from the current one. The functions in the file itself are sent to
+    the executors; modules that it imports must be installed there.
     """
     words, _, name = target.rpartition(":")
     if not words:
@@ -34,7 +34,7 @@ def load(target: str) -> Pipeline:
     if len(found) != 1:
         raise BadInput(
             f"{words} has {len(found) or 'no'} pipelines{':' if found else ''} {', '.join(found)}".strip() + ".",
-            f"Name one: {words}:NAME." if found else "Make one: Pipeline(...).",
+            f"Name one: {words}:NAME." if found else "Define one: Pipeline(...).",
         )
     return next(iter(found.values()))
 
@@ -47,7 +47,7 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise BadInput(f"{str(path)!r} is not a Python file.", "Give it a name that ends in .py.")
     module = module_from_spec(spec)
-    # Dataclasses look their module up while it runs.
+    # Dataclasses look up their module while it is executed.
     sys.modules[path.stem] = module
     register_pickle_by_value(module)
     try:

@@ -1,4 +1,4 @@
-"""What Spark and the functions of a stage raise, in two sentences: theirs are pages of two languages."""
+"""Errors of Spark, and of the functions of a stage, as a cause and a remedy instead of pages of tracebacks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pyspark.errors import PySparkException
 
 from tablequeue.errors import TablequeueError
 
-REMEDY = "See to the cause and run it again: it goes on with that batch."
+REMEDY = "Correct the cause and run the pipeline again: it continues with that batch."
 LONGEST = 400
 
-# What Spark says of the driver's workers, which look for the format, and of those of the executors.
+# Errors of workers without tablequeue: on the driver, where they look for the format, and on executors.
 _MISSING = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] [^.]*: tablequeue\.|No module named 'tablequeue'")
 _PLACE = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+: .+|\w+)$", re.MULTILINE)
 
 
-def words_of(error: Exception) -> tuple[str, str]:
-    """Cause and remedy: of a traceback, which Spark has of its workers too, the error and the line that raised it."""
+def cause_and_remedy(error: Exception) -> tuple[str, str]:
+    """Return cause and remedy. Of a traceback, also of a worker, the cause is the error and the line that raised it."""
     if isinstance(error, TablequeueError):
         return error.cause, error.remedy
     if isinstance(error, PySparkException):
@@ -32,8 +32,8 @@ def words_of(error: Exception) -> tuple[str, str]:
         text = "".join(traceback.format_exception(error))
     if _MISSING.search(text):
         return (
-            "The Python that Spark starts its workers with has no tablequeue.",
-            "Name one that has it by PYSPARK_PYTHON, on the driver and on every executor; see docs/spark.md.",
+            "The Python of Spark's workers does not have tablequeue.",
+            "Set PYSPARK_PYTHON to one that has it, on the driver and every executor; see docs/spark.md.",
         )
     _, python, after = text.rpartition("Traceback (most recent call last):")
     if not python:

@@ -1,4 +1,4 @@
-"""Running a pipeline: queries are started, watched, and stopped after their batches. Spark does the rest."""
+"""Runs a pipeline: starts its queries, watches them, and stops them after their batches. Spark does the rest."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tablequeue.database import Database
 from tablequeue.errors import BadInput, PipelineFailed
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
-from tablequeue.spark.pipeline.refusals import words_of
+from tablequeue.spark.pipeline.refusals import cause_and_remedy
 from tablequeue.spark.pipeline.sinks import Batch, ToQueue
 from tablequeue.spark.pipeline.sources import FromQueue
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
-from tablequeue.spark.settings import REDACTION, shown_passwords
+from tablequeue.spark.settings import REDACTION, exposed_passwords
 from tablequeue.stream import Stream, fail
 
-# Seconds between two looks at the queries, and between two counts of what is ready, which is a read of an index.
+# Seconds between two checks of the queries, and between two counts of the ready messages, which read an index.
 PAUSE = 0.25
 RECOUNT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stage has come in this run.
+    """The progress of a stage in this run.
 
-    batch      the number of its last batch, by its checkpoint; None before the first one.
-    messages   rows that it has read; `rate` a second, in its last batch.
-    failed     messages of these that failed, and `error` the last line of the last error.
+    batch      number of its last batch in the checkpoint; None before the first one.
+    messages   rows that it has read; `rate` is rows a second in the last batch.
+    failed     messages that have failed; `error` is the last line of the last error.
     ready      messages that are ready in its queue; None if it reads no queue.
     """
 
@@ -58,24 +58,26 @@ def run(
     stop: Event | None = None,
     watch: Callable[[Sequence[Progress]], None] = lambda progress: None,
 ) -> list[Progress]:
-    """Run all stages side by side until `stop` is set, or with `available_now` one after another, each until it has
-    read what was there. How far each has come; `watch` is told of that several times a second.
+    """Run all stages in parallel until `stop` is set. Returns the progress of each stage.
 
-    Each stage has its checkpoint in a folder of `checkpoints`, where any file system of Spark's may be; the next run
-    goes on from there. A stop lets each query finish its batch; a crash leaves a batch that the next run does again.
-    `PipelineFailed` if a stage fails; the others are stopped then. `trigger` is how many seconds pass from one look for
-    messages to the next. Warns of a password that the session shows in its settings.
+    checkpoints     folder for the checkpoints of the stages, on any file system of Spark. The next run continues there.
+    available_now   run one stage after another instead, each until it has read all messages that are there.
+    trigger         seconds between two polls for messages.
+    watch           called several times a second with the progress of all stages.
+
+    A stop lets each query finish its batch; after a crash, the next run repeats a batch. If a stage fails, the others
+    are stopped, and `PipelineFailed` is raised. Warns of a password in the settings that the session shows.
     """
     stop = stop or Event()
     with Options.parse(pipeline.database | {"queue": "q"}).connect() as database:
         _check(pipeline, database)
-        for name in shown_passwords(spark):
+        for name in exposed_passwords(spark):
             warnings.warn(
                 f"Spark shows the password in {name} on its pages, by REST and in event logs. "
                 f"Put the URL into a file instead (url_file), or set {REDACTION} before the session begins.",
                 stacklevel=2,
             )
-        stages = [_Running(stage, pipeline.database, database) for stage in pipeline.stages.values()]
+        stages = [_RunningStage(stage, pipeline.database, database) for stage in pipeline.stages.values()]
         every = f"{round(trigger * 1000)} milliseconds"
         when: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": every}
         for group in [[stage] for stage in stages] if available_now else [stages]:
@@ -87,9 +89,9 @@ def run(
                     while not stop.wait(PAUSE) and all(stage.is_active for stage in group):
                         watch([stage.progress() for stage in stages])
                 finally:
-                    # Not after a failure: it may be that another run took over, which is not to be stopped.
+                    # Not after a failure: another run may have taken over, which must not be fenced.
                     for stage in group if stop.is_set() else ():
-                        stage.halt()
+                        stage.fence()
             for stage in group:
                 stage.check()
             if stop.is_set():
@@ -108,8 +110,8 @@ def _check(pipeline: Pipeline, database: Database) -> None:
                 database.queue(end.queue)
 
 
-class _Running:
-    """A stage, its query, and what is known of it."""
+class _RunningStage:
+    """A stage, its query, and its progress."""
 
     def __init__(self, stage: Stage, options: Mapping[str, str], database: Database) -> None:
         self._stage = stage
@@ -117,7 +119,7 @@ class _Running:
         self._database = database
         self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
         self._query: Any = None
-        # Held while sinks are written to; what begins a stop waits for it.
+        # Held while sinks are written to; `stop` waits for it.
         self._writing = Lock()
         self._stopping = False
         self._error: Exception | None = None
@@ -128,8 +130,8 @@ class _Running:
         self._rate = 0.0
         self._ready = 0
         self._ready_at = 0.0
-        # Fences the query, from when it is to stop on.
-        self._last: Stream | None = None
+        # The stream that fences the query, once it is to stop.
+        self._fenced_by: Stream | None = None
 
     def start(self, spark: SparkSession, checkpoints: str, trigger: Mapping[str, Any]) -> None:
         stage = self._stage
@@ -142,7 +144,7 @@ class _Running:
             self._query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         except Exception as error:
             raise self._failure(error) from error
-        # Spark gives the Python process of a source ten seconds to start, and those of many stages would share them.
+        # Spark gives the Python process of a source ten seconds to start: too few for many that start at once.
         while self.is_active and self._query.status["message"].startswith("Initializing "):
             sleep(PAUSE)
 
@@ -151,7 +153,7 @@ class _Running:
         return self._query is not None and self._query.isActive
 
     def _write(self, rows: DataFrame, number: int) -> None:
-        """Spark's foreachBatch."""
+        """Write a batch, as Spark's foreachBatch calls it."""
         with self._writing:
             if self._stopping:
                 raise InterruptedError("the pipeline stops")
@@ -163,14 +165,14 @@ class _Running:
 
     def _write_all(self, rows: DataFrame, number: int) -> None:
         stage = self._stage
-        # From the checkpoint; `self._query` may not be there yet.
+        # From the checkpoint, as `self._query` may not be set yet.
         query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         batch = Batch(stage.path, query, number, self._database, self._options)
         rows.persist()
         try:
             good = rows
             if self._queue:
-                good, errors = failures.divide(rows)
+                good, errors = failures.split(rows)
                 if errors:
                     fail(self._queue, stage.path, errors)
                     self._failed += len(errors)
@@ -180,33 +182,33 @@ class _Running:
         finally:
             rows.unpersist()
 
-    def halt(self) -> None:
-        """Let the query be refused when it asks for its next batch, so that it claims none in vain."""
+    def fence(self) -> None:
+        """Fence the stream: the query is refused its next batch, so it claims none that it would not write."""
         if self._queue and self.is_active:
-            self._last = Stream(self._queue, self._stage.path)
+            self._fenced_by = Stream(self._queue, self._stage.path)
 
     def stop(self) -> None:
-        """End the query: after its batch, which is completed, if it was halted; else when no sink is written to."""
+        """End the query: if it was fenced, after its batch, which is completed; else when no sink is written to."""
         if self._query is None:
             return
-        if not self._last and not self.is_active:
+        if not self._fenced_by and not self.is_active:
             self._error = self._error or self._query.exception()
-        while self._last and self.is_active and self._query.status["isTriggerActive"]:
+        while self._fenced_by and self.is_active and self._query.status["isTriggerActive"]:
             sleep(PAUSE)
         with self._writing:
             self._stopping = True
         self._query.stop()
         done = self._query.lastProgress
-        if self._last and done:
-            self._last.complete(json.loads(done.json)["sources"][0]["endOffset"]["batch"])
+        if self._fenced_by and done:
+            self._fenced_by.complete(json.loads(done.json)["sources"][0]["endOffset"]["batch"])
 
     def check(self) -> None:
-        """`PipelineFailed` if the query failed, at first or in its last batch."""
+        """Raise `PipelineFailed` if the query failed, at its start or in a batch."""
         if self._error is not None:
             raise self._failure(self._error) from self._error
 
     def progress(self, *, recount: bool = False) -> Progress:
-        self._look()
+        self._update()
         if self._queue and (recount or monotonic() - self._ready_at > RECOUNT):
             self._ready, self._ready_at = self._queue.stats().ready, monotonic()
         return Progress(
@@ -219,17 +221,17 @@ class _Running:
             self._ready if self._queue else None,
         )
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         last = self._query and self._query.lastProgress
         if not last:
             return
         seen = -1 if self._batch is None else self._batch
-        # Each is a call into the JVM, so all that Spark keeps only if there may be some that were not seen.
+        # Each is a call into the JVM: read all that Spark keeps only if the last one is not the next.
         for one in self._query.recentProgress if last.batchId > seen + 1 else [last]:
             if one.numInputRows and one.batchId > seen:
                 self._batch, self._rate = one.batchId, one.processedRowsPerSecond
                 self._messages += one.numInputRows
 
     def _failure(self, error: Exception) -> PipelineFailed:
-        cause, remedy = words_of(error)
+        cause, remedy = cause_and_remedy(error)
         return PipelineFailed(f"The stage {self._stage.name!r} failed: {cause}", remedy)

@@ -1,7 +1,7 @@
-"""Where a stage writes. All but `ForeachBatch` write a batch once, however often Spark repeats it after a crash.
+"""Where a stage writes. All sinks but `ForeachBatch` write a batch once, however often Spark repeats it after a crash.
 
-A batch is known by the query, which its checkpoint has the id of, and by its number there. With a new checkpoint the
-numbers begin again under a new id: nothing is taken for a repetition that is none, so nothing is lost.
+A batch is identified by the id of its query and its number, both of which the checkpoint has. A new checkpoint has a
+new id, under which the numbers begin again. So no new batch is mistaken for a repetition, and none is lost.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Transform = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a sink must know of the batch that it writes.
+    """The batch that a sink writes.
 
-    stage      pipeline and stage, as `pipeline/stage`.
-    query      the id that the checkpoint gives to the query.
-    number     that of the batch, from 0, by the checkpoint.
-    database   where the queues are; `options` say it to Spark.
+    stage      `pipeline/stage`.
+    query      id of the query in the checkpoint.
+    number     number of the batch in the checkpoint, from 0.
+    database   the database of the queues; `options` are the data source's options for it.
     """
 
     stage: str
@@ -44,21 +44,21 @@ class Batch:
 class Sink(Protocol):
     @property
     def target(self) -> str | None:
-        """What it writes to, in words, if a stage can have one sink to it only."""
+        """The name of the destination, if a stage can have only one sink for it."""
 
     @property
     def transform(self) -> Transform | None:
-        """Makes the rows for this sink of the stage's; None for these themselves."""
+        """A function from the rows of the stage to those of this sink; None for the same rows."""
 
     def write(self, rows: DataFrame, batch: Batch) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToQueue:
-    """Pushes the rows of a batch, all at once.
+    """Pushes all rows of a batch at once.
 
-    Of the columns those are taken that the queue has a use for: payload, headers, priority, group, key, due.
-    on_conflict   `raise`, or `skip`: what happens to a message whose key is taken.
+    It uses the columns payload, headers, priority, group, key and due, as far as the queue supports them.
+    on_conflict   `raise`, or `skip` messages whose key is taken.
     """
 
     queue: str
@@ -70,7 +70,7 @@ class ToQueue:
         return f"queue {self.queue}"
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
-        taken = staging.written(batch.database.queue(self.queue))
+        accepted = staging.written(batch.database.queue(self.queue))
         options = {
             "queue": self.queue,
             "onConflict": self.on_conflict,
@@ -78,18 +78,18 @@ class ToQueue:
             "writer": batch.writer,
             "batch": batch.number,
         }
-        rows = rows.select([name for name in rows.columns if name in taken])
+        rows = rows.select([name for name in rows.columns if name in accepted])
         rows.write.format("tablequeue").mode("append").options(**batch.options, **options).save()
 
 
 @dataclass(frozen=True, slots=True)
 class ToParquet:
-    """Writes each batch into a folder of its own, `path/batch=000012-<query>/`, and partitions that.
+    """Writes each batch into its own folder, `path/batch=000012-<query>/`, with partitions in it.
 
-    So every reader sees a row once, and Spark's own readers get a column `batch`. Spark's file sink would write into
-    one folder, with a log of the good files that no other program reads.
+    So every program that reads the files sees a row once, and Spark adds a column `batch`. Spark's file sink would
+    write all batches into one folder, with a log of the valid files that only Spark reads.
 
-    The path is one that the driver and all executors see. A reader of that moment may see a part of the batch.
+    The driver and all executors must have access to the path. While a batch is written, a part of it can be read.
     """
 
     path: str
@@ -103,20 +103,20 @@ class ToParquet:
     def write(self, rows: DataFrame, batch: Batch) -> None:
         if "batch" in rows.columns:
             raise BadInput(
-                "A row for Parquet has a column batch, which is what the folder of each batch is called.",
+                "The rows for Parquet have a column batch, which is the name of the partition of each batch.",
                 "Give it another name.",
             )
         folder = f"{self.path}/batch={batch.number:06}-{batch.query}"
-        # Written again it would have other file names, and a stream that reads the folder would take them as new.
+        # A second write would have other file names, which a stream that reads the folder would take for new files.
         if not _exists(rows, f"{folder}/_SUCCESS"):
             rows.write.mode("overwrite").partitionBy(*self.partition_by).parquet(folder)
 
 
 @dataclass(frozen=True, slots=True)
 class ToDelta:
-    """Appends each batch to a Delta table as one version of it; the package is `tablequeue[delta]`.
+    """Appends each batch to a Delta table as one version. Needs the package `tablequeue[delta]`.
 
-    The driver writes, and has the whole batch in its memory: see `FromQueue.max_messages_per_trigger`.
+    The driver writes the batch, and has it in its memory: see `FromQueue.max_messages_per_trigger`.
     """
 
     path: str
@@ -145,9 +145,10 @@ class ToDelta:
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch:
-    """Any function of a batch and its number, as Spark's own foreachBatch takes it.
+    """Calls a function with each batch and its number, as Spark's own foreachBatch does.
 
-    After a crash it gets the last batch again, under the same number; under a new checkpoint the numbers begin again.
+    After a crash it is called again for the last batch, with the same number. With a new checkpoint the numbers begin
+    again.
     """
 
     function: Callable[[DataFrame, int], None]
@@ -162,7 +163,7 @@ class ForeachBatch:
 
 
 def _exists(rows: DataFrame, path: str) -> bool:
-    """On whatever file system Spark would write it."""
+    """Whether a path exists, on any file system of Spark."""
     context = rows.sparkSession.sparkContext
     found = context._jvm.org.apache.hadoop.fs.Path(path)
     return found.getFileSystem(context._jsc.hadoopConfiguration()).exists(found)

@@ -1,4 +1,4 @@
-"""Where a stage reads: a queue, or whatever else Spark can stream."""
+"""Where a stage reads: a queue, or any other source that Spark can stream."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 @dataclass(frozen=True, slots=True)
 class FromQueue:
-    """The messages of a queue, by a stream with the name `pipeline/stage`.
+    """Reads the messages of a queue, with the stream `pipeline/stage`.
 
-    max_messages_per_trigger   how many messages a batch has at the most. `ToDelta` has as many in the driver's memory.
+    max_messages_per_trigger   maximum number of messages in a batch. `ToDelta` has a batch in the driver's memory.
     """
 
     queue: str
@@ -25,7 +25,7 @@ class FromQueue:
 
 @dataclass(frozen=True, slots=True)
 class FromSpark:
-    """Any streaming DataFrame, made by a function of the session: `FromSpark(lambda spark: spark.readStream...)`."""
+    """Reads any streaming DataFrame that a function of the session returns: `FromSpark(lambda spark: ...)`."""
 
     function: Callable[[SparkSession], DataFrame]
 

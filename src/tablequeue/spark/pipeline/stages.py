@@ -1,4 +1,4 @@
-"""What a pipeline is: its name, its database, its stages. Nothing runs here."""
+"""The definition of a pipeline: its name, its database, and its stages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ URL_ENV = "TABLEQUEUE_URL"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A streaming query: `function` makes a DataFrame of the source's, whose rows go to every sink.
+    """A streaming query: `function` transforms the DataFrame of the source, and its rows go to every sink.
 
-    path   `pipeline/stage`: the name of the query and of the stream, and the producer of what it pushes.
+    path   `pipeline/stage`: name of the query and of the stream, and producer of the messages that it pushes.
     """
 
     name: str
@@ -30,11 +30,14 @@ class Stage:
 
 
 class Pipeline:
-    """Stages, in the order in which a run to the end takes them.
+    """Stages, in the order in which a run with `available_now` runs them.
 
-    The database of the queues is at `url`, if that holds no password, or else in the file `url_file` or the
-    environment variable `url_env`, which the driver and every executor have; `TABLEQUEUE_URL` if nothing is said.
-    `schema` is that of the queues. The queues must be there: a pipeline creates none.
+    url        URL of the database of the queues, if it has no password;
+    url_env    or an environment variable with the URL, on the driver and every executor (default: TABLEQUEUE_URL);
+    url_file   or a file with the URL there.
+    schema     schema of the queues.
+
+    The queues must exist: a pipeline creates none.
     """
 
     def __init__(
@@ -51,18 +54,18 @@ class Pipeline:
         given = {"url": url, "urlEnv": url_env, "urlFile": url_file, "schema": schema}
         self.name = check_name(name, "pipeline")
         self.database = {key: value for key, value in given.items() if value is not None}
-        """Where the queues are, as options of the data source."""
-        Options.parse(self.database | {"queue": "q"})  # refuses here what it would refuse later
+        """The database of the queues, as options of the data source."""
+        Options.parse(self.database | {"queue": "q"})  # raises here what it would raise later
         self.stages: dict[str, Stage] = {}
 
     def stage(
         self, source: Source, *sinks: Sink, name: str | None = None, output_mode: str = "append"
     ) -> Callable[[Transform], Transform]:
-        """Declare a stage by its function: DataFrame to DataFrame, of a stream, so also with state and watermarks.
+        """Declare a stage by decorating its function, which transforms a streaming DataFrame.
 
-        Its name is the function's if none is given. Name and checkpoint keep its place: under another name it is
-        another stage. Of a queue's messages those fail whose rows have a column `error` that is not null; see
-        `attempt`. `output_mode` is Spark's: append, update or complete.
+        The function may use state and watermarks. The default name is that of the function. Name and checkpoint
+        identify the position of a stage: with another name it is another stage. Messages of a queue fail if a row has a
+        column `error` that is not null; see `attempt`. `output_mode` is Spark's: append, update or complete.
         """
 
         def declare(function: Transform) -> Transform:

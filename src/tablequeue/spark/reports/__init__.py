@@ -1,1 +1,1 @@
-"""Reports over messages: each is a function from DataFrame to DataFrame, in a file of its name."""
+"""Reports on messages: each is a function from DataFrame to DataFrame, in a file with its name."""

@@ -1,4 +1,4 @@
-"""Backlog over time: what was pushed and not finished yet."""
+"""Backlog over time: messages that were pushed and not yet finished."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pyspark.sql import functions as f
 
 
 def backlog(throughput: DataFrame) -> DataFrame:
-    """From `throughput`, the backlog at the end of each of its rows.
+    """Return the backlog at the end of each row of `throughput`.
 
-    Columns: queue, at, backlog (pushed; not finished, dead or lost), waiting (pushed and never popped). Of the
-    messages that are known: what was purged from the queue was never there.
+    Columns: queue, at, backlog (pushed; not finished, dead or lost), waiting (pushed and never popped). Messages that
+    were purged from the queue are not known, and not counted.
     """
     so_far = Window.partitionBy("queue").orderBy("at")
     return throughput.select(

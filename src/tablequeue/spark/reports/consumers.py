@@ -1,4 +1,4 @@
-"""Arrivals and consumers: how fast messages came, how fast a consumer is, and how many would have been enough.
+"""Arrivals and consumers: how fast messages arrived, how fast a consumer is, and how many would have been enough.
 
 The model is a queue with one line and c equal consumers, each working on one message at a time. Message by message it
 replays the hour: each message becomes ready when it did, and takes a consumer for as long as it did. A consumer takes
@@ -20,9 +20,9 @@ from pyspark.sql import functions as f
 from tablequeue.spark.reports.messages import seconds_between
 
 SHARE = 0.95
-"""The share of the messages whose wait the target is for."""
+"""The share of the messages that should not wait longer than the target."""
 
-# Spark insists on exactly these Arrow types.
+# Spark requires exactly these Arrow types.
 _WHOLE, _REAL, _TIME = (pa.int64(), "bigint"), (pa.float64(), "double"), (pa.timestamp("us", "UTC"), "timestamp")
 _COLUMNS = {
     "queue": (pa.string(), "string"),
@@ -38,27 +38,27 @@ _COLUMNS = {
 
 
 def consumers(messages: DataFrame, target: float) -> DataFrame:
-    """A row for each hour of each queue in which messages came that have been finished.
+    """Return a row for each hour of each queue in which messages arrived that have been finished.
 
     Columns: queue, hour, arrivals, arrival_rate (a second, between the first and the last), service_rate (messages a
-    second that one consumer finishes), consumers (consumers that finished them), wait_p95 (seconds that 95 % of them
-    waited at most, once they were ready), needed (the fewest consumers with which that would have been `target` seconds
-    at most, by the model above), needed_wait_p95 (the wait with so many).
+    second that one consumer finishes), consumers (that finished them), wait_p95 (95th percentile of the seconds from
+    ready to popped), needed (the fewest consumers with which it would have been at most `target`, by the model above),
+    needed_wait_p95 (the percentile with so many).
     """
-    # One claim may bring many messages, and their run times overlap: a share of the claim's time is what each took.
+    # The run times of messages of one claim overlap: each is taken to need an equal share of the claim's time.
     claim = Window.partitionBy("queue", "consumer", "popped_at")
     served = seconds_between(f.col("popped_at"), f.max("finished_at").over(claim)) / f.count("*").over(claim)
-    # A retried message's due time is that of its last attempt: when it came first is known from the push alone.
-    came = f.when(f.col("attempts") == 1, f.greatest("pushed_at", "due_at")).otherwise(f.col("pushed_at"))
+    # The due time of a retried message is that of its last attempt, so its first arrival is taken to be its push.
+    arrived = f.when(f.col("attempts") == 1, f.greatest("pushed_at", "due_at")).otherwise(f.col("pushed_at"))
     return (
         messages.where("state = 'finished' and popped_at is not null")
-        .withColumns({"came_at": came, "service": served})
+        .withColumns({"arrived_at": arrived, "service": served})
         .select(
             "queue",
-            f.date_trunc("hour", "came_at").alias("hour"),
+            f.date_trunc("hour", "arrived_at").alias("hour"),
             "consumer",
-            seconds_between(f.date_trunc("hour", "came_at"), f.col("came_at")).alias("came"),
-            f.greatest(f.lit(0.0), seconds_between("came_at", "first_popped_at")).alias("wait"),
+            seconds_between(f.date_trunc("hour", "arrived_at"), f.col("arrived_at")).alias("arrived"),
+            f.greatest(f.lit(0.0), seconds_between("arrived_at", "first_popped_at")).alias("wait"),
             "service",
         )
         .groupBy("queue", "hour")
@@ -70,38 +70,41 @@ def consumers(messages: DataFrame, target: float) -> DataFrame:
 
 
 def _hour(hour: pa.Table, target: float) -> pa.Table:
-    hour = hour.sort_by("came")
-    came, service, waited = (hour[name].to_pylist() for name in ("came", "service", "wait"))
-    span, served = came[-1] - came[0], sum(service)
-    enough = needed(came, service, target)
+    hour = hour.sort_by("arrived")
+    arrived, service, waited = (hour[name].to_pylist() for name in ("arrived", "service", "wait"))
+    span, served = arrived[-1] - arrived[0], sum(service)
+    enough = needed(arrived, service, target)
     row = (
         hour["queue"][0].as_py(),
         hour["hour"][0].as_py(),
-        len(came),
-        len(came) / span if span else None,
-        len(came) / served if served else None,
+        len(arrived),
+        len(arrived) / span if span else None,
+        len(arrived) / served if served else None,
         len(set(hour["consumer"].to_pylist())),
         percentile(waited),
         enough,
-        percentile(list(waits(came, service, enough))),
+        percentile(list(waits(arrived, service, enough))),
     )
     columns = [pa.array([value], kind) for value, (kind, _) in zip(row, _COLUMNS.values(), strict=True)]
     return pa.table(columns, [*_COLUMNS])
 
 
-def needed(came: Sequence[float], service: Sequence[float], target: float) -> int:
-    """The fewest consumers with which SHARE of the messages wait `target` seconds at most; `came` in order."""
+def needed(arrived: Sequence[float], service: Sequence[float], target: float) -> int:
+    """Return the least number of consumers with which SHARE of the messages wait at most `target` seconds.
+
+    `arrived` is sorted.
+    """
 
     def kept(consumers: int) -> bool:
-        # Counted, and not sorted: hopeless numbers of consumers are given up early.
-        spare = len(came) - math.ceil(SHARE * len(came))
-        for wait in waits(came, service, consumers):
+        # Counted instead of sorted, to stop early when there are far too few consumers.
+        spare = len(arrived) - math.ceil(SHARE * len(arrived))
+        for wait in waits(arrived, service, consumers):
             spare -= wait > target
             if spare < 0:
                 return False
         return True
 
-    # One more consumer never lets any message wait longer: double until it is enough, then halve what is between.
+    # With one more consumer no message waits longer. So double until they are enough, then search by bisection.
     low, high = 0, 1
     while not kept(high):
         low, high = high, 2 * high
@@ -111,15 +114,15 @@ def needed(came: Sequence[float], service: Sequence[float], target: float) -> in
     return high
 
 
-def waits(came: Sequence[float], service: Sequence[float], consumers: int) -> Iterator[float]:
-    """How long each message waits for one of so many consumers, in the order in which they came."""
-    free = [-math.inf] * consumers  # a heap: when each consumer is free
-    for at, seconds in zip(came, service, strict=True):
+def waits(arrived: Sequence[float], service: Sequence[float], consumers: int) -> Iterator[float]:
+    """Yield how long each message waits for one of so many consumers, in the order of arrival."""
+    free = [-math.inf] * consumers  # a heap of the times at which each consumer is free
+    for at, seconds in zip(arrived, service, strict=True):
         start = max(at, free[0])
         heapreplace(free, start + seconds)
         yield start - at
 
 
 def percentile(values: Sequence[float]) -> float:
-    """The least of the values that SHARE of them are not above."""
+    """Return the least value that at least SHARE of the values do not exceed."""
     return sorted(values)[math.ceil(SHARE * len(values)) - 1]

@@ -9,10 +9,10 @@ LONGEST = 200
 
 
 def errors(messages: DataFrame) -> DataFrame:
-    """A row for each error of each queue, the most frequent first.
+    """Return a row for each error of each queue, the most frequent first.
 
-    Columns: queue, error, failures (attempts that ended with it), messages (that had it), finished (those that were
-    finished all the same), dead (dead letters of which it was the last error), first_at, last_at.
+    Columns: queue, error, failures (attempts that ended with it), messages (that had it), finished (messages that had
+    it and were finished later), dead (dead letters whose last error it was), first_at, last_at.
     """
     failures = messages.select(
         "queue", "id", "state", f.size("errors").alias("number"), f.posexplode("errors").alias("place", "failure")
@@ -33,10 +33,11 @@ def errors(messages: DataFrame) -> DataFrame:
 
 
 def kind_of(error: Column) -> Column:
-    """What errors of one kind have in common.
+    """Return the text that errors of one kind have in common.
 
-    The last line (of a traceback, the exception), cut to 200 characters, with an ellipsis for each number of four
-    digits or more, hexadecimal ones of eight: those name a message; shorter ones say what it is, as in HTTP 503.
+    This is the last line (the exception in a traceback), cut to 200 characters, with an ellipsis for each number of at
+    least four digits, or eight hexadecimal ones. Long numbers identify a message; short ones are a part of the error,
+    as in HTTP 503.
     """
     last = f.regexp_extract(error, r"([^\n]*\S)\s*$", 1)
     return f.substring(

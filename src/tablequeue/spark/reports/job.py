@@ -1,4 +1,4 @@
-"""The job of `tablequeue report`: read what is new into the lake, compute every report from it, write the page."""
+"""The job of `tablequeue report`: read new messages into the lake, compute every report, and write the page."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from tablequeue.spark.session import local_session
 Row = dict[str, Any]
 Step = Callable[[str], None]
 
-# Where the processes of Spark find the URL.
+# The environment variable in which the processes of Spark find the URL.
 URL_ENV = "TABLEQUEUE_REPORT_URL"
-# Seconds that a row of throughput and of backlog stands for: the least of these with which there are at most MOST.
+# Possible intervals of throughput and backlog in seconds. The least with at most MOST_ROWS rows is used.
 SPANS = (1, 10, 60, 600, 3600, 6 * 3600, 86400)
-MOST = 200
+MOST_ROWS = 200
 
 
 def report(
@@ -53,13 +53,13 @@ def report(
     schema: str | None = None,
     step: Step = lambda name: None,
 ) -> dict[str, list[Row]]:
-    """Report on these queues, or on all that keep a history: tables and `report.html` in the lake at `folder`.
+    """Report on these queues, or on all that keep a history: write tables and `report.html` into the lake at `folder`.
 
-    Returns the rows of every report by its name. `target` is that of `consumers`, in seconds; `step` is told what
-    begins. `BadInput` if a queue keeps no history, or if the folder is no lake of this database; `DriverMissing` if
-    there is no Java; `ReportFailed` if Spark fails. A crash leaves the lake fit for the next report.
+    Returns the rows of every report by its name. `target` is that of `consumers`, in seconds. `step` is called with the
+    name of each step. Raises `BadInput` if a queue keeps no history, or the folder is not a lake of this database;
+    `DriverMissing` without Java; `ReportFailed` if Spark fails. After a crash, the next report continues.
 
-    It has Spark to itself, in a process that has not started it for another database.
+    The process must not have started Spark for another database.
     """
     chosen = _chosen(database, names)
     with (
@@ -86,11 +86,11 @@ def report(
 
 
 def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str]) -> int:
-    """Bring the lake up to date with a queue; how many finished messages were new.
+    """Read the new messages of a queue into the lake. Returns how many finished messages were new.
 
-    `source` are the options by which Spark finds the database.
+    `source` has the options with which Spark finds the database.
     """
-    present = look(spark, queue)  # first: what is finished meanwhile is found then, and not missed
+    present = read_live(spark, queue)  # first: messages that are finished meanwhile are read as finished
     columns = ",".join(name for name in NAMES if name not in ("queue", "state"))
     reader = spark.read.format("tablequeue").options(**source, queue=queue.name, columns=columns)
     since = lake.since(queue.name)
@@ -99,9 +99,12 @@ def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str
     return lake.add(queue.name, present, finished(reader.load(), queue.name))
 
 
-def look(spark: SparkSession, queue: Queue) -> DataFrame:
-    """The messages that are not finished. Read by this process: for the few that there mostly are, the data source
-    would start three Python processes, a second or two each."""
+def read_live(spark: SparkSession, queue: Queue) -> DataFrame:
+    """Return the live messages of a queue.
+
+    This process reads them: they are mostly few, and the data source would start three Python processes for them, which
+    take a second or two each.
+    """
     columns = arrow.columns(queue, "queue")
     schema = pa.schema([columns.field(name) for name in NAMES if name in columns.names])
     within = arrow.bounds(queue, "queue", arrow.Range(0, LARGEST))
@@ -112,21 +115,21 @@ def look(spark: SparkSession, queue: Queue) -> DataFrame:
 def compute(
     spark: SparkSession, lake: Lake, queues: Sequence[str], window: Window, target: float, step: Step
 ) -> dict[str, list[Row]]:
-    """The rows of every report, which are also in the lake's tables.
+    """Compute the rows of every report, and write them to the lake's tables.
 
-    To add a report: a file, a line here, and what the page says of it in sections.py.
+    To add a report, write a file for it, add a line here, and a part of the page in sections.py.
     """
     step("Computing overview")
-    lake.sum_up(spark)
+    lake.update_sketches(spark)
     messages, hours = lake.messages(spark, queues, window), lake.sketches(spark, queues, window)
     found = {"overview": lake.write("overview", overview(messages))}
     every = span_of_a_row(found["overview"], window)
-    happened = throughput(messages, every).persist()
+    events = throughput(messages, every).persist()
     tables = {
         "times": times(hours, "queue"),
         "hours": times(hours, "queue", "hour"),
-        "throughput": window.of(happened, "at", every),
-        "backlog": window.of(backlog(happened), "at", every),
+        "throughput": window.of(events, "at", every),
+        "backlog": window.of(backlog(events), "at", every),
         "errors": errors(messages),
         "workers": workers(messages),
         "lost": lost(messages),
@@ -139,31 +142,31 @@ def compute(
 
 
 def span_of_a_row(overview: Sequence[Row], window: Window) -> int:
-    """How many seconds a row of throughput and backlog is to stand for."""
+    """Return the interval of a row of throughput and backlog, in seconds."""
     if not overview:
         return SPANS[0]
     first = min(row["first_at"] for row in overview)
     last = max(row["last_at"] for row in overview)
     whole = min(window.until or last, last) - max(window.since or first, first)
-    return next((span for span in SPANS if whole.total_seconds() / span <= MOST), SPANS[-1])
+    return next((span for span in SPANS if whole.total_seconds() / span <= MOST_ROWS), SPANS[-1])
 
 
 def _chosen(database: Database, names: Sequence[str]) -> list[Queue]:
     queues = [database.queue(name) for name in names or database.queues()]
     if names:
         for queue in queues:
-            queue.history_bounds()  # refuses a queue that keeps no history
+            queue.history_bounds()  # raises for a queue without a history
     kept = [queue for queue in queues if queue.definition.keeps_history]
     if not kept:
         raise BadInput(
             "No queue of this database keeps a history.",
-            "Create one with a history; it is kept if nothing else is said.",
+            "Create a queue with a history, which is the default.",
         )
     return kept
 
 
 def _identity(database: Database, schema: str | None) -> str:
-    """Whose messages they are: the database's URL without what may change, and the schema."""
+    """Identify the database: by its URL, without the parts that may change, and the schema."""
     url = database.engine.url.set(password=None, query={})
     if url.database and Path(url.database).is_file():
         url = url.set(database=str(Path(url.database).resolve()))
@@ -171,7 +174,7 @@ def _identity(database: Database, schema: str | None) -> str:
 
 
 def _session(scratch: Path, url: str) -> SparkSession:
-    """Its processes have the URL in their environment: it may hold a password, and a file would outlive a kill."""
+    """Start Spark with the URL in the environment of its processes: a file with a password would survive a kill."""
     os.environ[URL_ENV] = url
     try:
         spark = local_session("report", scratch)
@@ -179,13 +182,13 @@ def _session(scratch: Path, url: str) -> SparkSession:
         del os.environ[URL_ENV]
     if spark.sparkContext._jvm.System.getenv(URL_ENV) != url:
         spark.stop()
-        raise BadInput("Spark was started in this process before.", "Report in a process of its own.")
+        raise BadInput("This process has already started Spark.", "Run the report in a process of its own.")
     return spark
 
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Standard error of the processes that are started: Java greets with warnings that tell a user nothing."""
+    """Redirect standard error of new processes to a file: Java prints warnings that do not concern the user."""
     own = os.dup(2)
     try:
         with path.open("wb") as file:
@@ -198,12 +201,12 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _refusals(folder: Path) -> Iterator[None]:
-    """What Spark raises, in two sentences; its own are long, and most of them a traceback of Java."""
+    """Report errors of Spark as `ReportFailed`: their own texts are mostly long tracebacks of Java."""
     try:
         yield
     except (Py4JError, PySparkException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ReportFailed(
             f"Spark failed: {lines[0] if lines else type(error).__name__}",
-            f"See to the cause and report again: {folder} is fit for that.",
+            f"Correct the cause and run the report again: it continues with {folder}.",
         ) from error

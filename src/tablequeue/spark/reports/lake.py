@@ -1,10 +1,10 @@
-"""The lake: a folder that keeps what reports have read, so that the next one reads only what is new.
+"""The lake: a folder that keeps the messages that reports have read, so that the next report reads only new ones.
 
-messages/queue=…/day=…   what was finished, by the day on which it was; Parquet, without payloads
-live/queue=…             what was not finished when it was last looked at
-sketches/queue=…/day=…   wait and run times of the hours, in mergeable sketches
+messages/queue=…/day=…   finished messages, by the day of their end; Parquet, without payloads
+live/queue=…             messages that were live at the last report
+sketches/queue=…/day=…   wait and run times of each hour, in mergeable sketches
 tables/…                 the reports
-lake.json                whose lake it is, and up to which time each queue was read
+lake.json                the database of the lake, and the time up to which each queue was read
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tablequeue.spark.reports.times import sketches
 
 VERSION = 1
 
-# A message is seen when its transaction commits, and its finished_at is from before: each run looks back so far, for
-# those that came late. Ids say nothing: a message with a low one may be finished last.
+# A message can be read when its transaction commits, but its finished_at is earlier. So each run also reads this time
+# before the end of the last one. Ids do not help: a message with a low id may be finished last.
 OVERLAP = timedelta(hours=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,13 +41,13 @@ _SKETCHES = (
 
 @dataclass(frozen=True)
 class Window:
-    """The time that a report is about: from `since` to before `until`; None is without an end."""
+    """The time of a report: from `since` until before `until`; None means no limit."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     def of(self, table: DataFrame, at: str, every: int) -> DataFrame:
-        """The rows of a table whose `every` seconds from `at` on are, at least in part, in the window."""
+        """Return the rows of a table whose interval, of `every` seconds from `at` on, overlaps the window."""
         if self.since is not None:
             table = table.where(f.col(at) > f.lit(self.since - timedelta(seconds=every)))
         return table if self.until is None else table.where(f.col(at) < f.lit(self.until))
@@ -55,18 +55,18 @@ class Window:
 
 @contextmanager
 def open_lake(folder: Path, database: str) -> Iterator[Lake]:
-    """The lake in a folder, made if there is none, for this process alone.
+    """Open the lake in a folder for this process alone, or create it.
 
-    `database` says whose messages it holds. `BadInput` for a lake of another database, one that another report is
-    writing to, and one that cannot be read; OSError for a folder that cannot be written to.
+    Raises `BadInput` for a lake of another `database`, for one that another report is writing to, and for one that
+    cannot be read; OSError if the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lake.lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it, however this process ends
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system, however this process ends
         except BlockingIOError:
             raise BadInput(
-                f"Another report is writing to {folder}.", "Wait until it has ended, or name another folder."
+                f"Another report is writing to {folder}.", "Wait until it has finished, or name another folder."
             ) from None
         lake = Lake(folder, database, _read_until(folder / "lake.json", database))
         for name in ("messages", "live", "sketches"):
@@ -83,7 +83,7 @@ def _read_until(path: Path, database: str) -> dict[str, datetime]:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(
-            f"{path} cannot be read.", "Delete that file: all is read again then, and nothing is counted twice."
+            f"{path} cannot be read.", "Delete that file: then all messages are read again, and none is counted twice."
         ) from None
     if version != VERSION:
         raise BadInput(f"{path.parent} was made by another version of tablequeue.", "Name another folder.")
@@ -97,10 +97,10 @@ def _read_until(path: Path, database: str) -> dict[str, datetime]:
 
 @dataclass
 class Lake:
-    """What has been read of the queues of one database. Every step may be killed at any point, and repeated.
+    """The messages that were read from the queues of one database. Each step can be killed at any time, and repeated.
 
-    Messages are only ever added, those that are not there yet; the time up to which they were read is noted after
-    them. Sketches are made anew for each day whose number of messages is not theirs.
+    Messages are only added, each once. After them, the time up to which they were read is saved. Sketches are computed
+    again for each day whose number of messages differs from theirs.
     """
 
     folder: Path
@@ -110,17 +110,18 @@ class Lake:
     # -- filling -----------------------------------------------------------------------------------------------------
 
     def since(self, queue: str) -> datetime | None:
-        """From when on the finished messages of a queue are to be read; None: all of them."""
+        """Return the time from which on to read the finished messages of a queue; None for all of them."""
         until = self.read_until.get(queue)
         return None if until is None else until - OVERLAP
 
     def add(self, queue: str, live: DataFrame, finished: DataFrame) -> int:
-        """Keep what was live in a queue, and the messages finished since `since`, read later, that are not there yet.
+        """Save the live messages of a queue, and those of the `finished` ones that the lake does not have yet.
 
-        Returns how many were not. A crash leaves some of them, and the time of the run before.
+        `finished` must be read after `live`, from `since` on. Returns how many were added. A crash leaves some of them,
+        and the saved time of the last run.
         """
         spark, since = finished.sparkSession, self.since(queue)
-        # An id alone would not do: a queue that was dropped and made again begins again with 1.
+        # Not by id alone: the ids of a queue that was dropped and created again begin at 1.
         there = self._messages(spark, since).where(f.col("queue") == queue)
         added = Observation()
         (
@@ -130,11 +131,11 @@ class Lake:
             .write.partitionBy("queue", "day")
             .parquet(str(self.folder / "messages"), "append")
         )
-        there = self._messages(spark, since).where(f.col("queue") == queue)  # again, for the files are others now
+        there = self._messages(spark, since).where(f.col("queue") == queue)  # again, as the files have changed
         last = there.agg(f.unix_micros(f.max("finished_at"))).first()[0]
         if last is not None:
-            # At most the present: one finishing time in the future is not to hide what is finished until then.
-            self._note(queue, min(_EPOCH + timedelta(microseconds=last), datetime.now(UTC)))
+            # At most the present: a finished_at in the future must not hide messages that finish before it.
+            self._save_read_until(queue, min(_EPOCH + timedelta(microseconds=last), datetime.now(UTC)))
         (
             live.join(there.select("id", "pushed_at"), ["id", "pushed_at"], "left_anti")
             .drop("queue")
@@ -142,8 +143,8 @@ class Lake:
         )
         return int(added.get["messages"])
 
-    def sum_up(self, spark: SparkSession) -> None:
-        """Bring the sketches up to date with the messages. A crash leaves days without, for the next time."""
+    def update_sketches(self, spark: SparkSession) -> None:
+        """Compute the sketches of all days whose messages have changed. After a crash the next run does the rest."""
         messages = self._messages(spark)
         counted = messages.groupBy("queue", "day").count()
         summed = (
@@ -160,17 +161,17 @@ class Lake:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def messages(self, spark: SparkSession, queues: Sequence[str], window: Window) -> DataFrame:
-        """Those messages of the queues that were live at some time in the window."""
+        """Return the messages of the queues that were live at some time in the window."""
         live = spark.read.schema(COLUMNS).parquet(str(self.folder / "live"))
         known = self._messages(spark, window.since).drop("day").unionByName(live).where(f.col("queue").isin(*queues))
         return known if window.until is None else known.where(f.col("pushed_at") < f.lit(window.until))
 
     def sketches(self, spark: SparkSession, queues: Sequence[str], window: Window) -> DataFrame:
-        """The sketches of the hours in the window."""
+        """Return the sketches of the hours in the window."""
         return window.of(self._sketches(spark).where(f.col("queue").isin(*queues)), "hour", 3600)
 
     def write(self, name: str, table: DataFrame) -> list[dict[str, Any]]:
-        """Keep a report, and return its rows, with times in UTC. A crash leaves none, or one that is not whole."""
+        """Write a report, and return its rows, with times in UTC. A crash leaves none, or an incomplete one."""
         path = str(self.folder / "tables" / name)
         table.coalesce(1).write.parquet(path, "overwrite")
         rows = table.sparkSession.read.parquet(path).collect()
@@ -189,7 +190,7 @@ class Lake:
     def _sketches(self, spark: SparkSession) -> DataFrame:
         return spark.read.schema(_SKETCHES).parquet(str(self.folder / "sketches"))
 
-    def _note(self, queue: str, until: datetime) -> None:
+    def _save_read_until(self, queue: str, until: datetime) -> None:
         self.read_until[queue] = until
         times = {name: time.isoformat() for name, time in sorted(self.read_until.items())}
         fresh = self.folder / "lake.json.new"
@@ -201,5 +202,5 @@ class Lake:
 
 
 def _utc(value: Any) -> Any:
-    # PySpark hands out times of the machine's zone, without saying so.
+    # PySpark returns naive times in the time zone of the machine.
     return value.astimezone(UTC) if isinstance(value, datetime) else value

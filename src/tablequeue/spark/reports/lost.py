@@ -7,10 +7,10 @@ from pyspark.sql import functions as f
 
 
 def lost(messages: DataFrame) -> DataFrame:
-    """A row for each lost message, the last one first.
+    """Return a row for each lost message, the last one first.
 
-    Columns: queue, id, producer, consumer (who had it), pushed_at, popped_at, error (that it failed with; null if its
-    consumer said nothing).
+    Columns: queue, id, producer, consumer (that popped it), pushed_at, popped_at, error (null if the consumer reported
+    none).
     """
     return (
         messages.where("state = 'lost'")

@@ -1,4 +1,4 @@
-"""What the reports are made of: the messages of queues, finished or not, and what happened to them."""
+"""The input of the reports: the messages of queues, live and finished, and their events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tablequeue.queue import Queue
 NAMES = (
     "queue id state attempts producer consumer pushed_at due_at first_popped_at popped_at finished_at errors"
 ).split()
-"""The columns of messages, the argument of every report: those of a message, without what it says.
+"""The columns of `messages`, the argument of every report: those of a message without payload and headers.
 
 `state` is finished, lost (delivered at most once, and not completed within its lease), or that of a live message;
 `errors` is never null.
@@ -32,12 +32,12 @@ _ERRORS = "array<struct<attempt: int, at: string, consumer: string, error: strin
 
 
 def finished(history: DataFrame, queue: str) -> DataFrame:
-    """The messages that were finished, from a history as the data source reads it. The session's zone is to be UTC."""
+    """Return the finished messages of a history, as the data source reads it, in a session whose time zone is UTC."""
     return _messages(history.where("finished_at is not null"), queue, state=f.lit("finished"))
 
 
 def live(table: DataFrame, queue: Queue) -> DataFrame:
-    """The messages that are not finished, from a queue as the data source reads it, and those that were lost."""
+    """Return the live messages of a queue, as the data source reads it, and its lost messages."""
     found = _messages(table, queue.name, finished_at=f.lit(None).cast("timestamp"))
     if queue.definition.delivery != "at_most_once":
         return found
@@ -55,7 +55,7 @@ def _messages(table: DataFrame, queue: str, **columns: Column) -> DataFrame:
 
 
 def _time(text: Column) -> Column:
-    """A time inside the errors: each engine writes it its own way, as whole microseconds or as text."""
+    """Parse a time in the errors, which engines write as microseconds or as text."""
     return f.coalesce(f.timestamp_micros(text.try_cast("bigint")), text.try_cast("timestamp"))
 
 
@@ -66,17 +66,17 @@ def _row(queue: str, message: Message, state: str) -> tuple[Any, ...]:
 
 
 def events(messages: DataFrame) -> DataFrame:
-    """A row for everything that happened: queue, id, event, at, name (who did it; null if not known), error.
+    """Return a row for each event: queue, id, event, at, name (of the producer or consumer, if known), error.
 
-    `event` is pushed, popped (the first time), failed (an attempt, or its lease), and one at the end of a message:
-    finished, dead or lost.
+    `event` is pushed, popped (the first time), failed (an attempt, or its lease), or the end of a message: finished,
+    dead or lost.
     """
     none = f.lit(None).cast("string")
 
     def event(event: Column, at: Column, name: Column, error: Column = none) -> Column:
         return f.struct(event.alias("event"), at.alias("at"), name.alias("name"), error.alias("error"))
 
-    # A dead letter died of its last error; what is lost was lost when it was popped.
+    # A dead letter ended with its last error, a lost message with its pop.
     end = f.coalesce(
         "finished_at", f.when(f.col("state") == "dead", f.get("errors", f.size("errors") - 1)["at"]), f.col("popped_at")
     )
@@ -101,5 +101,5 @@ def seconds_between(start: str | Column, end: str | Column) -> Column:
 
 
 def bucket(at: str, every: int) -> Column:
-    """The beginning of the `every` seconds in which a time lies, counted from 1970."""
+    """Return the beginning of the interval of `every` seconds, counted from 1970, in which a time lies."""
     return f.timestamp_seconds(f.floor(f.unix_micros(at) / f.lit(every * 1_000_000)) * f.lit(every))

@@ -1,4 +1,4 @@
-"""Every queue in one row."""
+"""The totals of each queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 
 def overview(messages: DataFrame) -> DataFrame:
-    """A row for each queue.
+    """Return a row for each queue.
 
     Columns: queue, messages, finished, retried (of these, after another attempt had failed), backlog (pushed, and not
     finished, dead or lost), in_progress (of these), dead, lost, producers, consumers, first_at (the first push),

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 class Plot(NamedTuple):
-    """A plot as SVG, its title, and a sentence that says how to read it."""
+    """A plot as SVG, its title, and a sentence of explanation."""
 
     title: str
     words: str
@@ -22,7 +22,7 @@ class Plot(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows, their title, and a sentence. A folded table shows its rows when one opens it."""
+    """Rows, their title, and a sentence of explanation. A folded table is closed at first."""
 
     title: str
     words: str
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what there is to say first, a few numbers, plots and tables."""
+    """A heading, a summary, a few numbers, plots and tables."""
 
     title: str
     words: str
@@ -42,7 +42,7 @@ class Section:
 
 
 def render(title: str, words: str, facts: Row, sections: Sequence[Section]) -> str:
-    """The page as a string; every value is escaped."""
+    """Return the page as HTML, with every value escaped."""
     template = resources.files("tablequeue.spark.reports").joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["cell"] = cell
@@ -51,12 +51,12 @@ def render(title: str, words: str, facts: Row, sections: Sequence[Section]) -> s
 
 
 def numeric(rows: Sequence[Row]) -> set[str]:
-    """The columns with numbers in them, which stand on the right."""
+    """Return the columns with numbers, which are aligned to the right."""
     return {name for row in rows for name, value in row.items() if isinstance(value, (int, float))}
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it: thousands apart, three figures after the point, a dash for nothing."""
+    """Format a value for a table: with commas between thousands, three decimals, and a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, float):

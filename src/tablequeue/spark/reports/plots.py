@@ -1,4 +1,4 @@
-"""Plots as SVG, for a page in light or dark: what is not coloured takes the colour of the text around it."""
+"""Plots as SVG, for a light or dark page: all that is not coloured has the colour of the surrounding text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from matplotlib.dates import MINUTELY, SECONDLY, AutoDateLocator, ConciseDateFor
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-# Colours that stay apart for colour-blind readers, on white and on black.
+# Colours that colour-blind people can distinguish, on white and on black.
 BLUE, ORANGE, GREEN, RED = "#3b82c4", "#e08a1e", "#3a9d6a", "#c9485b"
-_INK = "#888888"  # becomes the text's own
+_INK = "#888888"  # replaced by the colour of the text
 mpl.rcParams.update(
     {
         "svg.fonttype": "none",  # text stays text: searchable, and small
@@ -34,18 +34,18 @@ mpl.rcParams.update(
 )
 _SIZE = (6.4, 2.8)
 _LONGEST = 32  # a name's letters
-_WIDTHS = (2.8, 2.0, 1.2)  # a line that lies under another one is seen beside it
+_WIDTHS = (2.8, 2.0, 1.2)  # a line under another one stays visible beside it
 _ROOM = 1.05  # above the highest value
-_STEPS = (1, 2, 5, 10)  # from one mark to the next, whatever the power of ten
+_STEPS = (1, 2, 5, 10)  # between two marks, times a power of ten
 # Seconds that an axis of times has a mark for.
 _MARKS = (0, 1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, *(days * 86400 for days in (1, 7, 30, 365)))
-# How a mark of an axis of time is written, by what differs from one to the next: years, months, days, hours, minutes,
-# seconds; and then by the same for the first month, day, hour and so on, where something longer begins.
+# The formats of marks on a time axis whose distance is years, months, days, hours, minutes or seconds; and of the first
+# mark of each longer unit.
 _MARKED = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S.%f")
 _BEGUN = ("%Y", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M:%S")
 
 
-# From how many seconds on a unit is used, how many it is, and its name.
+# The least number of seconds for each unit, its length in seconds, and its name.
 _UNITS = (
     (86400, 86400, "d"),
     (3600, 3600, "h"),
@@ -57,8 +57,8 @@ _UNITS = (
 
 
 def bars(names: Sequence[str], values: Sequence[float], label: str, color: str = BLUE) -> str:
-    """Horizontal bars, the first name on top."""
-    rows = max(len(names), 4)  # a lone bar is not to fill the plot
+    """Return horizontal bars, the first name on top."""
+    rows = max(len(names), 4)  # so that a single bar does not fill the plot
     figure = Figure(figsize=(_SIZE[0], 0.8 + 0.28 * rows), layout="constrained")
     axes = figure.subplots()
     drawn = axes.barh(range(len(names)), values, height=0.7, color=color)
@@ -110,7 +110,7 @@ def lines(
 
 
 def areas(x: Sequence[Any], span: Any, series: Mapping[str, Sequence[float]], y_label: str) -> str:
-    """Filled staircases, one upon the other. A value stands from its x to the next one; the last one for `span`."""
+    """Return stacked areas with steps. A value is valid from its x to the next one; the last one for `span`."""
     figure, axes = _axes(x, span, "", y_label)
     edges = [*x, x[-1] + span]
     floor = [0.0] * len(edges)
@@ -124,26 +124,26 @@ def areas(x: Sequence[Any], span: Any, series: Mapping[str, Sequence[float]], y_
 
 
 def number(value: float) -> str:
-    """Thousands apart, three figures for what is small."""
+    """Return a number with commas between thousands, or with three digits if it is small."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:,.3g}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit in which one would say them."""
+    """Return a duration in a suitable unit."""
     size, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
     return f"{number(seconds / size)} {unit}"
 
 
 def _axes(x: Sequence[Any], span: Any, x_label: str, y_label: str) -> tuple[Figure, Any]:
-    """Axes from the first x to the end of the last one. Those of times say under them of which days they are."""
+    """Return axes from the first x to the end of the last one. The label of a time axis names its days."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.subplots()
     first, end = x[0], x[-1] + span
     axes.set_xlim(first, end)
     if isinstance(first, datetime):
-        # With so few and so many, there is an interval that fits every length.
+        # With these limits there is an interval that fits every length.
         locator = AutoDateLocator(minticks=3, maxticks=7)
         locator.intervald |= dict.fromkeys((SECONDLY, MINUTELY), (1, 2, 5, 10, 15, 30))
         axes.xaxis.set_major_locator(locator)
@@ -159,7 +159,7 @@ def _axes(x: Sequence[Any], span: Any, x_label: str, y_label: str) -> tuple[Figu
 
 
 def _steps(x: Sequence[Any], span: Any, values: Sequence[float | None]) -> tuple[list[Any], list[float]]:
-    """The corners of a staircase, with a gap before an x that is not where the last one ends."""
+    """Return the corners of a line with steps, with a gap where an x is not the end of the last one."""
     across: list[Any] = []
     up: list[float] = []
     for at, value in zip(x, values, strict=True):
@@ -177,7 +177,7 @@ def _from_zero(axes: Any, values: Sequence[float]) -> None:
 
 
 def _mark(axis: Any, values: Sequence[float]) -> None:
-    """Numbers as `number` writes them; whole ones if the values are."""
+    """Mark an axis with numbers in the format of `number`, with whole ones if the values are whole."""
     axis.set_major_locator(MaxNLocator("auto", steps=_STEPS, integer=all(value == int(value) for value in values)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
@@ -196,7 +196,7 @@ def _svg(figure: Figure, label: str) -> str:
         axes.patch.set_alpha(0)
     buffer = io.StringIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the font here lacks a letter; that of the reader's browser has it
+        warnings.filterwarnings("ignore", "Glyph")  # fonts here may lack a letter that those of the browser have
         figure.savefig(buffer, format="svg", metadata={"Creator": None, "Date": None, "Title": label})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), count=1, flags=re.DOTALL)
     return svg.replace(_INK, "currentColor")

@@ -1,4 +1,4 @@
-"""What the page of `tablequeue report` says: the rows of the reports in words, numbers, plots and tables."""
+"""The contents of the page of `tablequeue report`: findings, numbers, plots and tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = Sequence[Row]
 
 COUNTS = ("finished", "retried", "backlog", "in_progress", "dead", "lost")
 
-# Rows of a table, and bars of a plot, that are worth reading; the Parquet tables have all.
+# Maximum rows of a table and bars of a plot on the page. The Parquet tables have all.
 _ROWS = 20
 _BARS = 12
 
@@ -23,9 +23,9 @@ _HOUR = timedelta(hours=1)
 
 
 def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime) -> str:
-    """The page of these rows. `target` is that of the consumers, `every` the seconds of a row of throughput."""
+    """Return the page. `target` is that of `consumers`, `every` is the interval of throughput in seconds."""
     queues = found["overview"]
-    span = "No message is known yet."
+    span = "There are no messages yet."
     if queues:
         first, last = min(row["first_at"] for row in queues), max(row["last_at"] for row in queues)
         span = f"From {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}, read at {read_at:%Y-%m-%d %H:%M:%S}, UTC."
@@ -33,8 +33,8 @@ def page(found: Mapping[str, Rows], target: float, every: int, read_at: datetime
     title = f"Report on {_count(len(queues), 'queue')}"
     if len(queues) == 1:
         return render(title, span, {}, sections)
-    words = "Wait and run times in seconds; the consumers that the busiest hour would have needed."
-    sections.insert(0, Section("Side by side", "", tables=[Table("", words, _compared(found))]))
+    words = "Wait and run times in seconds; consumers are those needed in the busiest hour."
+    sections.insert(0, Section("All queues", "", tables=[Table("", words, _compared(found))]))
     total = {name: sum(row[name] for row in queues) for name in COUNTS}
     return render(title, span, total, sections)
 
@@ -61,21 +61,22 @@ def _of(queue: Row, rows: Rows) -> Rows:
 
 
 def _findings(mine: Mapping[str, Rows], times: Mapping[str, Row], target: float) -> Iterator[str]:
-    """The sentences that one would say first."""
+    """Yield the most important findings as sentences."""
     if wait := times.get("wait"):
         most, longest = duration(wait["p95"]), duration(wait["max"])
-        yield f"95 % of the messages waited {most} at most for a consumer, the longest {longest}."
+        yield f"95 % of the messages waited at most {most} for a consumer, the longest wait was {longest}."
     if mine["consumers"]:
         busiest = max(mine["consumers"], key=lambda row: row["needed"])
         yield (
-            f"The hour that needed most consumers began {busiest['hour']:%Y-%m-%d %H:%M}: "
+            f"The hour that needed the most consumers began at {busiest['hour']:%Y-%m-%d %H:%M}: "
             f"{_count(busiest['needed'], 'consumer')} would have kept that under {duration(target)}, and "
             f"{_count(busiest['consumers'], 'consumer')} worked on its messages."
         )
     expired = [row for row in mine["workers"] if row["expired"]]
     if expired:
         total = sum(row["expired"] for row in expired)
-        yield f"{_count(total, 'lease')} of {_count(len(expired), 'consumer')} ended, and the messages came back."
+        leases = f"{_count(total, 'lease')} of {_count(len(expired), 'consumer')}"
+        yield f"{leases} expired, and the messages were delivered again."
     if mine["errors"]:
         worst = mine["errors"][0]
         yield f"The most frequent error, with {_count(worst['failures'], 'failure')}: {worst['error']}."
@@ -88,7 +89,7 @@ def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
         shown = {name: happened[name] for name in ("pushed", "finished", "failed") if any(happened[name])}
         yield Plot(
             "Throughput.",
-            "While more are pushed than finished, the backlog grows.",
+            "The backlog grows while more messages are pushed than finished.",
             plots.lines(at, span, shown, f"messages in {_span(every)}", (ORANGE, BLUE, RED)),
         )
     if mine["backlog"]:
@@ -96,7 +97,7 @@ def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
         popped = [row["backlog"] - row["waiting"] for row in mine["backlog"]]
         yield Plot(
             "Backlog.",
-            "What was pushed and not finished: never popped, or popped at least once.",
+            "Messages that were pushed and not finished: never popped, or popped at least once.",
             plots.areas(
                 [row["at"] for row in mine["backlog"]], span, {"never popped": waiting, "popped": popped}, "messages"
             ),
@@ -105,8 +106,8 @@ def _over_time(mine: Mapping[str, Rows], every: int) -> Iterator[Plot]:
 
 def _times(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
     for time, words in (
-        ("wait", "From push to the first pop, by the hour of that pop."),
-        ("run", "From the last pop to the end, by the hour of the end."),
+        ("wait", "From the push to the first pop, by the hour of that pop."),
+        ("run", "From the last pop to the finish, by the hour of the finish."),
     ):
         hours = [row for row in mine["hours"] if row["time"] == time]
         if hours:
@@ -121,19 +122,19 @@ def _consumers(mine: Mapping[str, Rows], target: float) -> Iterator[Plot]:
     if not rows:
         return
     x = [row["hour"] for row in rows]
-    counts = {"needed": [row["needed"] for row in rows], "there": [row["consumers"] for row in rows]}
+    counts = {"needed": [row["needed"] for row in rows], "present": [row["consumers"] for row in rows]}
     yield Plot(
         "Consumers.",
-        f"How many worked in each hour, and how many would have kept 95 % of the waits under {duration(target)}.",
+        f"Consumers that worked in each hour, and those needed to keep 95 % of the waits under {duration(target)}.",
         plots.lines(x, _HOUR, counts, "consumers", (ORANGE, BLUE)),
     )
     rates = {
-        "came": [row["arrival_rate"] for row in rows],
+        "arrived": [row["arrival_rate"] for row in rows],
         "could be finished": [row["service_rate"] and row["service_rate"] * row["consumers"] for row in rows],
     }
     yield Plot(
         "Load.",
-        "How fast messages came, and how fast the consumers of the hour could have finished them together.",
+        "The rate at which messages arrived, and the rate at which the consumers of the hour could finish them.",
         plots.lines(x, _HOUR, rates, "messages a second", (ORANGE, BLUE)),
     )
 
@@ -156,19 +157,19 @@ def _tables(mine: Mapping[str, Rows]) -> Iterator[Table]:
     errors, lost, workers, consumers = (mine[name] for name in ("errors", "lost", "workers", "consumers"))
     yield Table(
         "Errors.",
-        f"Attempts that failed, how many of their messages were finished all the same, and the dead letters of which "
-        f"it was the last error{_more(errors)}.",
+        "Failed attempts, how many of their messages were finished later, and the dead letters whose last error it was"
+        f"{_more(errors)}.",
         errors[:_ROWS],
     )
-    yield Table("Lost.", f"Delivered at most once, and never completed{_more(lost)}.", lost[:_ROWS])
+    yield Table("Lost.", f"Messages delivered at most once, and never completed{_more(lost)}.", lost[:_ROWS])
     yield Table("Producers and consumers.", f"Run times in seconds{_more(workers)}.", workers[:_ROWS], folded=True)
     yield Table(
-        "Load by hour.", f"Rates a second, waits in seconds{_more(consumers)}.", consumers[-_ROWS:], folded=True
+        "Load by hour.", f"Rates per second, waits in seconds{_more(consumers)}.", consumers[-_ROWS:], folded=True
     )
 
 
 def _compared(found: Mapping[str, Rows]) -> list[Row]:
-    """All queues side by side."""
+    """Return a row for each queue, to compare them."""
     times = {(row["queue"], row["time"]): row for row in found["times"]}
     return [
         {
@@ -185,7 +186,7 @@ def _compared(found: Mapping[str, Rows]) -> list[Row]:
 
 
 def _filled(rows: Rows, every: int) -> tuple[list[datetime], dict[str, list[Any]]]:
-    """Throughput with a zero where nothing happened: there is no row then."""
+    """Fill gaps in throughput with zeros: an interval without events has no row."""
     by_time = {row["at"]: row for row in rows}
     first, last = min(by_time), max(by_time)
     steps = round((last - first).total_seconds()) // every + 1
@@ -202,7 +203,7 @@ def _count(count: int, what: str) -> str:
 
 
 def _span(seconds: int) -> str:
-    """The length of a row of throughput in words, as 10 minutes."""
+    """Return an interval of throughput as text, such as 10 minutes."""
     size, unit = next(
         (size, unit)
         for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

@@ -1,4 +1,4 @@
-"""Throughput: what happened, second by second or day by day."""
+"""Throughput: the number of events in each interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVENTS = ("pushed", "popped", "finished", "failed", "dead", "lost")
 
 
 def throughput(messages: DataFrame, every: int = 1) -> DataFrame:
-    """A row for each `every` seconds in which something happened.
+    """Return a row for each interval of `every` seconds with events.
 
     Columns: queue, at (their beginning), pushed, popped (first time), finished, failed (attempts), dead, lost.
     """

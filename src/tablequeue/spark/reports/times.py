@@ -1,7 +1,7 @@
 """Wait and run times: how long messages waited for a consumer, and how long the consumer took.
 
-Percentiles come from sketches (KLL), a few kilobytes each whatever they stand for. Sketches of hours can be merged to
-those of any longer time, so a year of percentiles needs no look at its messages.
+Percentiles come from KLL sketches of a few kilobytes each, however many messages they represent. Sketches of hours can
+be merged for any longer time, so percentiles of a year do not need its messages.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tablequeue.spark.reports.messages import seconds_between
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
-# What a sketch keeps. 800 is 20 kB for a busy hour; the default of 200 would mistake p98 for p99.
+# The size parameter of a sketch. 800 means 20 kB for a busy hour; the default of 200 would confuse p98 and p99.
 _SIZE = 800
 RANK_ERROR = 0.0035
-"""A percentile of a sketch lies between the exact ones so far below and above, with a probability of 99 %."""
+"""The maximum error of the rank of a percentile, with a probability of 99 %."""
 
 
 def sketches(messages: DataFrame, *by: str) -> DataFrame:
-    """The times of finished messages as sketches: a row for each hour, and each of the columns `by`.
+    """Return sketches of the times of finished messages: a row for each hour, and each value of the columns `by`.
 
     Columns: queue, by, hour (in which the time ended), time (`wait`: pushed to first popped; `run`: last popped to
     finished), messages, seconds (their sum), longest, sketch.
@@ -52,9 +52,10 @@ def sketches(messages: DataFrame, *by: str) -> DataFrame:
 
 
 def times(sketches: DataFrame, *by: str) -> DataFrame:
-    """Percentiles of merged sketches: a row for each `time`, and each of the columns `by` (such as queue, hour).
+    """Return percentiles of merged sketches: a row for each `time`, and each value of the columns `by`.
 
-    Columns: by, time, messages, mean, p50, p95, p99, max; in seconds, percentiles within RANK_ERROR.
+    Columns: by (such as queue, hour), time, messages, mean, p50, p95, p99, max. Times are seconds, and percentiles are
+    exact within RANK_ERROR.
     """
     return (
         sketches.groupBy(*by, "time")

@@ -1,4 +1,4 @@
-"""The work of every producer and every consumer, side by side."""
+"""The work of every producer and every consumer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tablequeue.spark.reports.messages import EXPIRED, seconds_between
 
 
 def workers(messages: DataFrame) -> DataFrame:
-    """A row for each producer and each consumer of each queue.
+    """Return a row for each producer and each consumer of each queue.
 
-    Columns: queue, role (`producer` or `consumer`), name, messages (pushed, or finished), share (of those of its
-    role), first_at, last_at (of these), per_second (between these two; null for a single moment). For consumers also
-    retried (messages it finished after another attempt had not), failures (attempts that failed in its hands),
-    expired (of these, leases that ended: it died or was too slow, and the messages were delivered again), run_p50
-    and run_p95 (seconds, within 0.1 % of the ranks).
+    Columns: queue, role (`producer` or `consumer`), name, messages (pushed, or finished), share (of all messages of
+    that role), first_at, last_at (the first and the last of these), per_second (between these two; null if they are
+    equal). For consumers also: retried (messages that it finished after a failed attempt), failures (its failed
+    attempts), expired (failures by an expired lease: the consumer died or was too slow, and the message was delivered
+    again), run_p50 and run_p95 (seconds; the ranks are exact within 0.1 %).
     """
     finished = f.col("state") == "finished"
     work = f.concat(
@@ -65,7 +65,7 @@ def _work(
     run: Column | None = None,
     error: Column | None = None,
 ) -> Column:
-    """What one message was to one worker."""
+    """Return the share of one producer or consumer in one message."""
     none = f.lit(None)
     return f.struct(
         f.lit(role).alias("role"),

@@ -1,5 +1,5 @@
-// A page that says data-refresh is read again every few seconds, while somebody looks at it. Without this it is as good
-// as the moment it was loaded.
+// Reloads the content of pages with data-refresh every few seconds while they are visible. Without this script they show
+// the moment at which they were loaded.
 "use strict";
 const EVERY = 4000;
 
@@ -14,7 +14,7 @@ async function refresh() {
     if (focused && main.contains(focused)) focused.blur();
     main.replaceChildren(...page.querySelector("main").childNodes);
   } catch {
-    // The server is away for a moment: the next time, then.
+    // The server is unavailable: try again the next time.
   }
 }
 

@@ -11,31 +11,31 @@ if @granted = -999
 if @granted < 0
     throw 51000, N'tablequeue: another program is creating or dropping queues in this database', 1;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- if object_id(N'tq_emails_turns', N'U') is not null
 -- begin
 --     exec sp_rename N'pk_tq_emails_turns', N'pk_tq_emails__turns', N'OBJECT';
 --     exec sp_rename N'tq_emails_turns', N'tq_emails__turns', N'OBJECT';
 -- end;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- if object_id(N'tq_emails_streams', N'U') is not null
 -- begin
 --     exec sp_rename N'pk_tq_emails_streams', N'pk_tq_emails__streams', N'OBJECT';
 --     exec sp_rename N'tq_emails_streams', N'tq_emails__streams', N'OBJECT';
 -- end;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- if object_id(N'tq_emails_writers', N'U') is not null
 -- begin
 --     exec sp_rename N'pk_tq_emails_writers', N'pk_tq_emails__writers', N'OBJECT';
 --     exec sp_rename N'tq_emails_writers', N'tq_emails__writers', N'OBJECT';
 -- end;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- drop table if exists tq_emails_staged;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- if object_id(N'tq__schedules', N'U') is null
 --     create table tq__schedules (
 --         name varbinary(1020) not null constraint pk_tq__schedules primary key nonclustered,

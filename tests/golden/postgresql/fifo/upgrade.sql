@@ -68,24 +68,24 @@ from tq_emails__packs as pack, unnest(
         pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
     ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter view tq_emails_packed rename to tq_emails__packed;
 -- alter index if exists tq_emails_packs_lease rename to tq_emails__packs_lease;
 -- alter table tq_emails_packs rename to tq_emails__packs;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_emails_streams rename to tq_emails__streams;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_emails_writers rename to tq_emails__writers;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- drop table tq_emails_staged;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- drop table tq_emails_parts;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_schedules rename to tq__schedules;
 
 -- From schema version 3 to 4: the parts of a queue's table are named tq_emails__part, as no queue's table is.

@@ -14,16 +14,16 @@ alter table tq_emails_history add column group_key text;
 alter table tq_emails_history add column dedup_key text;
 create index tq_emails_finished on tq_emails_history (finished_at);
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_emails_streams rename to tq_emails__streams;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_emails_writers rename to tq_emails__writers;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- drop table tq_emails_staged;
 
--- Without the dashes, if there is such a table and it is no queue's:
+-- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_schedules rename to tq__schedules;
 
 -- From schema version 3 to 4: the parts of a queue's table are named tq_emails__part, as no queue's table is.

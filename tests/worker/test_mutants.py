@@ -1,4 +1,4 @@
-"""Faults made on purpose: the checks that workers pass must not pass with them."""
+"""Mutants of the worker: each has one fault, and the check that the worker passes must notice it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def check_lease(db: Database, queue: Queue) -> None:
         if not first.is_set():
             first.set()
             with queue.waiter() as waiter:
-                waiter.wait(4 * queue.definition.lease)  # ends when a lease does
-            queue.pop()  # as another consumer would: it gets what nobody holds
+                waiter.wait(4 * queue.definition.lease)  # ends when a lease expires
+            queue.pop()  # another consumer, which gets messages that nobody holds
 
     queue.push("x")
     worker = Worker(maximum=1)
@@ -49,7 +49,7 @@ def check_once(db: Database, queue: Queue) -> None:
 
 
 def check_finished(db: Database, queue: Queue) -> None:
-    """What a handler has done is completed before the worker ends."""
+    """Handled messages are completed before the worker ends."""
     worker = Worker()
     worker.handler(queue.name)(lambda message: None)
     queue.push_many(range(50))
@@ -58,13 +58,13 @@ def check_finished(db: Database, queue: Queue) -> None:
 
 
 def nothing(*args: Any, **options: Any) -> None:
-    """A step that is left out."""
+    """Do nothing, in place of a step."""
 
 
 MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
     "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
-    "completions that are forgotten": (check_finished, Completer, "_make", nothing),
+    "completions that are forgotten": (check_finished, Completer, "_call_until_answered", nothing),
 }
 
 

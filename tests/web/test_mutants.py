@@ -18,11 +18,11 @@ Check = Callable[[Client, Database], None]
 
 
 def escapes_nothing(patch: Patch) -> None:
-    patch.setattr(render, "shown", lambda value: Markup(value) if isinstance(value, str) else value)
+    patch.setattr(render, "visible", lambda value: Markup(value) if isinstance(value, str) else value)
 
 
 def shows_everything(patch: Patch) -> None:
-    patch.setattr(render, "shown", lambda value: value)
+    patch.setattr(render, "visible", lambda value: value)
 
 
 def believes_every_form(patch: Patch) -> None:

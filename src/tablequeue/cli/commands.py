@@ -1,0 +1,124 @@
+"""The classes of all commands: --json everywhere, and each refusal as two sentences and an exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import walk_tb
+from typing import Any
+
+import click
+
+from tablequeue.cli.output import one_line, print_json
+from tablequeue.cli.settings import Settings
+from tablequeue.errors import DriverMissing, TablequeueError
+
+REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 141
+
+
+class _Json:
+    """Gives a command the option --json, so that it can be written anywhere."""
+
+    params: list[click.Parameter]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        option = click.Option(
+            ["--json"],
+            is_flag=True,
+            is_eager=True,  # so that a wrong option after it is already reported as JSON
+            expose_value=False,
+            callback=_set_json,
+            help="Print JSON, one value a line.",
+        )
+        self.params.append(option)
+
+
+def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    settings = ctx.ensure_object(Settings)
+    settings.json = settings.json or value
+
+
+class Command(_Json, click.Command):
+    pass
+
+
+class Group(_Json, click.Group):
+    command_class = Command
+
+
+class Root(Group):
+    """The command line as a whole. Turns every error into a cause, a remedy, and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # characters that the terminal cannot show are escaped
+        if sys.stdout is None:
+            ctx.exit(_refuse(ctx, "The standard output is closed.", "Redirect it to a file, or to /dev/null."))
+        try:
+            return super().invoke(ctx)
+        except TablequeueError as error:
+            code = _refuse(ctx, error.cause, error.remedy)
+        except click.UsageError as error:
+            if not _json(ctx):
+                raise
+            code = _refuse(ctx, error.format_message(), "See --help.", USAGE)
+        except UnicodeEncodeError:
+            code = _refuse(ctx, "An argument is not UTF-8.", "Write it in UTF-8, or push it from a file.")
+        except (KeyboardInterrupt, click.Abort):
+            code = _refuse(ctx, "Interrupted: the command did not finish.", "", INTERRUPTED)
+        except BrokenPipeError:
+            _forget_stdout()
+            code = BROKEN_PIPE  # what a shell reports for a program that SIGPIPE ended
+        except OSError as error:
+            code = _refuse_system(ctx, error)
+        ctx.exit(code)
+
+
+@contextmanager
+def needed_packages(what: str, extras: str) -> Iterator[None]:
+    """Report a missing package as `DriverMissing`. For the imports of a command that needs an extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise DriverMissing(
+            f"{what} needs the package {error.name}, which is not installed.",
+            f"Run: pip install 'tablequeue[{extras}]'",
+        ) from None
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _json(ctx: click.Context) -> bool:
+    return ctx.ensure_object(Settings).json
+
+
+def _refuse(ctx: click.Context, cause: str, remedy: str, code: int = REFUSED) -> int:
+    if _json(ctx):
+        print_json({"error": cause, "remedy": remedy}, err=True)
+    else:
+        click.echo(f"error: {one_line(cause)}", err=True)
+        if remedy:
+            click.echo(one_line(remedy), err=True)
+    return code
+
+
+def _refuse_system(ctx: click.Context, error: OSError) -> int:
+    _forget_stdout()
+    if any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__)):
+        cause = f"The output cannot be written: {error.strerror}. What the command did is done."
+        return _refuse(ctx, cause, "Look at the queue before you run it again.", UNPRINTED)
+    return _refuse(ctx, f"The system refused: {error}.", "Check the file or the disk it names.")
+
+
+def _forget_stdout() -> None:
+    """Redirect stdout to /dev/null: Python would try to write its buffer again at the exit, and fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # no file is behind it, so nothing is flushed at the exit
