@@ -1,3 +1,3 @@
--- Drop the doorbell of the queue, whoever waits for it. A crash leaves nothing of it or all.
+-- Drop the doorbell of the queue, even if sessions wait for it. A crash leaves nothing of it or all.
 drop service [{queue}__bell];
 drop queue {queue}__bell;

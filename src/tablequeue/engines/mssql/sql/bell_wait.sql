@@ -3,7 +3,7 @@
 -- Not in a transaction of yours: the bell would be yours until that ends. Locks: the conversation.
 -- In one transaction: a crash before its commit leaves the bell as it was. A consumer that has heard it and dies before
 -- it pops wakes nobody else: a consumer that waits looks after each time-out too.
--- XACT_ABORT: who is cut off in the wait leaves no transaction open.
+-- XACT_ABORT: a client that is cut off in the wait leaves no transaction open.
 declare @timeout int = :timeout;
 declare @handle uniqueidentifier;
 set xact_abort on;
