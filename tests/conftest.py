@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+import sqlalchemy as sa
 
 from tablequeue import Database
 from tests import mariadb, mssql
@@ -17,7 +18,8 @@ from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postg
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # PyMySQL loads the machine's certificates for every connection, which takes 37 ms, even if the server has no TLS.
-os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
+    os.environ["SSL_CERT_FILE"] = os.devnull
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +65,29 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return one
 
 
+@pytest.fixture(scope="session")
+def kept() -> Iterator[Callable[[str], sa.Engine]]:
+    """Engines of servers, by their URLs: a connection of each test's own would cost more than what it does."""
+    engines: dict[str, sa.Engine] = {}
+
+    def engine(url: str) -> sa.Engine:
+        if url not in engines:
+            engines[url] = sa.create_engine(url, pool_pre_ping=True)
+        return engines[url]
+
+    yield engine
+    for each in engines.values():
+        each.dispose()
+
+
 @pytest.fixture
-def place(kind: Kind, request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(kind: Kind, kept: Callable[[str], sa.Engine], request: pytest.FixtureRequest) -> Iterator[Place]:
     schema = f"test_{secrets.token_hex(8)}" if kind.has_schemas else None
     place = kind.place(kind.url(request), schema)
     yield place
     if schema and kind.drop_schema:
-        place.execute(kind.drop_schema.format(schema))
+        with kept(place.url).begin() as connection:
+            connection.exec_driver_sql(kind.drop_schema.format(schema))
     place.close()
 
 

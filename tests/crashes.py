@@ -197,7 +197,8 @@ def complete_and_claim(moment: Moment) -> None:
     """Like `pop_many(2, completing=held)`, which with `now=` would be two transactions."""
     context = moment.queue.context
     ids = context.engine.dump_ids([message.id for message in moment.held])
-    params = leased(context, 2, LEASE, at(2)) | {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
+    _, params = leased(context, 2, LEASE, at(2))
+    params |= {"held": moment.held[0].token, "ids": ids, "number": len(moment.held)}
     assert context.runner.run(context.engine.messages.complete_and_claim, context.table, params)[0] is None
 
 

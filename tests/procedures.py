@@ -13,7 +13,7 @@ from typing import Any
 from tablequeue import errors
 from tablequeue.definition import Definition
 from tablequeue.engines import procedures
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.connection import Batch
@@ -28,6 +28,7 @@ DESIGNS = frozenset({"fifo", "groups"})
 # The procedures and the verbs draw different tokens; this maps one to the other.
 TOKENS: dict[str, str] = {}
 
+Params = dict[str, Any]  # those of the procedures have names of their own
 Call = Callable[[Cursor, Table, str, Params], list[Row]]
 
 

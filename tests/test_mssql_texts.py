@@ -209,14 +209,14 @@ def test_promote_passes_over_notes_and_over_no_message() -> None:
     assert "as waiting with (index (tq_work__blocked))\n" in look
 
 
-def test_a_bell_that_a_push_relies_on_is_held_until_its_commit() -> None:
-    """A waiter that takes it before the commit would find nothing, and nobody would ring again."""
-    (ring,) = batches("bell_ring", "fifo")
-    hold, dialog = ring.split("if @held is null\n")
-    assert "get conversation group @held from tq_work__bell;" in hold
+def test_a_push_holds_the_notification_that_it_relies_on_until_its_commit() -> None:
+    """A consumer that received it before the commit would find nothing, and nothing would notify it again."""
+    (send,) = batches("send_notification", "fifo")
+    hold, dialog = send.split("if @held is null\n")
+    assert "get conversation group @held from tq_work__notify;" in hold
     assert "begin dialog" in dialog
-    assert not re.search(r"\bselect\b", ring), "who only looks holds nothing, and waits for others"
-    (wait,) = batches("bell_wait", "fifo")
+    assert not re.search(r"\bselect\b", send), "a select holds nothing, and waits for other pushes"
+    (wait,) = batches("wait_for_notification", "fifo")
     assert wait.index("set xact_abort on;") < wait.index("begin transaction;")
     assert wait.index("begin transaction;") < wait.index("waitfor (receive top (1)")
     assert wait.index("end conversation") < wait.index("commit transaction;")

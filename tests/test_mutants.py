@@ -243,7 +243,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that selects, then updates": (naive_claim, CLAIMS),
     "a complete without the token": (rewritten(TOKEN, "", "complete_keep"), FENCE),
     "a complete without the token, with a claim": (
-        rewritten(TOKEN, "", "complete_keep", "complete_and_claim_keep"),
+        rewritten(TOKEN, "", "complete_keep", "complete_and_claim"),
         AT_ONCE,
     ),
     "a claim after a lost lease": (claims_all_the_same, AT_ONCE),

@@ -292,8 +292,8 @@ LOST = ("from pack, unnest", "from pack as a join pack on false, unnest")
 MUTANTS = {
     "a sweep that leaves packs": (rewritten("limit 10 for", "limit 0 for", "sweep"), killed),
     "a sweep that loses packs": (rewritten(*LOST, "sweep"), killed),
-    "a pack that anybody completes": (rewritten(r"token = .* and (?=ids)", "", "complete_packed_keep"), fenced),
-    "a pack completed by one of its messages": (rewritten("and ids = ", "and ids && ", "complete_packed_keep"), whole),
+    "a pack that anybody completes": (rewritten(r"token = .* and (?=ids)", "", "complete_packed"), fenced),
+    "a pack completed by one of its messages": (rewritten("and ids = ", "and ids && ", "complete_packed"), whole),
     "a pack that loses its messages": (rewritten(*LOST, "unpack"), whole),
     "a pack that nobody can unpack": (rewritten("token = cast", "size = 0 and token = cast", "unpack"), whole),
     "a pack that nobody sees": (rewritten("last_id > :after", "last_id < :after", "peek_in_progress"), seen),

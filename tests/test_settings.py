@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Database, Queue
-from tablequeue.engines.postgresql import engine as postgresql
+from tablequeue.engines.postgresql import connection as postgresql
 from tablequeue.errors import BadInput
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses

@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition
+from tablequeue.cli.values import parameters
 from tablequeue.definition import HISTORIES, PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.columns import LISTS, listed
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, Effect, created_by
+from tablequeue.engines.params import Params
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import operations_of, sql_text, statements_in
 from tablequeue.states import STATES
@@ -73,7 +75,7 @@ def test_what_runs_in_autocommit(name: str) -> None:
 @pytest.mark.parametrize(("name", "operation"), FILES)
 def test_a_file_begins_with_what_it_is_for(name: str, operation: str) -> None:
     text = sql_text(name, operation)
-    header = re.match(r"(?:-- .+\n)+", text)
+    header = re.match(r"(?:-- [^[].*\n)+", text)
     assert header, "a header of comments"
     assert re.match(r"-- [A-Z]", text), "a sentence"
     assert header[0].rstrip().endswith((".", ":")), "whole sentences"
@@ -103,12 +105,21 @@ def test_a_file_names_the_schema_everywhere(name: str, operation: str) -> None:
         assert bare == [], "a table without its schema"
 
 
+# What an engine makes of the parameters that it is given.
+OF_ENGINES = {"dues", "due_at", "delays", "groups", "noted", "priorities", "timeout"}
+
+
+def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
+    named = {name for engine, operation in FILES for name in parameters(sql_text(engine, operation))}
+    assert named - Params.__annotations__.keys() == OF_ENGINES
+
+
 def test_a_list_of_columns_is_named_and_not_repeated() -> None:
     """A column is added to the list, then; see columns.py. The columns of a push are spelled out: few texts push."""
     for name, operation in FILES:
         text = re.sub(r"\s+", " ", sql_text(name, operation))
         for names in LISTS.values():
-            runs = [", ".join(names[start : start + 9]) for start in range(len(names) - 8)]
+            runs = [", ".join(names[start : start + 11]) for start in range(len(names) - 10)]
             assert not [run for run in runs if run in text], f"{name}/{operation}"
 
 

@@ -35,7 +35,7 @@ OPERATIONS = {
     for operation in " ".join(VERBS.values()).split()
 }
 ID, STATE = COLUMNS.index("id"), COLUMNS.index("state")
-ALL = {"low": 0, "high": (1 << 63) - 1, "n": 10_000}
+ALL: Params = {"low": 0, "high": (1 << 63) - 1, "n": 10_000}
 # Text that the columns of JSON take, and that Python cannot read.
 UNREADABLE = "[1e400]"
 

@@ -1,5 +1,7 @@
 """The same verbs for asyncio: `AsyncDatabase`, `AsyncQueue`, `AsyncClaim`. One implementation underneath.
 
+Over 400 lines, because they are the signatures and docstrings of three public classes.
+
 Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
 up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
 """
@@ -40,9 +42,9 @@ if TYPE_CHECKING:  # importing it needs greenlet, which only connection= and Asy
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# Calls of one AsyncDatabase that are in the database at the same moment; the others wait for their turn. Of 1,000
-# pushes at once to PostgreSQL, which flushes commits together, 900 a second with 1 thread (two cores), 1,700 with 8,
-# 2,700 with 16, 3,500 with 32; SQLite has one writer, and 4 to 32 threads are the same to it.
+# Calls of one AsyncDatabase that are in the database at the same moment; the others wait for their turn. With 1,000
+# pushes at once PostgreSQL, which flushes commits together, took 900 a second by 1 thread (two cores), 1,700 by 8,
+# 2,700 by 16, 3,500 by 32. SQLite has one writer: 4 to 32 threads make no difference.
 THREADS = 16
 
 
@@ -66,7 +68,7 @@ async def connect(
 def _opens(
     verb: Callable[Concatenate[Database, P], Queue],
 ) -> Callable[Concatenate[AsyncDatabase, P], Coroutine[Any, Any, AsyncQueue]]:
-    """The verb of `Database` as one of `AsyncDatabase`: its parameters, types and words; it returns an `AsyncQueue`."""
+    """Make a verb of `AsyncDatabase` of one of `Database`: the same, but that it returns an `AsyncQueue`."""
 
     @wraps(verb)
     async def mutant(self: AsyncDatabase, /, *args: P.args, **options: P.kwargs) -> AsyncQueue:
@@ -117,7 +119,7 @@ class AsyncDatabase:
     queue = _opens(Database.queue)
 
     async def queues(self) -> list[str]:
-        """The names of all queues, sorted."""
+        """Return the names of all queues, sorted."""
         return await self._threads.run(self._database.queues)
 
     async def has_schema(self) -> bool:
@@ -126,7 +128,7 @@ class AsyncDatabase:
 
     @property
     def schema_version(self) -> int:
-        """Of the tables of a queue on this kind of database; see `Database.schema_version`."""
+        """The version of the tables of a queue on this kind of database; see `Database.schema_version`."""
         return self._database.schema_version
 
     async def upgrade(self) -> dict[str, int]:
@@ -134,7 +136,7 @@ class AsyncDatabase:
         return await self._threads.run(self._database.upgrade)
 
     async def doctor(self, name: str | None = None) -> list[Finding]:
-        """What endangers the queues on this database, each with its remedy; see `Database.doctor`."""
+        """Find what endangers the queues on this database, each with its remedy; see `Database.doctor`."""
         return await self._threads.run(partial(self._database.doctor, name))
 
     async def install_procedures(self, name: str) -> list[str]:
@@ -142,7 +144,7 @@ class AsyncDatabase:
         return await self._threads.run(partial(self._database.install_procedures, name))
 
     async def close(self) -> None:
-        """Let the calls end that have begun, and close the connections. The database can still be used."""
+        """Wait for the calls that have begun, and close the connections. The database can still be used."""
         await asyncio.to_thread(self._threads.close)
         await asyncio.to_thread(self._database.close)
         if self._given is None and "engine" in self.__dict__:
@@ -150,7 +152,7 @@ class AsyncDatabase:
 
 
 def _same(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
-    """The verb of `Queue` as one of `AsyncQueue`: its parameters, types and words, so that the two cannot differ."""
+    """Make a verb of `AsyncQueue` of one of `Queue`: the same parameters, types and docstring."""
 
     @wraps(verb)
     async def mutant(self: AsyncQueue, /, *args: P.args, **options: P.kwargs) -> T:
@@ -160,7 +162,7 @@ def _same(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[Asyn
 
 
 def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[AsyncClaim, P], Coroutine[Any, Any, T]]:
-    """The verb of `Claim` as one of `AsyncClaim`."""
+    """Make a verb of `AsyncClaim` of one of `Claim`."""
 
     @wraps(verb)
     async def mutant(self: AsyncClaim, /, *args: P.args, **options: P.kwargs) -> T:
@@ -199,7 +201,7 @@ class AsyncClaim:
 
     @classmethod
     def of(cls, queue: AsyncQueue, id: int, token: str, attempts: int = 0) -> Self:
-        """A claim known by its id and token alone, good for finishing it; see `Claim.of`."""
+        """Make a claim from its id and token alone, to finish it; see `Claim.of`."""
         return cls(queue, Claim.of(queue._queue, id, token, attempts))  # noqa: SLF001
 
     def __getattr__(self, name: str) -> Any:
@@ -222,9 +224,9 @@ class AsyncQueue:
     `connection=` takes a SQLAlchemy AsyncConnection or AsyncSession: the verb then acts inside that transaction and
     never commits it. `now=` and durations are those of `Queue`.
 
-    A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect; what
-    a pop claims is given back, and `complete`, `fail`, `release` are done even if they had to wait for a thread, as is
-    what a pop completes.
+    A task may be cancelled at every `await`. A call that is in the database by then goes on, and takes effect. What a
+    pop claims is given back. `complete`, `fail`, `release`, and what a pop completes, are done even if they still
+    waited for a thread.
     """
 
     def __init__(self, queue: Queue, threads: Threads) -> None:
@@ -257,10 +259,10 @@ class AsyncQueue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> AsyncClaim | None:
-        """Claim the next message for a time, its lease; None if no message is ready.
+        """Claim the next message under a lease; None if no message is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the message before it, which is done; see `Queue.pop`.
+        completing   the previous message, to complete; see `Queue.pop`.
         """
         done = () if completing is None else (completing,)
         claims = await self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
@@ -278,7 +280,7 @@ class AsyncQueue:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the batch before it, which is done; see `Queue.pop_many`.
+        completing   the previous batch, to complete; see `Queue.pop_many`.
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
@@ -298,7 +300,7 @@ class AsyncQueue:
         return [AsyncClaim(self, claim) for claim in claims]
 
     async def complete(self, message: AsyncClaim, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
@@ -307,7 +309,7 @@ class AsyncQueue:
     async def complete_many(
         self, messages: Iterable[AsyncClaim], *, connection: Any = None, now: datetime | None = None
     ) -> None:
-        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those not held any more."""
+        """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
         claims, run = [message.claim for message in messages], self._threads.run_to_end
         await self._call(run, self._queue.complete_many, claims, connection=connection, now=now)
 
@@ -321,13 +323,13 @@ class AsyncQueue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> FailedState:
-        """The attempt failed: keep the error and try again later; see `Queue.fail`. Returns the new state."""
+        """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
         return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     async def release(
         self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
-        """Give the message back unworked: it is ready after `delay`, and the attempt does not count."""
+        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
         await message.release(delay=delay, connection=connection, now=now)
 
     async def release_many(
@@ -338,7 +340,7 @@ class AsyncQueue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> None:
-        """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
+        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
         claims, run = [message.claim for message in messages], self._threads.run_to_end
         await self._call(run, self._queue.release_many, claims, delay=delay, connection=connection, now=now)
 
@@ -350,12 +352,12 @@ class AsyncQueue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> datetime:
-        """Hold the message for `seconds` (or a timedelta) from now; return when that ends; see `Queue.extend`."""
+        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
         return await message.extend(seconds, connection=connection, now=now)
 
     @asynccontextmanager
     async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
-        """Pop one message for an `async with` block: completed when the block ends, failed when it raises.
+        """Pop one message for an `async with` block; complete it when the block ends, fail it when the block raises.
 
         Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
         with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
@@ -383,11 +385,11 @@ class AsyncQueue:
     async def consume(
         self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
     ) -> AsyncIterator[AsyncClaim]:
-        """Iterate over messages as they become ready; finishing each is yours (`complete`, `fail`, `release`).
+        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
 
-        Ends after `wait` (seconds, or a timedelta) without a message; None waits for ever. Claims `prefetch` messages
-        at a time, and releases those not yet handed over when the iteration is closed: at once in
-        `contextlib.aclosing`, else when the event loop comes to it.
+        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
+        time. When the iteration is closed, those not yet handed over are released: at once in `contextlib.aclosing`,
+        else when the event loop comes to it.
         """
         check_prefetch(self._queue.context, prefetch)
         with self._waiter() as waiter:
@@ -411,7 +413,7 @@ class AsyncQueue:
     history_bounds = _same(Queue.history_bounds)
 
     async def history_batches(self, low: int, high: int, size: int) -> AsyncIterator[list[Sequence[Any]]]:
-        """Finished messages with ids from `low` to `high`, highest first, for bulk readers; see the namesake."""
+        """Yield finished messages with ids from `low` to `high`, highest first; see `Queue.history_batches`."""
         batches = self._queue.history_batches(low, high, size)
         while (batch := await self._threads.run(partial(next, batches, None))) is not None:
             yield batch
@@ -451,7 +453,7 @@ class AsyncQueue:
     async def _next(
         self, waiter: AsyncWaiter, n: int, lease: Duration | None, wait: Duration | None
     ) -> list[AsyncClaim]:
-        """Up to `n` messages as soon as there are any; none after `wait`."""
+        """Pop up to `n` messages as soon as there are any; none after `wait`."""
         limit = INFINITE if wait is None else seconds(wait, "wait")
         idle_since = monotonic()
         while not (batch := await self.pop_many(n, lease=lease)):
@@ -469,12 +471,12 @@ class AsyncQueue:
         try:
             finish.abandon(self._queue.context, popped.result(), asyncio.CancelledError())
         except TablequeueError:
-            # Nobody is there to be told: the pop failed, or the release did and the lease will end by itself.
+            # No task is left to raise it in. The pop failed, or the release did, and the lease ends by itself.
             return
 
 
 def _own_url(url: Any) -> Any:
-    """The URL for the synchronous driver, where it names an async one; what is wrong with it is told by `connect`."""
+    """Return the URL for the synchronous driver, if it names an async one. `connect` refuses what is wrong with it."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):

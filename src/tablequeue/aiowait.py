@@ -51,7 +51,7 @@ class AsyncWaiter:
                 continue
             self._woken.clear()
             if self._waiter.pops_at_once:
-                await asyncio.sleep(self._waiter.linger(end))
+                await asyncio.sleep(self._waiter.back_off(end))
                 return
 
     def _wake(self) -> None:

@@ -1,6 +1,6 @@
-"""Messages as Arrow batches: what Spark reads, and any other program may. Nothing here claims a message.
+"""Messages as Arrow batches, for Spark and for other programs. Nothing here claims a message.
 
-Reads go by short statements: no snapshot stays open on a live table.
+It reads by short statements: no snapshot stays open on a live table.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import pyarrow as pa
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import Row
+from tablequeue.message import ID
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
 from tablequeue.queue import Queue
 
 # Rows of one short read, and of one batch.
 ROWS = 10_000
-# Rows of one such read by a connection that makes Arrow itself, which costs less a row and more a statement.
+# Rows of a read by a connection that makes Arrow itself: it costs less for a row, and more for a statement.
 ARROW_ROWS = 100_000
-# Up to so many rows it is not worth opening one. On PostgreSQL 1,000 rows take 24 ms by it and 18 by the other way,
-# 3,000 take 29 and 33, 10,000 take 44 and 80; but a process's first one takes 45 ms more, for the catalogue of types.
+# Rows from which such a connection is worth opening. On PostgreSQL 1,000 rows take 24 ms by it and 18 ms without it,
+# 3,000 take 29 and 33, 10,000 take 44 and 80; the first one of a process takes 45 ms more, for the catalogue of types.
 FEW = 2000
 
 TIME = pa.timestamp("us", "UTC")
@@ -48,7 +49,7 @@ _TYPES = {
     "finished_at": TIME,
     "errors": pa.string(),
 }
-# What each kind of message has no value of.
+# The columns that the messages of each source do not have.
 _ABSENT = {
     "history": {"state", "lease_until"},
     "queue": {"finished_at"},
@@ -58,7 +59,7 @@ Source = Literal["history", "queue", "stream"]
 
 
 class Range(NamedTuple):
-    """Ids from `low` to `high`; of the history also the time of finishing, from `since` on and before `until`."""
+    """Ids from `low` to `high`; in the history also the time of the finish, from `since` on and before `until`."""
 
     low: int
     high: int
@@ -67,7 +68,7 @@ class Range(NamedTuple):
 
 
 def columns(queue: Queue, source: Source) -> pa.Schema:
-    """The columns of a source: those of `Message` that it has. JSON payloads, headers and errors are JSON text."""
+    """Return the columns of `Message` that a source has. JSON payloads, headers and errors are JSON text."""
     types = dict(_TYPES)
     if queue.definition.payload == "bytes":
         types["payload"] = pa.binary()
@@ -75,7 +76,7 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 
 
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
-    """`within` as narrow as the messages that are there; None if there is none."""
+    """Return `within`, narrowed to the messages that are there; None if there are none."""
     context = queue.context
     engine = context.engine
     if source == "queue":
@@ -90,7 +91,7 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The messages of a range, highest id first, in these columns. What comes meanwhile may be there or not."""
+    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing."""
     context = queue.context
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
@@ -104,10 +105,10 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
         high = within.high
         while rows := context.run(getattr(engine.reads, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
-            high = rows[-1][0] - 1
+            high = rows[-1][ID] - 1
         return
     try:
-        # By ids alone: the last id of a read is not known where it is not among the columns.
+        # By ranges of ids: the last id of a read is not known if it is not among the columns.
         for high in range(within.high, within.low - 1, -ARROW_ROWS):
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
@@ -118,7 +119,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
 
 
 def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Messages of the open batch of a stream, by id, in these columns."""
+    """Yield messages of the open batch of a stream, by id, in these columns."""
     context = queue.context
     engine = context.engine
     arrow = connection_of(context) if len(ids) > FEW else None
@@ -137,14 +138,14 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
 
 
 def connection_of(context: Context) -> Any:
-    """A connection of the engine that makes Arrow by itself, or None."""
+    """Open a connection that makes Arrow by itself; None if the engine has none."""
     with refusals(context.engine):
         return context.engine.reads.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
 def refusals(engine: Engine) -> Iterator[None]:
-    """What such a connection raises, as errors of ours."""
+    """Raise the errors of such a connection as errors of ours."""
     try:
         yield
     except Exception as error:

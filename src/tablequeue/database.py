@@ -24,14 +24,14 @@ LONGEST_NAME = 200
 
 
 def connect(url: str | sa.URL | sa.Engine, *, schema: str | None = None, name: str | None = None) -> Database:
-    """A database, reached and checked.
+    """Connect to a database, and check that it answers.
 
     url     a SQLAlchemy URL, as `sqlite:///work.db` or `postgresql+psycopg://user@host/db`, or an Engine.
-    schema  where all tables live, for engines that have schemas; the first `create_queue` makes it if it is not there.
-    name    under which this process pushes and pops, shown in the history; `host:pid` if not given.
+    schema  where all tables are, for databases that have schemas; the first `create_queue` makes it if it is not there.
+    name    the name under which this process pushes and pops, shown in the history; `host:pid` if not given.
 
-    Raises `BadUrl`, `DriverMissing` or `Unreachable`. Nothing is created before the first `create_queue`, and nothing
-    else creates a schema or the file of SQLite: of a file that is not there, `queues()` is empty.
+    Raises `BadUrl`, `DriverMissing` or `Unreachable`. It creates nothing: only `create_queue` creates a schema, or the
+    file of the database. `queues()` of a file that is not there is empty.
     """
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable()):
         raise BadInput(f"name is {name!r}.", f"Give 1 to {LONGEST_NAME} printable characters.")
@@ -70,10 +70,10 @@ class Database:
         return f"<Database {shown(self.engine.url)}>"
 
     def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
-        """Make a queue, or find that it is there with the same definition.
+        """Make a queue; or open it, if it is there with the same definition.
 
         order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
-                      first; `due`: the one that has been due longest first; `priority`: highest number first, then
+                      first; `due`: the message that has been due longest first; `priority`: highest number first, then
                       lowest id; `heap`: any.
         strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
                       a retry nor while its delay runs. False if not given.
@@ -86,15 +86,15 @@ class Database:
         backoff       how long a failed message waits, a `Backoff`; 1 second, then twice as long each time, at most an
                       hour, if not given.
         history       `keep` (if not given): a finished message moves to the history; seconds, or a timedelta: it is
-                      deleted from there when that long has passed; `none`: it is deleted at once.
+                      deleted from there after that time; `none`: it is deleted at once.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
-        `BadDefinition` for values that cannot be, or do not go together. Safe when many processes do it at once; a
-        crash leaves the whole queue or nothing of it.
+        `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash
+        leaves the whole queue, or nothing of it.
         """
-        given: dict[str, Any] = {**options}  # a program without types may name what is no option
+        given: dict[str, Any] = {**options}  # a program without types may name an option that does not exist
         try:
             wanted = Definition(**given)
         except TypeError as error:
@@ -103,34 +103,34 @@ class Database:
         return self._queue(maintain.create(self._runner, name, wanted))
 
     def queue(self, name: str) -> Queue:
-        """An existing queue; `QueueNotFound` suggests the nearest name."""
+        """Open an existing queue; `QueueNotFound` suggests the nearest name."""
         return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
-        """The names of all queues, sorted."""
+        """Return the names of all queues, sorted."""
         return maintain.names(self._runner)
 
     def has_schema(self) -> bool:
-        """Whether the schema that `connect` was given is there; the first `create_queue` makes it. True without one."""
+        """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
         return maintain.has_schema(self._runner)
 
     @property
     def schema_version(self) -> int:
-        """Of the tables of a queue that this tablequeue makes, and works with, on this kind of database."""
+        """The version of the tables that this tablequeue makes, and works with, on this kind of database."""
         return self._runner.engine.schema_version
 
     def upgrade(self) -> dict[str, int]:
         """Bring the tables of all queues to the schema version of this tablequeue.
 
-        Returns the version that each queue had. Safe to do twice, and at the same moment from many processes; each
-        queue is upgraded in one transaction that waits for the others of that queue, and a crash leaves it as it was.
+        Returns the version that each queue had. Idempotent, and many processes may do it at once. Each queue has a
+        transaction of its own, which waits for the others of that queue. A crash leaves the queue as it was.
         """
         return {name: maintain.upgrade(self._runner, name) for name in self.queues()}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
-        """What endangers the queues on this database, or the one of that name, each with its remedy; only looks.
+        """Find what endangers the queues on this database, or the queue `name`, each with its remedy. Only reads.
 
-        What the database user may not look at is a finding too, and so is a queue that cannot be opened.
+        A check that the database user has no right to make is a finding too, and so is a queue that cannot be opened.
         """
         findings = [*doctor.of_database(self._runner)]
         for each in self.queues() if name is None else [self.queue(name).name]:
@@ -142,9 +142,9 @@ class Database:
         return findings
 
     def install_procedures(self, name: str) -> list[str]:
-        """Make the stored procedures of a queue, or replace them: its verbs for other languages (docs/procedures.md).
+        """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).
 
-        Returns their names. Only their owner may call them before rights are granted; `drop` of the queue drops them.
+        Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """
         return maintain.install_procedures(self._runner, name)
 
@@ -167,7 +167,7 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
             "Write it as sqlite:///work.db or postgresql+psycopg://user:password@host/database.",
         ) from None
     if parsed.password is not None and "@" in f"{parsed.host}{parsed.database}":
-        # What follows that @ would be taken for the host, and repeated.
+        # What follows that @ would be taken for the host, and shown.
         raise BadUrl("The password in the database URL has an @.", "Write %40 for it.")
     kind = parsed.get_backend_name()
     check_kind(kind)
@@ -176,7 +176,7 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
     except sa.exc.NoSuchModuleError:
         cause = f"SQLAlchemy {sa.__version__} has no database driver {parsed.drivername!r}."
         raise BadUrl(cause, "Correct the URL before the ://.") from None
-    # Before SQLAlchemy imports the driver: of one that is of no use here nobody is told to install it.
+    # Before SQLAlchemy imports the driver: no error must tell people to install one that is of no use here.
     engine_type = _load(kind, driver, chosen="+" in parsed.drivername)
     preferred = engine_type.drivers[0]
     arguments = {name: value for name, value in engine_type.connect_args.items() if name not in parsed.query}
@@ -200,7 +200,7 @@ def _engine_of(url: str | sa.URL) -> sa.Engine:
 
 
 def _load(kind: str, driver: str, chosen: bool = True) -> type[Engine]:
-    """The engine of that kind; `chosen`: whether the URL names the driver, or SQLAlchemy has."""
+    """Return the class of the engine. `chosen`: whether the URL names the driver; else SQLAlchemy chose it."""
     engine_type = engine_class(kind)
     if driver not in engine_type.drivers:
         whose = "" if chosen else f", which SQLAlchemy takes for {kind}://"

@@ -30,7 +30,7 @@ LONGEST = 3.2e9
 
 
 def in_seconds(duration: Duration) -> float:
-    """The duration as a number of seconds; what is no duration is returned as it is, for a check to refuse."""
+    """Return a timedelta as seconds, and anything else as it is: a check refuses what is no duration."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
@@ -41,8 +41,8 @@ class Backoff:
     base     the wait after the first failure: seconds, or a timedelta; 1 second if not given.
     factor   how many times longer each wait is than the one before; 2 if not given.
     cap      the longest wait: seconds, or a timedelta; 1 hour if not given.
-    jitter   the share of the wait, from 0 to 1, that chance may take away, so that messages that failed together do
-             not come back together; 0.1 if not given.
+    jitter   the share of the wait, from 0 to 1, that may be taken off at random, so that messages that failed together
+             do not come back together; 0.1 if not given.
 
     The attributes `base` and `cap` are seconds.
     """
@@ -140,7 +140,7 @@ class Definition:
 
     @property
     def grouped(self) -> bool:
-        """Whether a message may hold up others: strict is one group."""
+        """Whether a message may hold up others. A strict queue is one group."""
         return self.strict or self.groups
 
     @property
@@ -149,7 +149,7 @@ class Definition:
 
     @property
     def retention(self) -> float | None:
-        """Seconds that a finished message stays in the history; None: it is not deleted from there."""
+        """Seconds that a finished message stays in the history; None: it stays."""
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Definition:
         return cls(**{**values, "backoff": Backoff(**values["backoff"])})
 
     def differences(self, other: Definition) -> list[str]:
-        """One line for each option that differs, this definition's value first."""
+        """Return a line for each option that differs, with this definition's value first."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
         return [f"{name}: {mine[name]!r} is not {theirs[name]!r}" for name in mine if mine[name] != theirs[name]]
 

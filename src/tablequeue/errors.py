@@ -1,4 +1,4 @@
-"""The exception tree: every refusal says its cause in one sentence and its remedy in another."""
+"""The errors. Each says its cause in one sentence and its remedy in another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class TablequeueError(Exception):
-    """Something was refused; `cause` says why, `remedy` says what to do about it."""
+    """The base of all errors: `cause` says why, `remedy` says what to do about it."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(f"{cause} {remedy}")
@@ -31,7 +31,7 @@ class Unreachable(TablequeueError):
 
 
 class ConnectionLost(TablequeueError):
-    """The connection broke during a call: whether that call took effect is not known."""
+    """The connection broke during a call. It is not known whether that call took effect."""
 
 
 class QueueNotFound(TablequeueError):
@@ -47,7 +47,7 @@ class BadName(TablequeueError):
 
 
 class BadDefinition(TablequeueError):
-    """An option of a queue has a value that cannot be."""
+    """An option of a queue has a value that is not possible."""
 
 
 class BadInput(TablequeueError):
@@ -59,7 +59,7 @@ class BadPayload(BadInput):
 
 
 class DuplicateKey(BadInput):
-    """A live message has this deduplication key already; nothing was pushed. `keys` are those concerned."""
+    """A live message has this deduplication key already; nothing was pushed. `keys` are the keys that are taken."""
 
     def __init__(self, cause: str, remedy: str, keys: Sequence[str] = ()) -> None:
         super().__init__(cause, remedy)
@@ -73,7 +73,7 @@ class Empty(TablequeueError):
 class LeaseLost(TablequeueError):
     """The lease is no longer held: the message was claimed again, finished or dropped.
 
-    `ids` are the messages concerned. Nothing was changed for them; the others of the same call were finished.
+    `ids` names these messages. They were not changed; the others of the same call were finished.
     """
 
     def __init__(self, cause: str, remedy: str, ids: Sequence[int] = ()) -> None:
@@ -129,15 +129,15 @@ class DatabaseError(TablequeueError):
 
 
 class ReportFailed(TablequeueError):
-    """Spark could not finish a report; the lake is fit for another one."""
+    """Spark could not finish a report. The lake is intact: the next report can use it."""
 
 
 class PipelineFailed(TablequeueError):
-    """A stage of a pipeline failed; the next run goes on with the batch in which it did."""
+    """A stage of a pipeline failed. The next run goes on with the same batch."""
 
 
 class HandlerFailed(TablequeueError):
-    """The processes of a handler cannot be made ready; the worker has stopped, and given back what it had."""
+    """The processes of a handler do not become ready. The worker has stopped, and has released its messages."""
 
 
 __all__ = [

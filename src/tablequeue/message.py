@@ -13,12 +13,17 @@ from tablequeue.errors import BadInput
 from tablequeue.payload import load_headers
 from tablequeue.states import FailedState, State
 
+# The columns of a claimed row, in the order that claim and take return them, and their places in it. By place, and not
+# as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
+CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
+ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
+
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A payload with options of its own, for `push_many`: those of `Queue.push`. One that is None is the call's."""
+    """A payload with options of its own, for `push_many`: those of `Queue.push`. None: the option of the call."""
 
     payload: Any
     delay: Duration | None = None
@@ -73,12 +78,12 @@ class Message:
 
     @property
     def wait_time(self) -> timedelta | None:
-        """Pushed to first popped."""
+        """Time from the push to the first pop."""
         return self.first_popped_at - self.pushed_at if self.first_popped_at else None
 
     @property
     def run_time(self) -> timedelta | None:
-        """Last popped to finished."""
+        """Time from the last pop to the finish."""
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
 
 
@@ -109,7 +114,7 @@ class Finisher(Protocol):
 
 
 class Claim:
-    """A popped message: yours alone until the lease ends. Finish it with `complete`, `fail` or `release`.
+    """A popped message. No other consumer gets it until the lease ends. Finish it by `complete`, `fail` or `release`.
 
     These verbs, and `extend`, act only while the claim is held; afterwards they change nothing and raise `LeaseLost`.
     `connection=` and `now=` are those of every verb; see `Queue`.
@@ -121,17 +126,18 @@ class Claim:
 
     def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
-        self.row = row  # CLAIMED of engines/columns.py
-        self.id: int = row[0]
+        self.row = row
+        """What the claim returned, in the columns of `CLAIMED`."""
+        self.id: int = row[ID]
         self.payload = payload
         self.token = token
 
     @classmethod
     def of(cls, queue: Finisher, id: int, token: str, attempts: int = 0) -> Self:
-        """A claim known by its id and token alone, as on a command line: good for finishing it.
+        """Make a claim from its id and token alone, as on a command line, to finish it.
 
-        `attempts` is for the backoff of `fail`. `BadInput` if they cannot be those of a claim; whether it is held is
-        only known when it is finished.
+        `attempts` is for the backoff of `fail`. `BadInput` for values that no claim can have. Whether the claim is
+        held is only known when it is finished.
         """
         checked_id(id)
         checked_token(token)
@@ -144,51 +150,51 @@ class Claim:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """What the producer gave as `headers`; empty if nothing."""
-        return load_headers(self.row[2])
+        """The headers that it was pushed with; empty if there were none."""
+        return load_headers(self.row[HEADERS])
 
     @property
     def attempts(self) -> int:
         """How often the message was claimed, this claim included."""
-        return self.row[3]
+        return self.row[ATTEMPTS]
 
     @property
     def pushed_at(self) -> datetime:
         """When it was pushed, in UTC."""
-        return self._queue.load_time(self.row[4])
+        return self._queue.load_time(self.row[PUSHED_AT])
 
     @property
     def popped_at(self) -> datetime:
         """When it was popped under this claim, in UTC."""
-        return self._queue.load_time(self.row[5])
+        return self._queue.load_time(self.row[POPPED_AT])
 
     @property
     def lease_until(self) -> datetime | None:
         """When the lease ends that `pop` gave; `extend` returns the new end. None where there is no lease."""
-        return None if self.row[6] is None else self._queue.load_time(self.row[6])
+        return None if self.row[LEASE_UNTIL] is None else self._queue.load_time(self.row[LEASE_UNTIL])
 
     @property
     def priority(self) -> int:
         """0 in a queue that does not go by priority."""
-        return self.row[7]
+        return self.row[PRIORITY]
 
     @property
     def group(self) -> str | None:
         """Its group, in a queue with groups."""
-        return self.row[8] or None
+        return self.row[GROUP] or None
 
     @property
     def key(self) -> str | None:
         """Its deduplication key, if it has one."""
-        return self.row[9]
+        return self.row[KEY]
 
     @property
     def due_at(self) -> datetime | None:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
-        return None if self.row[10] is None else self._queue.load_time(self.row[10])
+        return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
     def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
@@ -203,13 +209,12 @@ class Claim:
         connection: Any = None,
         now: datetime | None = None,
     ) -> FailedState:
-        """The attempt failed: keep the error, and try the message again later.
+        """Fail the attempt: keep the error, and retry the message later.
 
-        error      why: a string, or an exception, of which the traceback is kept.
-        retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
-        retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
-                   last attempt.
-        connection, now   as in every verb: see `Queue`.
+        error      a string, or an exception whose traceback is kept.
+        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
+        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
+        connection, now   see `Queue`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
@@ -217,7 +222,7 @@ class Claim:
         return self._queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     def release(self, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None) -> None:
-        """Give the message back unworked: it is ready after `delay` (seconds, or a timedelta).
+        """Give the message back unprocessed: it is ready after `delay` (seconds, or a timedelta).
 
         The attempt does not count. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
         delivery is at most once.
@@ -227,10 +232,10 @@ class Claim:
     def extend(
         self, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime:
-        """Hold the message for `seconds` (or a timedelta) from now; return when that ends.
+        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
 
-        The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
-        delivery is at most once.
+        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        `BadInput` where delivery is at most once.
         """
         return self._queue.extend(self, seconds, connection=connection, now=now)
 
@@ -240,14 +245,14 @@ def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], dateti
 
 
 def checked_id(id: int) -> int:
-    """An id that a bigint can hold; else `BadInput`."""
+    """Return the id, if a bigint can hold it; else `BadInput`."""
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
         raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
     return id
 
 
 def checked_token(token: str) -> str:
-    """A token as a pop makes them; else `BadInput`."""
+    """Return the token, if a pop can have made it; else `BadInput`."""
     if isinstance(token, str) and _is_token(token):
         return token
     if token == "":

@@ -10,18 +10,18 @@ from tablequeue.errors import BadName
 CATALOGUE = "tq_queues"
 HISTORY = "_history"
 PART = "__"
-"""Between the name of a queue's table and what belongs to it: `tq_orders__streams`, `tq_orders__ready`."""
+"""What separates the name of a queue's table from that of a part: `tq_orders__streams`, `tq_orders__ready`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
-# The catalogue's table would be that of the queue of this name.
+# The table of a queue of this name would be the catalogue.
 _RESERVED = frozenset({CATALOGUE.removeprefix("tq_")})
-# PostgreSQL cuts a name off after 63 bytes: `tq_`, 47, and the longest part, `__packs_lease`, are that many.
+# PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest part, `__packs_lease`, are 63.
 _LONGEST = 47
 _HASH = 10
 
 
 def check_name(name: str, what: str = "queue") -> str:
-    """`name` itself, if it can name a table on every engine; else `BadName`."""
+    """Return the name, if it can name a table on every engine; else `BadName`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadName(
             f"{name!r} cannot name a {what}.",
@@ -33,11 +33,11 @@ def check_name(name: str, what: str = "queue") -> str:
 
 
 def table_of(name: str) -> str:
-    """The name of a new queue's table; the catalogue keeps it.
+    """Return the name of a new queue's table, which the catalogue keeps.
 
-    It is `tq_<name>`. What belongs to it is named `tq_<name>_history`, or `tq_<name>__<part>`. A name whose table could
-    be a part of another queue, or leaves no room for parts, gets `tq_<its beginning>_x<hash>` instead; and so does a
-    name that looks like that.
+    It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that could be the name
+    of a part of another queue, or leaves no room for the names of parts, it is `tq_<start of the name>_x<hash>`
+    instead. So it is for a name that already looks like that.
     """
     odd = PART in name or name.endswith(("_", HISTORY)) or len(name) > _LONGEST
     if not odd and not re.search(rf"_x[0-9a-f]{{{_HASH}}}$", name):

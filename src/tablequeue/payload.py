@@ -1,4 +1,4 @@
-"""The three payload types: what goes into the column, and what comes back. Exactly, or not at all. Pure."""
+"""The three payload types: what goes into the column comes back exactly, or is refused. Pure: no database here."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tablequeue.errors import BadPayload
 
 T = TypeVar("T")
 
-# Levels of lists and dicts in one another. Python's own limit depends on how deep the caller's stack is.
+# The deepest nesting of lists and dicts. Python's own limit depends on the depth of the caller's stack.
 DEEPEST = 500
 
-# Keys that json may have made of what was no text. To look at the text costs a tenth of looking at the value.
+# Keys that json may have made of keys that are not text. To search the text costs a tenth of searching the value.
 _may_have_odd_keys = re.compile(r'[{,]"(?:-?[0-9]|(?:true|false|null|-?Infinity|NaN)")').search
 
-# What json writes as it is; anything else is a list, a dict, or of a class that is derived of one of these.
+# The types that contain no others. Anything else is a list, a dict, or an instance of a subclass.
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TEXT = frozenset({str})
 
@@ -31,7 +31,7 @@ _encode_escaped = json.JSONEncoder(allow_nan=False, ensure_ascii=True, separator
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """In the place of a payload that cannot be read: `data` is what is stored, as bytes, and `reason` says why."""
+    """Stands for a payload that cannot be read: `data` is what is stored, as bytes, and `reason` says why."""
 
     data: bytes
     reason: str
@@ -41,7 +41,7 @@ class Unreadable:
 
 
 class Codec(NamedTuple):
-    """`dump` makes the column's value of a payload; `load` is its inverse. Both raise `BadPayload`."""
+    """`dump` turns a payload into the value of the column; `load` is the inverse. Both raise `BadPayload`."""
 
     dump: Callable[[Any], str | bytes]
     load: Callable[[Any], Any]
@@ -85,12 +85,12 @@ def _finite(text: str) -> float:
     return number
 
 
-# A float of Python's that is infinite where the number is not would be another payload. Only floats cost a call.
+# A number too large for a float would come back as infinity. Only floats cost a call.
 _decode = json.JSONDecoder(parse_float=_finite).decode
 
 
 def _check_structure(value: Any) -> None:
-    """Refuse keys that json would turn into text, and what is nested more deeply than it could be read."""
+    """Refuse keys that json would turn into text, and values nested too deeply to be read."""
     level, depth = [value], 0
     while level := [one for one in level if isinstance(one, (dict, list, tuple))]:
         depth += 1
@@ -115,7 +115,7 @@ def _too_deep() -> BadPayload:
 
 
 def on_any_stack(call: Callable[[Any], T], value: Any) -> T:
-    """The result of a call that recurses into its value, however deep the caller's own stack is."""
+    """Return the result of a call that recurses into its value, however deep the caller's own stack is."""
     try:
         return call(value)
     except RecursionError:
@@ -152,7 +152,7 @@ def _dump_text(value: Any) -> str:
             "Push it to a bytes queue, encoded with errors='surrogatepass'.",
         )
     if "\0" in value:
-        # PostgreSQL cannot store it and SQLite's own functions stop at it: the same answer on every engine.
+        # PostgreSQL cannot store it, and functions of SQLite stop at it: every engine refuses it.
         raise BadPayload("The payload has a NUL character, which a text column cannot hold.", "Use a bytes queue.")
     return value
 
@@ -182,7 +182,7 @@ CODECS: Mapping[str, Codec] = {
 
 
 def load_or_show(codec: Codec, value: Any) -> Any:
-    """The payload, or `Unreadable` in its place: for those who look."""
+    """Return the payload, or `Unreadable` in its place."""
     try:
         return codec.load(value)
     except BadPayload as error:
@@ -190,12 +190,12 @@ def load_or_show(codec: Codec, value: Any) -> Any:
 
 
 def json_text(payload: Any, indent: int | None = None) -> str:
-    """A payload as JSON for people to read, however deep it is nested."""
+    """Return a payload as JSON for people to read, however deeply it is nested."""
     return on_any_stack(lambda value: json.dumps(value, ensure_ascii=False, indent=indent), payload)
 
 
 def dump_headers(headers: Mapping[str, Any] | None) -> str | None:
-    """Headers are a JSON object beside the payload, whatever the payload's type."""
+    """Return headers as the text of a JSON object, whatever the payload's type."""
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
@@ -204,7 +204,7 @@ def dump_headers(headers: Mapping[str, Any] | None) -> str | None:
 
 
 def load_headers(value: Any) -> dict[str, Any]:
-    """The headers of a message; none, if somebody has stored others than `push` takes."""
+    """Return the headers of a message; none, if a program stored headers that `push` would refuse."""
     try:
         headers = _load_json(value) if isinstance(value, str) else value
     except BadPayload:

@@ -1,4 +1,7 @@
-"""A queue and its verbs, in reading order."""
+"""A queue and its verbs, in reading order.
+
+Over 400 lines, because they are the signatures and docstrings of one class. What the verbs do is in `operations/`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any, Literal, overload
 from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
-from tablequeue.message import Claim, Message
+from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -29,10 +32,9 @@ class Queue:
 
     connection=   the transaction to act in: a SQLAlchemy Connection or Session, or a DB-API connection. The verb never
                   commits it. None: a transaction of the verb's own, which is committed when the verb returns.
-    now=          the time to use instead of the database's clock, an aware datetime: leases, delays and ages count from
-                  it, and it is stored as the time of what happens. It is for tests, and for messages that keep the
-                  times of another system. None, for everything else: the database's clock decides, which is the same
-                  for all processes.
+    now=          an aware datetime to use instead of the database's clock: leases, delays and ages count from it, and
+                  it is stored as the time of the event. Use it in tests, and for messages that keep the times of
+                  another system. None: the database's clock, which is the same for all processes.
     durations     (`delay=`, `lease=`, `wait=`, `retry_in=`, `older_than=`, `window=`): seconds or a timedelta, from 0
                   to 100 years.
 
@@ -104,14 +106,15 @@ class Queue:
     ) -> int | None:
         """Push one message and return its id. When this has returned, the message survives every client's death.
 
-        delay, due   it is ready at once, or after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
-        priority     in a queue that goes by priority: the highest number first; 0 if not given.
-        group        in a queue with groups: its group.
+        delay, due   when it becomes ready: after `delay` (seconds, or a timedelta), or at `due` (an aware datetime); at
+                     once if neither is given.
+        priority     in a queue of the order `priority`: the highest number is claimed first; 0 if not given.
+        group        in a queue with groups: the group of the message.
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
         headers      a dict of JSON values kept beside the payload.
-        connection, now   as in every verb: see `Queue`.
+        connection, now   see `Queue`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
@@ -161,9 +164,9 @@ class Queue:
     ) -> Any:
         """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
 
-        The options hold for every message; a `NewMessage` among the payloads has options of its own, a `key` too.
-        With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier one of
-        the same call. The input is encoded in memory first; push a stream in pieces.
+        The options apply to every message. A `NewMessage` among the payloads has options of its own, and may have a
+        `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
+        message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
         options = Options(delay, due, priority, group, headers)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
@@ -178,15 +181,15 @@ class Queue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> Claim | None:
-        """Claim the next message for a time, its lease; None if no message is ready.
+        """Claim the next message under a lease; None if no message is ready.
 
-        Nobody else gets the message while the lease holds. If this process dies, it comes back when the lease ends.
-        In a queue that delivers at most once it is never redelivered, and `lost` finds it.
+        No other consumer gets the message while the lease holds. If this process dies, the message becomes ready again
+        when the lease ends. In a queue that delivers at most once it is never redelivered, and `lost` finds it.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the message before it, which is done: `complete` in the same transaction, for half the time. If
-                     its claim is not held, `LeaseLost`, and nothing is claimed.
-        connection, now   as in every verb: see `Queue`.
+        completing   the previous message: complete it in the same transaction, which takes half the time of two calls.
+                     If its claim is not held, `LeaseLost`, and nothing is claimed.
+        connection, now   see `Queue`.
         """
         done = () if completing is None else (completing,)
         messages = self.pop_many(1, lease=lease, completing=done, connection=connection, now=now)
@@ -204,8 +207,8 @@ class Queue:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
-        completing   the batch before it, as in `complete_many`: after `LeaseLost` the others are done, and nothing is
-                     claimed.
+        completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
+                     are completed, and nothing is claimed.
         """
         done = tuple(completing)
         while True:
@@ -216,13 +219,13 @@ class Queue:
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
-            done = ()  # nothing of what was claimed can be read, and perhaps there is more
+            done = ()  # none of the claimed payloads can be read, and more messages may be ready
 
     def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready.
 
-        It is finished when that transaction commits, exactly once with all that is done in it, and back where it was
-        after a rollback. Until then nobody else gets it.
+        The message is finished when that transaction commits, exactly once with everything else in it. After a rollback
+        it is back where it was. Until then no other consumer gets it.
         """
         messages = self.take_many(1, connection, now=now)
         return messages[0] if messages else None
@@ -235,7 +238,7 @@ class Queue:
         return []
 
     def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
-        """The message is done: it moves to the history, or is deleted if the queue keeps none.
+        """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
@@ -244,7 +247,7 @@ class Queue:
     def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
         """Complete all messages of a batch in one round trip.
 
-        Those whose claim is not held any more are left alone, and `LeaseLost.ids` names them; the others are done.
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
         finish.complete(self.context, messages, now, connection)
 
@@ -258,13 +261,12 @@ class Queue:
         connection: Any = None,
         now: datetime | None = None,
     ) -> FailedState:
-        """The attempt failed: keep the error, and try the message again later.
+        """Fail the attempt: keep the error, and retry the message later.
 
-        error      why: a string, or an exception, of which the traceback is kept.
-        retry_in   when it is ready again: seconds, or a timedelta; after the queue's backoff if not given.
-        retry      False: no other attempt can help, and the message becomes a dead letter now. It also does after its
-                   last attempt.
-        connection, now   as in every verb: see `Queue`.
+        error      a string, or an exception whose traceback is kept.
+        retry_in   time until the message is ready again: seconds, or a timedelta; the queue's backoff if not given.
+        retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
+        connection, now   see `Queue`.
 
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
@@ -274,7 +276,7 @@ class Queue:
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
-        """Give the message back unworked: it is ready after `delay`, and the attempt does not count.
+        """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count.
 
         `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where delivery is at most once.
         """
@@ -283,22 +285,22 @@ class Queue:
     def release_many(
         self, messages: Iterable[Claim], *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
-        """Give a batch back unworked, as `release` does; `LeaseLost.ids` names those not held any more."""
+        """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
         finish.release(self.context, messages, delay, now, connection)
 
     def extend(
         self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime:
-        """Hold the message for `seconds` (or a timedelta) from now; return when that ends.
+        """Extend the lease to `seconds` (or a timedelta) from now, and return its new end.
 
-        The queue's lease if not given. `LeaseLost`, and no change, if the claim is no longer held. `BadInput` where
-        delivery is at most once.
+        The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
+        `BadInput` where delivery is at most once.
         """
         return finish.extend(self.context, message, seconds, now, connection)
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
-        """Pop one message for a `with` block: completed when the block ends, failed when it raises.
+        """Pop one message for a `with` block; complete it when the block ends, fail it when the block raises.
 
         Waits up to `wait` (seconds, or a timedelta) for a message, then raises `Empty`. An exception fails the message
         with its traceback and goes on to the caller; KeyboardInterrupt and SystemExit release the message instead
@@ -323,10 +325,10 @@ class Queue:
     def consume(
         self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1
     ) -> Iterator[Claim]:
-        """Iterate over messages as they become ready; finishing each is yours (`complete`, `fail`, `release`).
+        """Iterate over messages as they become ready. Finish each of them by `complete`, `fail` or `release`.
 
-        Ends after `wait` (seconds, or a timedelta) without a message; None waits for ever. Claims `prefetch` messages
-        at a time, and releases those not yet handed over when the iteration is closed.
+        Ends after `wait` (seconds, or a timedelta) without a message; None: never. Claims `prefetch` messages at a
+        time. When the iteration is closed, those not yet handed over are released.
         """
         limit = INFINITE if wait is None else seconds(wait, "wait")
         claim.check_prefetch(self.context, prefetch)
@@ -344,7 +346,7 @@ class Queue:
                 waiter.wait(left)
 
     def waiter(self, longest_pause: Duration | None = None, on_push: Callable[[], None] | None = None) -> Waiter:
-        """Waits for messages between the pops of a loop of your own, as `consume` does; see operations/wait.py.
+        """Return a `Waiter`, which waits for messages between the pops of a loop of your own, as `consume` does.
 
         longest_pause   between two looks: seconds, or a timedelta; if not given, as long as the engine allows.
         on_push         what the notifier calls, in its own thread, when there may be a message.
@@ -354,78 +356,78 @@ class Queue:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def peek(self, limit: int = 10, *, state: LiveState = "ready", after: int = 0) -> list[Message]:
-        """The first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
+        """Return the first messages in a state (ready, scheduled, in_progress, dead, blocked) with ids above `after`.
 
-        By id, whatever the order of the queue; claiming none.
+        By id, whatever the order of the queue. None of them is claimed.
         """
         return inspect.peek(self.context, limit, state, after)
 
     def find(self, id: int) -> Message | None:
-        """The message of that id, in the queue or in its history; None if neither has it.
+        """Return the message with that id, from the queue or from its history; None if neither has it.
 
-        `state` says which: `finished` in the history. There a message that was delivered at most once and not completed
-        is `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if
-        its retention is over. Two reads that lock nothing; a message that is finished meanwhile is found.
+        In the history its `state` is `finished`; that of a message delivered at most once and not completed is
+        `in_progress`, without a `finished_at`. A finished message is not found if the queue keeps no history, or if its
+        retention is over. Two reads that lock nothing. A message that is finished between them is found.
         """
         return inspect.find(self.context, id)
 
     def stats(self, *, window: Duration | None = None, now: datetime | None = None) -> Stats:
-        """How many messages are in each state, and the age of the first ready one, exact; and how many are finished,
-        from 100,000 on an estimate.
+        """Count the messages in each state, and measure the age of the oldest ready one.
 
-        With `window`, also what was pushed and finished in the time before (1 second at least), by whom, how fast and
-        with which wait and run times: of the last 50,000 messages, if there were more. `Stats.estimated` says what is
-        not exact. Each is a read of its own, from an index, that locks nothing.
+        With `window` (1 second at least), also what was pushed and finished in that time: by which producers and
+        consumers, at which rates, with which wait and run times. The last 50,000 messages count, if there were more.
+        From 100,000 finished messages on their number is an estimate. `Stats.estimated` names what is not exact. Each
+        number is a read of its own from an index, and locks nothing.
         """
         return stats.stats(self.context, window, now)
 
     def lost(
         self, limit: int = 100, *, older_than: Duration | None = None, now: datetime | None = None
     ) -> list[Message]:
-        """The first messages delivered at most once that nobody has completed, by id, with the errors of `fail`.
+        """Return the first messages delivered at most once that no consumer has completed, by id, with their errors.
 
-        Those popped that long ago or longer (the queue's lease if not given): the others may yet be done.
+        They were popped `older_than` ago or earlier (the queue's lease if not given). Later ones may yet be completed.
         """
         return inspect.lost(self.context, limit, older_than, now)
 
     def history(self, limit: int = 100, *, before: int | None = None) -> list[Message]:
-        """The last `limit` messages that left the queue with ids below `before`, highest id first.
+        """Return the last `limit` messages that left the queue with ids below `before`, highest id first.
 
         `BadInput` if the queue keeps none.
         """
         return inspect.history(self.context, limit, before)
 
     def history_bounds(self) -> tuple[int, int] | None:
-        """The lowest and the highest id in the history; None if it is empty."""
+        """Return the lowest and the highest id in the history; None if it is empty."""
         return inspect.history_bounds(self.context)
 
     def history_batches(self, low: int, high: int, size: int) -> Iterator[list[Sequence[Any]]]:
-        """Finished messages with ids from `low` to `high`, highest first, for bulk readers.
+        """Yield finished messages with ids from `low` to `high`, highest first, for bulk readers.
 
-        Lists of up to `size` raw rows, in the columns of `Message` and as the driver gives them. Each list is a read
-        of its own: no snapshot stays open between them.
+        In lists of up to `size` raw rows, in the columns of `Message`, as the driver gives them. Each list is a read of
+        its own: no snapshot stays open between two of them.
         """
         return inspect.history_batches(self.context, low, high, size)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
-        """The first dead letters with ids above `after`, by id, each with every error."""
+        """Return the first dead letters with ids above `after`, by id, each with every error."""
         return inspect.peek(self.context, limit, "dead", after)
 
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
-        """Dead letters become ready with all attempts before them; their errors stay. Returns how many.
+        """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
 
         which   their ids, or a function of a `Message` that is true for them; all if not given.
         """
         return maintain.redrive(self.context, which, now)
 
     def purge_dead(self, which: Which = None) -> int:
-        """Delete dead letters, chosen as in `redrive`. Returns how many."""
+        """Delete dead letters, chosen as in `redrive`, and return how many."""
         return maintain.purge_dead(self.context, which)
 
     def purge_history(self, older_than: Duration, *, now: datetime | None = None) -> int:
-        """Delete what was finished, or lost, that long ago or longer, a thousand at a time; return how many."""
+        """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
         return maintain.purge_history(self.context, older_than, now)
 
     def purge(self) -> int:
@@ -436,16 +438,16 @@ class Queue:
         return maintain.purge(self.context, WAITING_STATES)
 
     def drop(self) -> None:
-        """Drop the queue, its messages and its history, whoever uses it."""
+        """Drop the queue, its messages and its history, also while it is in use."""
         maintain.drop(self.context)
 
     # -- private ---------------------------------------------------------------------------------------------------
 
     def _claims(self, token: str, rows: Sequence[Sequence[Any]], now: datetime | None, connection: Any) -> list[Claim]:
-        """Those of them whose payloads can be read; each of the others is buried."""
+        """Return claims on the rows whose payloads can be read; each of the others becomes a dead letter."""
         load = self.context.codec.load
         try:
-            return [Claim(self, row, load(row[1]), token) for row in rows]
+            return [Claim(self, row, load(row[PAYLOAD]), token) for row in rows]
         except BadPayload:
             return [
                 Claim(self, row, payload, token)

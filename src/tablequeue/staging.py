@@ -1,11 +1,11 @@
-"""Writes that many processes make as one: what they stage becomes messages all at once, or not at all."""
+"""Writes that many processes make as one: all that they stage becomes messages at once, or nothing does."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from tablequeue.queue import Queue
 
 
 class Staged(NamedTuple):
-    """What one attempt at one part of a write has staged."""
+    """What one attempt at a part of a write has staged."""
 
     attempt: str
     messages: int
@@ -28,12 +28,12 @@ class Staged(NamedTuple):
 
 # The columns of a message to be pushed.
 WRITTEN = ("payload", "headers", "priority", "group", "key", "due")
-# Bytes of messages that are staged as columns at once, and ROWS at the most: PostgreSQL takes 1 GB.
+# Bytes of the messages that are staged as columns at once, beside at most ROWS of them: PostgreSQL takes 1 GB.
 STAGED_BYTES = 16 << 20
 
 
 def written(queue: Queue) -> dict[str, pa.DataType]:
-    """The columns that a write may have, with their types; `payload` is the only one it must have.
+    """Return the columns that a write may have, with their types. Only `payload` is required.
 
     headers   a JSON object as text. `due`: a time. `priority`, `group`, `key`: as in `push`.
     """
@@ -52,17 +52,17 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
 
 
 def prepare(queue: Queue) -> None:
-    """Make the tables that writes go through. Once before the stages of a write, from one place."""
+    """Make the tables that writes go through. One process calls it before the others stage."""
     context = queue.context
     engine = context.engine
     context.run(engine.catalogue.create_staged, {"now": None})
 
 
 def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
-    """Put messages where `publish` of the same write finds them, and nobody else.
+    """Stage messages: only `publish` of the same write finds them.
 
-    `attempt` names this attempt at the part: one that died, or that nobody needs, is not published. A crash leaves
-    what was staged for a day, and so do `BadInput` and `BadPayload`, for what the queue cannot hold.
+    `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
+    after `BadInput` or `BadPayload` for messages that the queue cannot hold, what was staged stays for a day.
     """
     context = queue.context
     engine = context.engine
@@ -74,7 +74,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
     shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
     total = 0
     for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
-        context.run(engine.staging.stage, shared | values)
+        context.run(engine.staging.stage, cast(Params, shared | values))
         total += messages
     return Staged(attempt, total, "key" in first.schema.names)
 
@@ -89,11 +89,11 @@ def publish(
     writer: str | None = None,
     batch: int = 0,
 ) -> int | None:
-    """Push what these attempts staged, all at once; how many messages. A crash publishes all or nothing.
+    """Push what these attempts staged, all at once, and return how many messages. A crash publishes all or nothing.
 
-    A `writer` numbers its writes: one whose number is not above that of the last one adds nothing (None).
-    Raises `BadInput` if the name of the writer or of the producer is longer than 255 characters: cut off, as SQL Server
-    would do silently, two writers could be one, and the writes of the second add nothing.
+    A `writer` numbers its writes by `batch`: a write whose number is not above the last one adds nothing, and returns
+    None. `BadInput` if the name of the writer or of the producer is longer than 255 characters: SQL Server would cut it
+    off silently, two writers could become one, and the writes of the second would add nothing.
     """
     context = queue.context
     engine = context.engine
@@ -140,14 +140,14 @@ def publish(
 
 
 def unstage(queue: Queue, write: str) -> None:
-    """Forget what a write has staged, and what others left a day ago or earlier."""
+    """Delete what a write has staged, and what other writes left a day ago or earlier."""
     context = queue.context
     engine = context.engine
     context.run(engine.staging.unstage, {"write": write, "now": None})
 
 
-def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
-    """Columns of messages, and of how many, as the engine stages them."""
+def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield numbers of messages with their columns, as the engine stages them."""
     place = 0
     for batch in batches:
         for piece in _pieces(batch):
@@ -164,10 +164,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(size // 2))
 
 
-def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Params]]:
-    """Rows of messages, and how many, as the engine stages them."""
+def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield numbers of messages with their rows, as the engine stages them."""
 
-    def rows() -> Iterator[Params]:
+    def rows() -> Iterator[dict[str, Any]]:
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
@@ -189,7 +189,7 @@ def _check_staged(there: int, expected: int) -> None:
 
 
 def _checked(queue: Queue, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches that have rows, in the queue's types. `BadInput` for what `push` would refuse."""
+    """Yield the batches that have rows, in the queue's types. `BadInput` for what `push` would refuse."""
     types = written(queue)
     for batch in given:
         if not batch.num_rows:
@@ -216,13 +216,13 @@ def _check_texts(texts: pa.Array, name: str) -> None:
 
 
 def _check_objects(headers: pa.Array) -> None:
-    """Whether they begin as JSON objects do; that they are JSON is checked with the payloads."""
+    """Refuse headers that do not begin as JSON objects do. That they are JSON is checked with the payloads."""
     if not pc.all(pc.match_substring_regex(headers, r"^\s*\{"), min_count=0).as_py():
         raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
 
 
-def _check_row(queue: Queue, row: Params) -> None:
-    """What an engine that stages columns checks by itself."""
+def _check_row(queue: Queue, row: dict[str, Any]) -> None:
+    """Check what an engine that stages columns checks by itself."""
     if queue.definition.payload == "text" and "\0" in row["payload"]:
         raise BadPayload("A payload has a NUL, which a text column cannot hold.", "Use a bytes queue.")
     try:

@@ -13,7 +13,7 @@ LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
 State = LiveState | Literal["finished"]
 FailedState = Literal["ready", "scheduled", "dead", "lost"]
-"""What a failure makes of a message."""
+"""The state of a message after a failed attempt."""
 Start = Literal["new"]
 End = Literal["deleted"]
 

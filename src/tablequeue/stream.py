@@ -17,7 +17,7 @@ from datetime import datetime
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.streams import StreamRow
+from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, QueueNotFound, StreamNotFound, StreamRefused
 from tablequeue.operations.claim import promote_after, sweep
 from tablequeue.operations.context import Context, Params, count
@@ -66,13 +66,13 @@ class Stream:
         context, engine, epoch = self.queue.context, self.queue.context.engine, self.epoch
         sweep(context, now)
         token = secrets.token_hex(16)
-        wanted = {"n": count(n, "n"), "high": last_id, "token": token, "consumer": self.name}
+        wanted: Params = {"n": count(n, "n"), "high": last_id, "token": token, "consumer": self.name}
 
         def claim(cursor: Cursor, table: Table, params: Params) -> int:
             row = _locked(engine, cursor, table, params, epoch)
             if row.batch > upto or not engine.streams.stream_claim(cursor, table, params):
                 return row.batch
-            values = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
+            values: Params = {"batch": upto + 1, "completed": upto, "claim": token, "failures": "{}"}
             engine.streams.stream_set(cursor, table, params | values)
             return upto + 1
 
@@ -128,8 +128,8 @@ def fail(queue: Queue, name: str, errors: Mapping[int, str]) -> None:
                 f"Message {min(unknown)} is not in the open batch of the stream {name!r}.",
                 "Give the ids that the batch was read with.",
             )
-        failures = json.loads(row.failures) | {str(id): error for id, error in errors.items()}
-        values = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": json.dumps(failures)}
+        failures = json.dumps(json.loads(row.failures) | {str(id): error for id, error in errors.items()})
+        values: Params = {"batch": row.batch, "completed": row.completed, "claim": row.token, "failures": failures}
         engine.streams.stream_set(cursor, table, params | values)
 
     _find(context, name)
@@ -179,7 +179,7 @@ def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
             f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
             "Stream from a queue that delivers at least once.",
         )
-    params = {"stream": stream, "now": None}
+    params: Params = {"stream": stream, "now": None}
 
     def open_stream(cursor: Cursor, table: Table, params: Params) -> StreamRow | None:
         engine.streams.stream_open(cursor, table, params)
@@ -234,10 +234,16 @@ def _states(context: Context) -> list[StreamState]:
         rows = context.run(engine.streams.streams, {})
     except QueueNotFound:
         return []  # the table is made by the first stream
-    load = engine.load_time
     return [
-        StreamState(stream, epoch, batch, completed, open, None if claimed_at is None else load(claimed_at))
-        for stream, epoch, batch, completed, _, claimed_at, open in rows
+        StreamState(
+            stream=row.stream,
+            epoch=row.epoch,
+            batch=row.batch,
+            completed=row.completed,
+            open=row.open,
+            claimed_at=None if row.claimed_at is None else engine.load_time(row.claimed_at),
+        )
+        for row in rows
     ]
 
 
@@ -269,7 +275,7 @@ def _locked(engine: Engine, cursor: Cursor, table: Table, params: Params, epoch:
 
 def _set_completed(engine: Engine, cursor: Cursor, table: Table, params: Params, completed: int) -> None:
     """Note that all batches up to `completed` are completed, and that none is open."""
-    values = {"batch": completed, "completed": completed, "claim": None, "failures": "{}"}
+    values: Params = {"batch": completed, "completed": completed, "claim": None, "failures": "{}"}
     engine.streams.stream_set(cursor, table, params | values)
 
 

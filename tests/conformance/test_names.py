@@ -19,7 +19,7 @@ from tests.support import claimed, counts
 # Parts of a queue on any engine, now or in an earlier version: tables, indexes, triggers, sequences.
 PARTS = (
     "history turns turn packs packed streams staged parts writers ready scheduled in_progress dead blocked key front "
-    "finished pushed left moved state pkey id_seq ids packs_lease schedules bell _streams _ready _packs x0123456789"
+    "finished pushed left moved state pkey id_seq ids packs_lease schedules notify _streams _ready _packs x0123456789"
 ).split()
 
 

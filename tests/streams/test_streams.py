@@ -10,7 +10,7 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue, arrow, stream
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.streams import StreamRow
+from tablequeue.engines.rows import StreamRow
 from tablequeue.errors import BadInput, StreamNotFound, StreamRefused
 from tablequeue.stream import Stream
 from tests.servers import Kind, Place, only

@@ -275,13 +275,13 @@ def test_of_pushes_at_one_moment_one_notifies(place: Place, queue: Queue) -> Non
 
 
 @only("sqlite")
-def test_who_was_woken_in_vain_lingers(queue: Queue) -> None:
+def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
     with queue.waiter() as waiter:
-        assert waiter.linger(wait.INFINITE) == 0, "not the first time"
-        assert 0 < max(waiter.linger(wait.INFINITE) for _ in range(20)) <= wait.LINGER[1]
-        assert waiter.linger(0) == 0, "not longer than one wanted to wait"
+        assert waiter.back_off(wait.INFINITE) == 0, "not the first time"
+        assert 0 < max(waiter.back_off(wait.INFINITE) for _ in range(20)) <= wait.BACK_OFF[1]
+        assert waiter.back_off(0) == 0, "not longer than one wanted to wait"
         waiter.found()
-        assert waiter.linger(wait.INFINITE) == 0
+        assert waiter.back_off(wait.INFINITE) == 0
 
 
 @only("mariadb", "postgresql")

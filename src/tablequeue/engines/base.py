@@ -21,12 +21,12 @@ from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor, RawConnection
-from tablequeue.engines.texts import RANKS, Client, Row, ready_states, sql_text, statements_in
+from tablequeue.engines.operations import conditions
+from tablequeue.engines.params import Params as Params
+from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
 from tablequeue.states import HEAD_STATES, STATES
-
-Params = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -195,6 +195,8 @@ class EngineBase(ABC):
         words = self.words(table, state) if isinstance(table, Table) else self.common_words()
         words = {**words, **instead}
         text = listed(sql_text(self.name, operation), self.expressions)
+        if isinstance(table, Table):
+            text = "\n".join(chosen(text, conditions(table.definition))) + "\n"
         return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
 
     def common_words(self) -> dict[str, str]:

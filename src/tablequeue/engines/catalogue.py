@@ -10,7 +10,7 @@ from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
-from tablequeue.engines.texts import Row
+from tablequeue.engines.rows import QueueRow
 from tablequeue.names import CATALOGUE
 
 
@@ -33,9 +33,10 @@ class Catalogue(Part):
         """Return the names of all queues."""
         return [row[0] for row in self._rows(cursor, table, "names", params)]
 
-    def lookup(self, cursor: Cursor, table: Statements, params: Params) -> Row | None:
-        """Return `(definition, schema_version)` of a queue."""
-        return self._row(cursor, table, "lookup", params)
+    def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
+        """Return what the catalogue has of a queue, or None."""
+        row = self._row(cursor, table, "lookup", params)
+        return row and QueueRow(*row)
 
     # -- making ------------------------------------------------------------------------------------------------------
 

@@ -15,16 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from tablequeue.message import CLAIMED, Message
+
 # The columns of a stored message, in the order that peek, dead and history select them, by the names of `Message`.
-COLUMNS = (
-    "id payload headers state attempts priority group key producer consumer pushed_at due_at first_popped_at "
-    "popped_at lease_until finished_at errors"
-).split()
+COLUMNS = list(Message.__dataclass_fields__)
 # The same by the names of the tables.
 _STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
-
-# The columns of a claimed row, in the order that claim and take return them.
-CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
 
 # All columns of a queue's table, and of its history, in their order there.
 QUEUE_ROW = (
@@ -40,7 +36,7 @@ LISTS: Mapping[str, list[str]] = {
     # A message, as COLUMNS: from the queue, and from its history.
     "live_columns": _STORED,
     "history_columns": _STORED,
-    # A claimed row, as CLAIMED; the bare names of its columns; and a null for each.
+    # A claimed row, as CLAIMED of message.py; the bare names of its columns; and a null for each.
     "claimed": CLAIMED,
     "claimed_names": CLAIMED,
     "claimed_nulls": CLAIMED,

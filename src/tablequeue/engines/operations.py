@@ -49,16 +49,13 @@ CREATE = {
 
 # And those that bring one from the version before to each version. One with `_if_` needs a table of the old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
-    2: {"upgrade_2": "", "upgrade_2_history": "keep"},
+    2: {"upgrade_2": ""},
     3: {"create_packs": ""},
     4: {
         **{f"upgrade_4_if_{part}": "" for part in "turns packs streams writers staged parts schedules".split()},
         "upgrade_4": "",
-        "upgrade_4_ready": "sorted",
-        "upgrade_4_groups": "grouped",
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
-        "upgrade_4_history": "keep",
     },
 }
 
@@ -71,8 +68,8 @@ def _made(*files: str) -> Operation:
     return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
 
 
-# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. `bell_*`:
-# wake-ups for consumers in T-SQL (docs/engines/sql-server.md); the engine itself looks again until they have run on a
+# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. The notifications
+# of SQL Server, for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls until they have run on a
 # server.
 OPERATIONS: Mapping[str, Operation] = {
     # The catalogue, and what is made
@@ -86,7 +83,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create": Operation(
         Effect.DDL,
         _LOCKED | {"install_schema": "schema", "install": ""} | CREATE | {"register": ""} | _UNLOCKED,
-        parts="leftovers bell_create",
+        parts="leftovers create_notifications",
     ),
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
@@ -95,14 +92,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "drop": Operation(
         Effect.DDL,
         {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
-        parts="bell_drop",
+        parts="drop_notifications",
     ),
     # Pushes
     "push": Operation(Effect.WRITE, parts="push_clock push_rows"),
     "push_many": Operation(Effect.WRITE, parts="push_reserve push_copy push_clock push_rows"),
     "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
     "find_keys": Operation(Effect.READ),
-    "notify": Operation(Effect.STEP, parts="attend leave bell_ring bell_wait"),
+    "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
@@ -119,9 +116,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "complete": Operation(
         Effect.WRITE,
         {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
-        parts="complete_packed_keep complete_packed_none unpack",
+        parts="complete_packed unpack",
     ),
-    "complete_and_claim": Operation(Effect.STEP, parts="complete_and_claim_keep complete_and_claim_none"),
+    "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state"),
     "release": Operation(Effect.WRITE),
     "extend": Operation(Effect.WRITE),

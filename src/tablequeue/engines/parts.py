@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tablequeue.engines.base import Params, Statements
+from tablequeue.engines.base import Statements
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.texts import Row
 
@@ -15,16 +16,16 @@ class Part:
     Each operation takes a cursor, the queue's table and the parameters of its statements.
     """
 
-    def _run(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> None:
+    def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
         """Run a file's statements in turn; the cursor is left at the last one."""
         for statement in table.statements(operation):
             cursor.execute(statement, params)
 
-    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> list[Row]:
         self._run(cursor, table, operation, params)
         return cursor.fetchall()
 
-    def _row(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> Any:
+    def _row(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> Any:
         """The first row, or None. The rest stays in the cursor."""
         self._run(cursor, table, operation, params)
         return cursor.fetchone()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
@@ -22,6 +22,7 @@ from tablequeue.engines.base import EngineBase, ProcedureSyntax, Table
 from tablequeue.engines.columns import listed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import PROCEDURES, conditions
+from tablequeue.engines.texts import chosen
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost, TablequeueError
 
 # The procedures that each kind of role may call.
@@ -141,7 +142,7 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
     words = engine.words(table) | _words(definition) | dict(more or {})
     lines = []
     text = listed(template(engine.name, file), engine.expressions)
-    for line in _chosen(text, conditions(definition)):
+    for line in chosen(text, conditions(definition)):
         margin = "\n" + line[: len(line) - len(line.lstrip())]
 
         def statement(match: re.Match[str], margin: str = margin) -> str:
@@ -161,15 +162,6 @@ def _bound(engine: EngineBase, text: str, values: Mapping[str, str]) -> str:
     """The text with values, or the procedure's own parameters, for its `:name` parameters."""
     form = _syntax(engine).parameter
     return re.sub(r"(?<![:\w]):([a-z]\w*)", lambda match: values.get(match[1], form.format(match[1])), text)
-
-
-def _chosen(text: str, there: set[str]) -> Iterator[str]:
-    wanted = True
-    for line in text.splitlines():
-        if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
-            wanted = mark[2] == "end" or (there >= {*mark[2].split()}) is (mark[1] is None)
-        elif wanted:
-            yield line
 
 
 def _words(definition: Definition) -> dict[str, str]:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.parts import Part
+from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow, StatsRow
 from tablequeue.engines.texts import Row
 
 
@@ -65,30 +66,22 @@ class Reads(Part):
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
-    def stats(self, cursor: Cursor, table: Table, params: Params) -> Row:
-        """Return the counts of the STATES in turn, the age of the oldest ready message in seconds (or None), and the
-        number of finished ones (or None)."""
+    def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         row = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        return (*row, finished)
+        return StatsRow._make((*row, finished))
 
-    def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return a row for each of the last `n` messages finished less than `age` seconds ago, the last one first:
+    def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
+        """Return the last `n` messages finished less than `age` seconds ago, the last one first."""
+        return [*map(FinishedRow._make, self._rows(cursor, table, "stats_finished", params))]
 
-        producer, consumer, seconds of wait, seconds of run, attempts, and how many seconds ago.
-        """
-        return self._rows(cursor, table, "stats_finished", params)
+    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
+        """Of the `n` messages with the highest ids, count those pushed less than `age` seconds ago, by moment."""
+        return [*map(PushedRow._make, self._rows(cursor, table, "stats_pushed", params))]
 
-    def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Of the `n` messages with the highest ids, count those pushed less than `age` seconds ago, by moment:
-
-        producer, how many seconds ago, how many messages.
-        """
-        return self._rows(cursor, table, "stats_pushed", params)
-
-    def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[LostRow]:
         """Count the messages that `lost` would find, by producer and consumer."""
-        return self._rows(cursor, table, "stats_lost", params)
+        return [*map(LostRow._make, self._rows(cursor, table, "stats_lost", params))]
 
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.parts import Part
+from tablequeue.engines.rows import StreamRow, StreamsRow
 from tablequeue.engines.texts import Row
-
-
-class StreamRow(NamedTuple):
-    """What is known of a stream, as stream_lock selects it."""
-
-    epoch: int
-    batch: int
-    completed: int
-    token: str | None
-    failures: str
 
 
 class Streams(Part):
@@ -45,6 +34,6 @@ class Streams(Part):
         """Return those of `ids` that are in progress under `token`, as COLUMNS."""
         return self._rows(cursor, table, "stream_rows", params)
 
-    def streams(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return rows of (stream, epoch, batch, completed, token, claimed_at, messages in progress)."""
-        return self._rows(cursor, table, "streams", params)
+    def streams(self, cursor: Cursor, table: Table, params: Params) -> list[StreamsRow]:
+        """Return the streams of the queue, by name."""
+        return [StreamsRow(*row) for row in self._rows(cursor, table, "streams", params)]

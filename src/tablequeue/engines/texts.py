@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from sqlalchemy.engine import Dialect
 
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput
+from tablequeue.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
 
@@ -20,9 +21,9 @@ Row = Sequence[Any]
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "heap": None,
     "fifo": None,
-    "lifo": lambda row: -row[0],
-    "due": lambda row: (row[10], row[0]),
-    "priority": lambda row: (-row[7], row[0]),
+    "lifo": lambda row: -row[ID],
+    "due": lambda row: (row[DUE_AT], row[ID]),
+    "priority": lambda row: (-row[PRIORITY], row[ID]),
 }
 
 
@@ -47,6 +48,19 @@ def sql_text(engine: str, operation: str) -> str:
 def operations_of(engine: str) -> tuple[str, ...]:
     folder = resources.files("tablequeue.engines").joinpath(engine, "sql")
     return tuple(sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")))
+
+
+def chosen(text: str, there: set[str]) -> Iterator[str]:
+    """Return the lines for queues that meet the conditions `there`.
+
+    The lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are for such queues only.
+    """
+    wanted = True
+    for line in text.splitlines():
+        if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
+            wanted = mark[2] == "end" or (there >= {*mark[2].split()}) is (mark[1] is None)
+        elif wanted:
+            yield line
 
 
 def statements_in(text: str) -> list[str]:

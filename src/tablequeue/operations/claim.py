@@ -1,4 +1,4 @@
-"""Claiming: ready messages come under a lease, and what is due or abandoned becomes ready again."""
+"""Claims: ready messages come under a lease, and messages that are due or abandoned become ready."""
 
 from __future__ import annotations
 
@@ -15,60 +15,55 @@ from tablequeue.operations.context import Context, Params, count, seconds
 
 Remove = Callable[[Any, Any, Params], Any]
 
-# Seconds between the end of a sweep and the begin of the next one, by the claims of one process on a busy queue. An
-# empty queue is swept at every claim. It bounds how late a message is seen that became due, whose lease has expired, or
-# that was committed late, so it does not grow with what a sweep takes. docs/performance.md has how late that is.
+# Seconds between the end of a sweep and the start of the next one, by the claims of one process on a busy queue. An
+# empty queue is swept at every claim. This bounds how late a claim sees a message that became due, whose lease expired,
+# or that was committed late, so it does not grow with the time of a sweep. docs/performance.md has figures.
 SWEEP_EVERY = 0.75
 # Messages that one sweep makes ready: enough to keep up, few enough to hold no lock for long.
 SWEEP_SIZE = 1000
-# A history with a retention is looked at once a minute by each process; while there is much to delete, at every sweep.
+# Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
+# every sweep.
 PURGE_EVERY = 60.0
 
 
 def claim(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
-    """A new token, and the rows claimed under it, as CLAIMED."""
-    return claimed(context, leased(context, n, lease, now), now, connection)
+    """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
+    token, params = leased(context, n, lease, now)
+    return token, claimed(context, params, now, connection)
 
 
 def claimed(
     context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
-) -> tuple[str, Sequence[Row]]:
-    """The token of what `leased` has made, and the rows claimed under it. Unless `refusable`, a refusal claims none."""
-    return params["token"], _swept(context, removal(context), params, now, connection, refusable)
+) -> Sequence[Row]:
+    """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
+    messages = context.engine.messages
+    remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
+    return _swept(context, remove, params, now, connection, refusable)
 
 
-def removal(context: Context) -> Remove:
-    """The operation of the engine that gives messages to a consumer."""
-    return (
-        context.engine.messages.take
-        if context.table.definition.delivery == "at_most_once"
-        else context.engine.messages.claim
-    )
-
-
-def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> Params:
-    """What a claim asks for, under a new token."""
+def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> tuple[str, Params]:
+    """Return a new token, and the parameters of a claim under it."""
     definition = context.table.definition
-    params = _params(context, n, secrets.token_hex(16), now)
+    token = secrets.token_hex(16)
+    params = _params(context, n, token, now)
     if definition.delivery == "at_least_once":
         params["lease"] = definition.lease if lease is None else seconds(lease, "lease")
     elif lease is not None:
         raise BadInput("A message delivered at most once has no lease.", "Leave lease out.")
-    return params
+    return token, params
 
 
 def take(context: Context, n: int, now: datetime | None, connection: Any) -> Sequence[Row]:
-    """Rows removed in the caller's transaction, as CLAIMED."""
+    """Remove messages in the caller's transaction; return their rows, as CLAIMED."""
     if connection is None:
         raise BadInput(
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
-    return _swept(
-        context, context.engine.messages.take, _params(context, n, None, now), now, connection, refusable=True
-    )
+    params = _params(context, n, None, now)
+    return _swept(context, context.engine.messages.take, params, now, connection, refusable=True)
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
@@ -80,10 +75,10 @@ def check_prefetch(context: Context, prefetch: int) -> None:
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """Due and abandoned messages become ready, or dead if their attempts are spent; how many.
+    """Make due and abandoned messages ready, or dead if they have no attempts left; return how many.
 
-    Beside the transaction of a caller's `connection`, not in it: until that ends, nobody else could have the messages.
-    Only where one writer holds the whole database is it a part of that transaction.
+    In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
+    ends. Only where one writer holds the whole database is it a part of that transaction.
     """
     params: Params = {
         "n": SWEEP_SIZE,
@@ -98,10 +93,10 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
 
 
 def promote(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """In groups whose turn came free, the next message becomes ready; in how many.
+    """Make the next message ready in each group that has no head; return in how many.
 
-    Never inside a caller's transaction, where it would keep the others waiting: what is pushed or finished there is
-    promoted by the next claim that finds too little.
+    Never in a caller's transaction, where it would keep other consumers waiting. The next claim that finds too little
+    promotes what is pushed or finished there.
     """
     if not context.engine.promotes or connection is not None:
         return 0
@@ -111,9 +106,9 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
 def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
     """Promote the next messages of the groups after a call about so many messages that took effect.
 
-    All of it: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, whose rate fell to
-    a quarter. If it is refused, that is no failure of the call, which the caller would repeat: the next claim that
-    finds too little promotes it.
+    In all of the groups: with 10,000 groups and 1,000 notes a push, a million notes were left to the consumers, and
+    their rate fell to a quarter. An error is not raised, for the caller would repeat the call, which took effect: the
+    next claim that finds too little promotes.
     """
     if context.table.definition.grouped:
         try:
@@ -139,7 +134,7 @@ def _promoting(context: Context, now: datetime | None) -> Params:
 def _swept(
     context: Context, remove: Remove, params: Params, now: datetime | None, connection: Any, refusable: bool
 ) -> Sequence[Row]:
-    """Claim; sweep before when it is time for it, or after when too little was ready."""
+    """Claim; sweep before if a sweep is due, or after if too little was ready."""
     due = now is not None or monotonic() >= context.table.next_sweep
     refusal = keep_up(context, now, connection) if due else None
     try:
@@ -160,15 +155,16 @@ def _removed(context: Context, remove: Remove, params: Params, connection: Any) 
 
 
 def keep_up(context: Context, now: datetime | None, connection: Any = None) -> TablequeueError | None:
-    """What a busy queue needs from time to time: a sweep, and a shorter history. The refusal, if it was refused."""
+    """Do what a busy queue needs from time to time: sweep, and shorten the history. Return the error, if any."""
     table = context.table
     try:
-        # First of all: the claims of other threads need not do it too.
+        # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
-        if table.definition.retention is not None and connection is None and monotonic() >= table.next_purge:
-            _purge_history(context, now)
+        retention = table.definition.retention
+        if retention is not None and connection is None and monotonic() >= table.next_purge:
+            _purge_history(context, retention, now)
     except TablequeueError as refusal:
         return refusal
     table.next_sweep = 0.0 if moved >= SWEEP_SIZE else monotonic() + SWEEP_EVERY
@@ -184,7 +180,7 @@ def topped_up(
     connection: Any,
     refusable: bool = True,
 ) -> Sequence[Row]:
-    """With what a sweep brings, if too little was ready. With rows in hand nothing is refused any more."""
+    """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
     if not missing:
         return rows
@@ -193,7 +189,7 @@ def topped_up(
             return rows
         more = _removed(context, remove, params | {"n": missing}, connection)
     except TablequeueError:
-        # A transaction of the caller's may be beyond use, and the rows with it.
+        # A transaction of the caller's may be unusable, and the rows with it.
         if connection is None and (rows or not refusable):
             return rows
         raise
@@ -201,7 +197,7 @@ def topped_up(
     return sorted([*rows, *more], key=rank)
 
 
-def _purge_history(context: Context, now: datetime | None) -> None:
-    params = {"age": context.table.definition.retention, "n": SWEEP_SIZE, "now": context.time(now)}
+def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
+    params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
     deleted = context.run(context.engine.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -1,4 +1,4 @@
-"""Completing and claiming at once: one transaction, and one flush, for what are two."""
+"""Complete and claim in one transaction, with one flush instead of two."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tablequeue.operations.finish import complete, not_held
 def complete_and_claim(
     context: Context, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
-    """Complete `claims`, or raise `LeaseLost`; then as `claim`. Nothing is changed by what is refused.
+    """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.
 
-    What follows the completion is not refused: then fewer messages are claimed, or none. The caller would repeat the
-    call, and be told that its claims are lost.
+    No error is raised after the completion, but fewer messages are claimed, or none: the caller would repeat the call,
+    and get `LeaseLost` for claims that it completed itself.
 
-    In two transactions where the next message of a group becomes ready by the end of one. Nor is anything gained by one
-    within a transaction of the caller's.
+    In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
+    transaction of the caller's, where one would gain nothing.
     """
-    params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
     if not simple or now is not None or connection is not None:
         complete(context, claims, now, connection)
-        return claimed(context, params, now, connection, refusable=connection is not None)
+        return token, claimed(context, params, now, connection, refusable=connection is not None)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = context.run(engine.messages.complete_and_claim, params | held)
     if completed is not None:
         raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
-    # Not before the completion: a sweep would take the message from a consumer that is a little late.
+    # After the completion: before it, a sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
         keep_up(context, now)
         if len(rows) == n:
-            return params["token"], rows
-    return params["token"], topped_up(context, engine.messages.claim, rows, params, now, connection, refusable=False)
+            return token, rows
+    return token, topped_up(context, engine.messages.claim, rows, params, now, connection, refusable=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -35,12 +35,12 @@ class Context:
     """The name under which this process pushes and pops."""
     codec: Codec
     engine: Engine
-    plain: Params = field(default_factory=dict)
+    plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
-        assert isinstance(table.engine, Engine), "all engines have streams"
+        assert isinstance(table.engine, Engine), "a class of the engine with its operations"
         return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
 
     def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
@@ -52,7 +52,7 @@ class Context:
         return self.runner.run_beside(operation, self.table, params, connection)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
-        """An aware time as the driver wants it; None stays None, for the database's clock."""
+        """Return an aware time as the driver wants it; None, for the database's clock, stays None."""
         if time is None:
             return None
         if not isinstance(time, datetime) or time.utcoffset() is None:
@@ -73,7 +73,7 @@ class Context:
 
 
 def seconds(duration: Duration, what: str) -> float:
-    """A duration in seconds, from 0 to 100 years; else `BadInput`."""
+    """Return a duration in seconds, if it is from 0 to 100 years; else `BadInput`."""
     value = in_seconds(duration)
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= LONGEST:
         raise BadInput(f"{what} is {duration!r}.", "Give seconds, from 0 to 100 years, or a timedelta.")
@@ -87,7 +87,7 @@ def count(number: int, what: str) -> int:
 
 
 def whole_ids(ids: Sequence[int]) -> list[int]:
-    """Ids that a bigint can hold."""
+    """Return the ids, if a bigint can hold each; else `BadInput`."""
     return [checked_id(id) for id in ids]
 
 

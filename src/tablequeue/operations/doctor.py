@@ -1,4 +1,4 @@
-"""What endangers queues on their database: the checks of the engine, and those that are the same on every engine."""
+"""What endangers queues on their database: by the checks of the engine, and by those that all engines have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tablequeue.errors import TablequeueError
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
 
-# Seconds of history that run times are taken from.
+# Seconds of the history whose run times are compared with the lease.
 WINDOW = 86400
-# Seconds that the clocks of client and database may differ: less than any lease that makes sense.
+# Seconds by which the clocks of client and database may differ: less than any useful lease.
 SKEW = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that endangers a queue, or all of the database if `queue` is None; what it does, and what to do."""
+    """A danger to a queue, or to all of them if `queue` is None; `cause` says what it does, `remedy` what to do."""
 
     queue: str | None
     cause: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def of_database(runner: Runner) -> Iterator[Finding]:
-    """What endangers every queue."""
+    """Find what endangers every queue."""
     yield from (Finding(None, *words) for words in _clocks(runner))
     for check in runner.engine.checks.all:
         if not check.of_queue:
@@ -66,7 +66,7 @@ def _clocks(runner: Runner) -> Iterator[Words]:
     before = datetime.now(UTC)
     theirs = engine.load_time(runner.run(engine.checks.read_clock, engine.shared, {"now": None}))
     after = datetime.now(UTC)
-    # The answer is of some moment between the two.
+    # The database read its clock at some moment between the two.
     ahead = (theirs - after).total_seconds()
     behind = (before - theirs).total_seconds()
     if max(ahead, behind) > SKEW:

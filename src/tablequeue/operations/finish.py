@@ -1,4 +1,4 @@
-"""Finishing: complete, fail, release, extend. Each acts only under the token of the claim it is given."""
+"""Finishes: complete, fail, release, extend. Each acts only under the token of its claim."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
     try:
         _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
-        promote_after(context, now, connection, len(claims))  # the others of the batch were completed
+        promote_after(context, now, connection, len(claims))  # for the others of the batch, which were completed
         raise
     promote_after(context, now, connection, len(claims))
 
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
-    params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
+    params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     _finish(context, context.engine.messages.release, claims, params, "released", connection)
 
 
@@ -45,7 +45,7 @@ def fail(
 ) -> FailedState:
     definition = context.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
-    params = {
+    params: Params = {
         **_held(claim),
         "error": _words(error),
         "delay": delay,
@@ -72,7 +72,7 @@ def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> No
 def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
     _need_lease(context, "extended")
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
-    params = {**_held(claim), "lease": lease, "now": context.time(now)}
+    params: Params = {**_held(claim), "lease": lease, "now": context.time(now)}
     until = context.run(context.engine.messages.extend, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")
@@ -87,7 +87,7 @@ def _finish(
     done: str,
     connection: Any,
 ) -> None:
-    """Finish the claims, all in one transaction; then raise for those that were not held any more."""
+    """Finish the claims, all in one transaction; then raise `LeaseLost` for those that were no longer held."""
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
         by_token[checked_token(claim.token)].append(claim.id)
@@ -128,7 +128,7 @@ def _words(error: str | BaseException) -> str:
         words = error
     else:
         raise BadInput(f"error is a {type(error).__name__}.", "Give a string or an exception.")
-    # The error is for people to read: what no database text can hold is shown as its escape.
+    # People read the error: characters that no database text can hold are shown as escapes.
     return words.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 

@@ -1,4 +1,4 @@
-"""Looking at a queue: nothing here claims a message, changes one or waits for a lock."""
+"""Reads of a queue. None of them claims or changes a message, or waits for a lock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tablequeue.definition import Duration
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
-from tablequeue.message import Message, checked_id, load_errors
-from tablequeue.operations.context import Context, count, seconds
+from tablequeue.message import ID, Message, checked_id, load_errors
+from tablequeue.operations.context import Context, Params, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 from tablequeue.states import STATES, LiveState
 
@@ -22,14 +22,14 @@ _LARGEST = (1 << 63) - 1
 def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list[Message]:
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
-    params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
+    params: Params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
     return [_message(context, row) for row in context.run(context.engine.reads.peek, params)]
 
 
 def find(context: Context, id: int) -> Message | None:
     row = context.run(context.engine.reads.find, {"id": checked_id(id)})
     if row is None and context.table.definition.keeps_history:
-        # The queue first: what has left it by then is in the history, and nothing comes back from there.
+        # In this order: what has left the queue by then is in the history, and nothing comes back from there.
         row = next(iter(history_rows(context, id, id, 1)), None)
     return None if row is None else _message(context, row)
 
@@ -47,28 +47,28 @@ def lost(context: Context, limit: int, older_than: Duration | None, now: datetim
             "Look at peek(state='in_progress') and dead().",
         )
     age = definition.lease if older_than is None else seconds(older_than, "older_than")
-    params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
+    params: Params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
     return [_message(context, row) for row in context.run(context.engine.reads.lost, params)]
 
 
 def history_bounds(context: Context) -> tuple[int, int] | None:
-    """Lowest and highest id in the history; None if it is empty."""
+    """Return the lowest and the highest id in the history; None if it is empty."""
     need_history(context)
     low, high = context.run(context.engine.reads.history_bounds, {})
     return None if low is None else (low, high)
 
 
 def history_rows(context: Context, low: int, high: int, limit: int) -> list[Row]:
-    """Raw rows of COLUMNS with ids from `low` to `high`, highest first: for bulk readers that make no objects."""
+    """Return rows of COLUMNS with ids from `low` to `high`, highest first."""
     need_history(context)
     return context.run(context.engine.reads.history, {"low": low, "high": high, "n": limit})
 
 
 def history_batches(context: Context, low: int, high: int, size: int) -> Iterator[list[Row]]:
-    """The whole range in short reads of up to `size` rows: no snapshot stays open on the way."""
+    """Yield all rows of the range, by short reads of up to `size` rows: no snapshot stays open between them."""
     while low <= high and (rows := history_rows(context, low, high, size)):
         yield rows
-        high = rows[-1][0] - 1
+        high = rows[-1][ID] - 1
 
 
 def need_history(context: Context) -> None:
@@ -87,7 +87,7 @@ def _message(context: Context, row: Row) -> Message:
     values["payload"] = load_or_show(context.codec, values["payload"])
     values["group"] = values["group"] or None
     values["headers"] = load_headers(values["headers"])
-    # JSON, as text from some drivers, and read from others.
+    # JSON: some drivers give its text, others its value.
     errors = values["errors"]
     values["errors"] = load_errors(json.loads(errors) if isinstance(errors, str) else errors or [], load_time)
     return Message(**values)

@@ -1,4 +1,4 @@
-"""Making, dropping, emptying queues, and putting dead letters back."""
+"""Maintenance: make, find, upgrade, empty and drop queues, and redrive dead letters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tablequeue.definition import Definition, Duration
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.rows import QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
-from tablequeue.engines.texts import Row
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_name
@@ -23,14 +23,14 @@ from tablequeue.operations.inspect import need_history, peek
 Which = Sequence[int] | Callable[[Message], bool] | None
 """Dead letters: by their ids, by a predicate, or all."""
 
-# Rows deleted or changed in one transaction: bounded, so that consumers get their turn in between.
+# Rows deleted or changed in one transaction: few enough that consumers get their turn in between.
 BATCH = 1000
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue, or find that it is there with the same definition.
+    """Make the queue; or return it, if it is there with the same definition.
 
-    It looks first: for what is there nobody needs the right to create, nor a lock.
+    It looks first: a queue that is there needs no right to create, and no lock.
     """
     engine = runner.engine
     table = engine.table(check_name(name), definition)
@@ -41,7 +41,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
         "now": None,
     }
 
-    def create(cursor: object, table: Table, params: Params) -> Row | None:
+    def create(cursor: object, table: Table, params: Params) -> QueueRow | None:
         engine.catalogue.install(cursor, table, params)
         row = engine.catalogue.lookup(cursor, table, params)
         if row is None:
@@ -51,7 +51,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
     row = _lookup(runner, name) or runner.run(create, table, params, creating=True)
     if row is None:
         return table
-    there = _entered(engine, name, *row)
+    there = _entered(engine, name, row)
     if there.definition != definition:
         differences = "; ".join(there.definition.differences(definition))
         raise QueueDiffers(
@@ -62,7 +62,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
 
 
 def find(runner: Runner, name: str) -> Table:
-    """The queue of that name, as the catalogue defines it."""
+    """Return the queue of that name, as the catalogue defines it; `QueueNotFound` suggests the nearest name."""
     row = _lookup(runner, check_name(name))
     if row is None:
         if path := runner.missing():
@@ -75,11 +75,11 @@ def find(runner: Runner, name: str) -> Table:
         near = difflib.get_close_matches(name, names(runner), n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
         raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return _entered(runner.engine, name, row[0], row[1])
+    return _entered(runner.engine, name, row)
 
 
 def names(runner: Runner) -> list[str]:
-    """The names of all queues, sorted."""
+    """Return the names of all queues, sorted."""
     return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
 
 
@@ -98,7 +98,7 @@ def drop(context: Context) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue; the names of those to call."""
+    """Make or replace the stored procedures of a queue; return the names of those to call."""
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
@@ -114,13 +114,13 @@ def upgrade(runner: Runner, name: str) -> int:
 
     engine = runner.engine
 
-    def known(row: Row | None) -> tuple[Table, int]:
+    def known(row: QueueRow | None) -> tuple[Table, int]:
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        return _entered(engine, name, row[0], row[1], oldest=1), row[1]
+        return _entered(engine, name, row, oldest=1), row.schema_version
 
     def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
-        # Under the creators' lock: of several that upgrade at once, the first does it and the others find it done.
+        # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
         engine.catalogue.lock(cursor, catalogue, params)
         there, before = known(engine.catalogue.lookup(cursor, catalogue, params))
         for version in range(before + 1, engine.schema_version + 1):
@@ -130,12 +130,12 @@ def upgrade(runner: Runner, name: str) -> int:
     _, before = known(_lookup(runner, name))
     if before == engine.schema_version:
         return before
-    params = {"name": name, "names": names(runner), "now": None}
+    params: Params = {"name": name, "names": names(runner), "now": None}
     return runner.run(upgrade, engine.shared, params)
 
 
 def purge(context: Context, states: Sequence[str]) -> int:
-    """Delete every message in `states`, in bounded batches; how many."""
+    """Delete every message in `states`, in bounded batches; return how many."""
     total = 0
     for state in states:
         deleted = BATCH
@@ -146,7 +146,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
 
 
 def purge_dead(context: Context, which: Which) -> int:
-    """Delete dead letters; how many."""
+    """Delete dead letters; return how many."""
     if which is None:
         return purge(context, ["dead"])
 
@@ -158,7 +158,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
 
 def purge_history(context: Context, older_than: Duration, now: datetime | None) -> int:
-    """Delete what left the queue that long ago, in bounded batches; how many."""
+    """Delete what left the queue `older_than` ago or earlier, in bounded batches; return how many."""
     need_history(context)
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
@@ -169,8 +169,8 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
 
 
 def redrive(context: Context, which: Which, now: datetime | None) -> int:
-    """Dead letters become ready with all attempts before them; how many."""
-    context.time(now)  # refused before anything is changed
+    """Make dead letters ready again, with all attempts before them; return how many."""
+    context.time(now)  # raises before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
         return len(context.run(context.engine.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
@@ -183,7 +183,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
     while batch := context.run(context.engine.messages.redrive, {"after": after, "n": BATCH}):
-        # Onwards only: a letter that dies again meanwhile is not redriven for ever.
+        # By ascending ids: a message that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
 
@@ -191,7 +191,7 @@ def _redrive_all(context: Context) -> int:
 def _each_dead(
     context: Context, which: Sequence[int] | Callable[[Message], bool], do: Callable[[Sequence[int]], int]
 ) -> int:
-    """Do something to the dead letters of these ids, or to those for which the predicate holds; to how many."""
+    """Call `do` for the dead letters with these ids, or those that the predicate chooses; return how many."""
     if not callable(which):
         return do(whole_ids(which))
     total, after = 0, 0
@@ -207,15 +207,15 @@ def _installed(runner: Runner) -> bool:
     return not runner.missing() and runner.run(engine.catalogue.has_catalogue, engine.shared, {})
 
 
-def _lookup(runner: Runner, name: str) -> Row | None:
-    """What the catalogue says of the queue: its definition, and the version of its tables."""
+def _lookup(runner: Runner, name: str) -> QueueRow | None:
+    """Return what the catalogue has of the queue, or None."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
-def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | None = None) -> Table:
-    """The queue that the catalogue describes so. Until version 3 it did not name the table."""
-    present = engine.schema_version
+def _entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
+    """Return the queue of a row of the catalogue. Until version 3 that did not name the table."""
+    version, present = row.schema_version, engine.schema_version
     if version > present:
         raise SchemaTooNew(
             f"The queue {name!r} has schema version {version}; this tablequeue knows versions up to {present}.",
@@ -226,6 +226,6 @@ def _entered(engine: Engine, name: str, text: str, version: int, oldest: int | N
             f"The queue {name!r} has schema version {version}; this tablequeue works with version {present}.",
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
-    values = json.loads(text)
+    values = json.loads(row.entry)
     table_name = values.pop("table", f"tq_{name}")
     return engine.table(name, Definition.from_dict(values), table_name)

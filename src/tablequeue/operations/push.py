@@ -1,11 +1,11 @@
-"""Pushing: payloads become rows, all of a call or none."""
+"""Pushes: payloads become rows, all of a call or none."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from tablequeue import telemetry
 from tablequeue.definition import LARGEST, Definition, Duration
@@ -19,12 +19,12 @@ from tablequeue.payload import dump_headers
 
 OnConflict = Literal["raise", "skip", "return"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
-# Characters of a group or a key: what an index holds on every engine.
+# Characters of a group or a key: what an index can hold on every engine.
 LONGEST_KEY = 255
 
 
 class Options(NamedTuple):
-    """What `push` and `push_many` take beside the payloads."""
+    """The options of `push` and `push_many` that every message may have."""
 
     delay: Duration | None
     due: datetime | None
@@ -57,7 +57,7 @@ def push(
 ) -> int | None:
     _check_on_conflict(on_conflict)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
-        # Said once, not each time: of 320 µs on SQLite that was 20, for after a flush of the disk everything is cold.
+        # Made once: of 320 µs on SQLite it took 20, for after a flush of the disk the caches are cold.
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
         params = _call(context, now) | _row(context, payload, options, key)
@@ -74,7 +74,7 @@ def push(
         there = context.run(context.engine.messages.find_keys, {"keys": [key]}, connection)
         if key in there:
             return there[key]
-        # It was finished between the two statements: push again.
+        # The message with the key was finished between the two statements: push again.
 
 
 @telemetry.pushing
@@ -88,8 +88,8 @@ def push_many(
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
     params = _call(context, now) | _options(context, options)
-    # Encoded whole before the database is touched: a bad payload refuses the call, and the database is not held
-    # while the caller's iterable thinks.
+    # All are encoded before the first statement: a bad payload refuses the whole call, and no transaction is open while
+    # the caller's iterable works.
     dump = context.codec.dump
     payloads: list[str | bytes] = []
     rows: list[Params] = []
@@ -123,24 +123,24 @@ def push_many(
 def _push_each(
     context: Context, params: Params, rows: list[Params], on_conflict: OnConflict, connection: Any
 ) -> list[int | None]:
-    """Rows with options of their own, in one transaction."""
+    """Push rows with options of their own, in one transaction."""
 
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         if on_conflict == "raise":
-            # The caller's transaction must be able to go on without any of them.
+            # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
         ids = context.engine.messages.push_each(cursor, table, params | {"rows": rows})
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
-            keys = [rows[place]["key"] for place in refused]
+            keys = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(keys)
             there = context.engine.messages.find_keys(cursor, table, {"keys": keys})
-            gone = [place for place in refused if rows[place]["key"] not in there]
+            gone = [place for place, key in zip(refused, keys, strict=True) if key not in there]
             again = context.engine.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
-            for place in refused:
-                ids[place] = there.get(rows[place]["key"])
+            for place, key in zip(refused, keys, strict=True):
+                ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
                 ids[place] = id
         if on_conflict == "raise":
@@ -152,7 +152,7 @@ def _push_each(
 
 def _plain(context: Context) -> Params:
     check_group(context.table, None)
-    context.plain.update(_call(context, None) | _options(context, NOTHING))
+    context.plain = _call(context, None) | _options(context, NOTHING)
     return context.plain
 
 
@@ -226,7 +226,7 @@ def _check_on_conflict(on_conflict: OnConflict) -> None:
 
 
 def check_text(text: str, what: str) -> str:
-    """A group or a key: text that every engine stores and compares exactly."""
+    """Return a group or a key, if every engine stores and compares it exactly; else `BadInput`."""
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_KEY:
         raise BadInput(f"{what} is {reprlib.repr(text)}.", f"Give a string of 1 to {LONGEST_KEY} characters.")
     try:

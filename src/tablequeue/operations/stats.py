@@ -1,23 +1,25 @@
-"""The numbers of a queue: how many messages are where, and what was done in the last minutes, by whom."""
+"""The numbers of a queue: how many messages are in each state, and what each producer and consumer did lately."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import TypeVar
 
 from tablequeue.definition import Duration
-from tablequeue.engines.texts import Row
+from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
-from tablequeue.operations.context import Context, seconds
+from tablequeue.operations.context import Context, Params, seconds
 
-# Messages of a window that are looked at, pushed and finished ones each: what bounds the cost. Measured on SQLite:
-# 0.3 s of a processor for so many, nearly all of it reading them; 4 ms for none.
+# Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
+# many take 0.3 s of a processor, nearly all of it to read them; none take 4 ms.
 MOST = 50_000
-# Pushed messages that are looked at first, then ten times as many: mostly they reach further back than the window.
+# Pushed messages that are read first, then ten times as many: mostly these reach further back than the window.
 FIRST = 1000
-# Finished messages that are counted; of more the engine has an estimate. Spelled into the texts, stats_history.sql.
+# Finished messages that are counted; of more the engine has an estimate. stats_history.sql has the same number.
 COUNTED = 100_000
 # Parts of the window that messages are counted in, for a plot.
 SLICES = 60
@@ -25,7 +27,7 @@ SLICES = 60
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Percentiles of a duration, in seconds, as `percentile_cont` of SQL has them."""
+    """Percentiles of a duration, in seconds, as `percentile_cont` of SQL computes them."""
 
     p50: float
     p95: float
@@ -34,17 +36,17 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was done in a window: with a queue's messages, those of one producer, or those that one consumer finished.
+    """What was done in a window: with the messages of a queue, of one producer, or finished by one consumer.
 
     who              the name of the producer or consumer; None for the queue.
     pushed           messages pushed; `push_rate` a second. None for a consumer.
     finished         messages finished; `completion_rate` a second.
     redeliveries     attempts at the finished messages after the first one of each.
-    lost             messages delivered at most once and never completed, whenever that was; None if the queue delivers
-                     at least once, where none can be lost.
-    wait_time        pushed to first popped, of the finished messages; None if there are none. So is `run_time`, last
-                     popped to finished.
-    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; so are `finished_slices`.
+    lost             messages delivered at most once and never completed, at any time; None if the queue delivers at
+                     least once, where none can be lost.
+    wait_time        from the push to the first pop, of the finished messages; None if there are none.
+    run_time         from the last pop to the finish; None if there are none.
+    pushed_slices    the pushed messages in each sixtieth of the window, the oldest first; `finished_slices` likewise.
     """
 
     who: str | None
@@ -62,10 +64,10 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The last `seconds` of a queue, as its history has them: of the queue, and of each producer and consumer by name.
+    """What was done in the last `seconds`: with the queue, and by each producer and consumer, sorted by name.
 
-    Exact while fewer than 50,000 messages were pushed, and as many finished, in the window. Of more the last 50,000
-    are counted, `whole` is False, and the rates are those of the time that these reach back.
+    Exact while fewer than 50,000 messages were pushed, and fewer than 50,000 finished, in the window. Of more the last
+    50,000 count, `whole` is False, and the rates are over the time since the first of these.
     """
 
     seconds: float
@@ -77,14 +79,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts at one moment, exact but for a large `finished`; `estimated` names what is not.
+    """Counts at one moment. They are exact, except what `estimated` names.
 
     finished    messages in the history; from 100,000 on an estimate. None where the queue keeps none.
     blocked     messages behind another one of their group.
     oldest_age  seconds since the first ready message was pushed; None if none is ready.
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
                 at least once, where none can be lost.
-    window      what was done lately; None if it was not asked for, or the queue keeps no history.
+    window      what was done lately; None if not asked for, or if the queue keeps no history.
     """
 
     queue: str
@@ -100,7 +102,7 @@ class Stats:
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """What of it is not exact: `finished` if it is an estimate, `window` if that is not whole."""
+        """The names of what is not exact: `finished` if it is an estimate, `window` if it is not whole."""
         window = self.window is not None and not self.window.whole
         return ("finished",) * ((self.finished or 0) >= COUNTED) + ("window",) * window
 
@@ -112,20 +114,17 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
     looked = None
     if length is not None and context.table.definition.keeps_history:
         looked = _window(context, length, lost, now)
-    total = None if lost is None else sum(lost.values())
-    return replace(Stats(context.table.name, *row), lost=total, window=looked)
+    return Stats(context.table.name, **row._asdict(), lost=_total(lost), window=looked)
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
 
 Who = str | None
-Rows = Sequence[Row]
-Lost = dict[tuple[Who, Who], int] | None
-"""By producer and consumer; None where none can be lost."""
+R = TypeVar("R", FinishedRow, PushedRow, LostRow)
 
 
 def times(durations: Iterable[float]) -> Times | None:
-    """Percentiles of durations; None of none."""
+    """Return the percentiles of durations; None if there are none."""
     ordered = sorted(durations)
     return Times(*(_percentile(ordered, share) for share in (0.5, 0.95, 0.99))) if ordered else None
 
@@ -144,72 +143,83 @@ def _length(window: Duration) -> float:
     return length
 
 
-def _lost(context: Context, now: datetime | None) -> Lost:
+def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
+    """Return the lost messages; None if the queue can lose none."""
     definition = context.table.definition
     if definition.delivery != "at_most_once":
         return None
-    params = {"age": definition.lease, "now": context.time(now)}
-    rows = context.run(context.engine.reads.stats_lost, params)
-    return {(producer, consumer): number for producer, consumer, number in rows}
+    params: Params = {"age": definition.lease, "now": context.time(now)}
+    return context.run(context.engine.reads.stats_lost, params)
 
 
-def _window(context: Context, length: float, lost: Lost, now: datetime | None) -> Window:
-    params = {"age": length, "now": context.time(now)}
+def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now: datetime | None) -> Window:
+    params: Params = {"age": length, "now": context.time(now)}
     finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
         pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})
-        number = sum(row[2] for row in pushed)
+        number = sum(row.messages for row in pushed)
         if number < most:
             break
-    # How far back they reach, which the rates are made of; at least a millisecond.
-    pushed_reach = length if number < MOST else max(0.001, *(row[1] for row in pushed))
-    finished_reach = length if len(finished) < MOST else max(0.001, finished[-1][-1])
+    # How far back they reach, for the rates; at least a millisecond.
+    pushed_reach = length if number < MOST else max(0.001, *(row.ago for row in pushed))
+    finished_reach = length if len(finished) < MOST else max(0.001, finished[-1].ago)
 
-    def activity(who: Who, pushed: Rows | None, finished: Rows, lost: int | None) -> Activity:
-        count = None if pushed is None else sum(row[2] for row in pushed)
+    def activity(
+        who: Who,
+        pushed: Sequence[PushedRow] | None,
+        finished: Sequence[FinishedRow],
+        lost: Sequence[LostRow] | None,
+    ) -> Activity:
+        count = _total(pushed)
         return Activity(
             who=who,
             pushed=count,
             push_rate=None if count is None else count / pushed_reach,
             finished=len(finished),
             completion_rate=len(finished) / finished_reach,
-            redeliveries=sum([row[4] for row in finished]) - len(finished),
-            lost=lost,
-            wait_time=times([row[2] for row in finished]),
-            run_time=times([row[3] for row in finished]),
-            pushed_slices=None if pushed is None else _slices([(row[1], row[2]) for row in pushed], length),
-            finished_slices=_slices(Counter([row[5] for row in finished]).items(), length),
+            redeliveries=sum([row.attempts for row in finished]) - len(finished),
+            lost=_total(lost),
+            wait_time=times([row.wait for row in finished]),
+            run_time=times([row.run for row in finished]),
+            pushed_slices=None if pushed is None else _slices([(row.ago, row.messages) for row in pushed], length),
+            finished_slices=_slices(Counter([row.ago for row in finished]).items(), length),
         )
 
-    def by_name(column: int, pushed: Rows | None) -> Iterator[Activity]:
-        """Of each producer or consumer, whose name is in that column of what is finished, and first in `pushed`."""
-        pushed_by, finished_by = _by(0, pushed or ()), _by(column, finished)
-        lost_by = None if lost is None else Counter[Who]()
-        for names, several in (lost or {}).items():
-            assert lost_by is not None
-            lost_by[names[column]] += several
-        for who in sorted({*pushed_by, *finished_by, *(lost_by or ())}, key=lambda who: who or ""):
-            mine = None if pushed is None else pushed_by[who]
-            yield activity(who, mine, finished_by[who], None if lost_by is None else lost_by[who])
+    def by_name(role: str, pushed: Sequence[PushedRow] | None) -> Iterator[Activity]:
+        """Yield the activity of each producer or consumer."""
+        pushed_by, finished_by, lost_by = _by(role, pushed), _by(role, finished), _by(role, lost)
+        for who in sorted({*pushed_by, *finished_by, *lost_by}, key=lambda who: who or ""):
+            yield activity(
+                who,
+                None if pushed is None else pushed_by[who],
+                finished_by[who],
+                None if lost is None else lost_by[who],
+            )
 
     return Window(
         seconds=length,
         whole=number < MOST and len(finished) < MOST,
-        queue=activity(None, pushed, finished, None if lost is None else sum(lost.values())),
-        producers=tuple(by_name(0, pushed)),
-        consumers=tuple(by_name(1, None)),
+        queue=activity(None, pushed, finished, lost),
+        producers=tuple(by_name("producer", pushed)),
+        consumers=tuple(by_name("consumer", None)),
     )
 
 
-def _by(column: int, rows: Rows) -> dict[Who, list[Row]]:
-    groups: dict[Who, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row[column]].append(row)
+def _total(rows: Sequence[PushedRow] | Sequence[LostRow] | None) -> int | None:
+    return None if rows is None else sum([row.messages for row in rows])
+
+
+def _by(role: str, rows: Sequence[R] | None) -> Mapping[Who, Sequence[R]]:
+    """Return the rows of each producer or consumer, and none for any other name."""
+    groups: defaultdict[Who, list[R]] = defaultdict(list)
+    who = attrgetter(role)
+    for row in rows or ():
+        groups[who(row)].append(row)
     return groups
 
 
 def _slices(numbers: Iterable[tuple[float, int]], length: float) -> tuple[int, ...]:
-    """Numbers of messages that were so many seconds ago, in each slice of the window."""
+    """Count messages in each slice of the window, from pairs of seconds ago and a number of messages."""
     slices = [0] * SLICES
     for ago, number in numbers:
         slices[-1 - min(int(ago * SLICES / length), SLICES - 1)] += number

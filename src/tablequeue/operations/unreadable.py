@@ -1,6 +1,6 @@
-"""Messages whose payloads cannot be read: each fails alone, at once and for good, and the others go on.
+"""Messages whose payloads cannot be read: each becomes a dead letter by itself, and the others are delivered.
 
-They come from programs that push by SQL, or from a Python that reads more than this one.
+They come from programs that push by SQL, or from a newer Python, which reads more than this one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from tablequeue.engines.base import Params
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadPayload, TablequeueError
+from tablequeue.message import ID, PAYLOAD
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
 
@@ -19,10 +20,10 @@ from tablequeue.operations.context import Context
 def readable(
     context: Context, token: str, rows: Sequence[Row], now: datetime | None, connection: Any
 ) -> Iterator[tuple[Row, Any]]:
-    """The claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
+    """Yield the claimed rows that can be read, with their payloads. The others become dead letters, with the reason."""
     for row in rows:
         try:
-            yield row, context.codec.load(row[1])
+            yield row, context.codec.load(row[PAYLOAD])
         except BadPayload as error:
             _bury(context, token, row, error.cause, now, connection)
 
@@ -31,7 +32,14 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
     if not token:  # taken, in the caller's transaction
         context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
         return
-    params = {"id": row[0], "token": token, "error": reason, "delay": 0, "max_attempts": 0, "now": context.time(now)}
+    params: Params = {
+        "id": row[ID],
+        "token": token,
+        "error": reason,
+        "delay": 0,
+        "max_attempts": 0,
+        "now": context.time(now),
+    }
     try:
         context.run(context.engine.messages.fail, params, connection)
     except TablequeueError:
@@ -43,7 +51,7 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
 
 def _buried(context: Context, row: Row, reason: str) -> Params:
     id, payload, headers, attempts, pushed_at, popped_at, _, priority, group, key, due = row
-    # The time as the engine writes it into errors: as it reads it from rows, which are text or numbers.
+    # Engines write times into errors as text or numbers.
     at = popped_at if isinstance(popped_at, (str, int)) else str(popped_at)
     return {
         "id": id,

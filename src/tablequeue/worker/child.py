@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tablequeue.database import Database, connect
 from tablequeue.errors import BadInput, HandlerFailed, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.message import PAYLOAD, Claim
 from tablequeue.queue import Queue
 from tablequeue.telemetry import processing
 from tablequeue.worker.ending import error_text, picklable
@@ -203,7 +203,7 @@ def serve(handler: bytes, queue: str, address: Address, pipe: Connection) -> Non
 def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any], str]]) -> Sequence[Outcome]:
     try:
         load = queue.context.codec.load
-        claims = [Claim(queue, row, load(row[1]), token) for row, token in parts]
+        claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]
         with processing(handler.queue, claims):
             outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))
         return [picklable(outcome) for outcome in outcomes]

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from tablequeue import errors
-from tablequeue.engines.base import Params
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.mssql.answers import decoded
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
@@ -49,7 +48,7 @@ class Batch(str):
         batch._bound = {}
         return batch
 
-    def bind(self, params: Params, style: str) -> tuple[str, Any]:
+    def bind(self, params: Mapping[str, Any], style: str) -> tuple[str, Any]:
         """The text, and what the driver's execute takes beside it: a tuple for qmark, a dict for pyformat.
 
         A null is spelled into the text. The ODBC drivers would have to ask the server for its type first, a round

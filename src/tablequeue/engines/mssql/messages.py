@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
@@ -53,8 +53,7 @@ class SQLServerMessages(Messages):
         ids: list[int | None] = []
         for start in range(0, len(rows), STEP):
             step = [_given(row) for row in rows[start : start + STEP]]
-            given = {"producer": params["producer"], "now": params["now"], "rows": json.dumps(step, ensure_ascii=False)}
-            ids += self._push_rows(cursor, table, given)
+            ids += self._push_rows(cursor, table, params | {"rows": json.dumps(step, ensure_ascii=False)})
         return ids
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
@@ -140,7 +139,7 @@ class SQLServerMessages(Messages):
         with atomic(cursor):
             return [id for step in steps for id in operation(cursor, table, step)]
 
-    def _note(self, cursor: Cursor, table: Table, groups: Iterable[str]) -> None:
+    def _note(self, cursor: Cursor, table: Table, groups: Iterable[str | None]) -> None:
         if table.definition.grouped and (noted := list(dict.fromkeys(groups))):
             self._run(cursor, table, "note", {"groups": json.dumps(noted, ensure_ascii=False)})
 
@@ -149,7 +148,7 @@ def _groups(rows: Sequence[Row], column: int) -> list[str]:
     return [row[column] for row in sorted(rows, key=lambda row: row[0])]
 
 
-def _given(row: Params) -> Params:
+def _given(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of push_each as JSON has it."""
     return {name: row[name] for name in GIVEN} | {"payload": text_of(row["payload"])}
 

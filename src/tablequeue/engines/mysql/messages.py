@@ -19,6 +19,7 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
+from tablequeue.message import LEASE_UNTIL, POPPED_AT
 
 # Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.
 KEYS = 500
@@ -118,7 +119,7 @@ class MySQLMessages(Messages):
                 rows = self._found_and_locked(cursor, table, params)
             if rows:
                 more = {"ids": table.engine.dump_ids([row[0] for row in rows])}
-                more |= {"popped_at": rows[0][5], "lease_until": rows[0][6]}
+                more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
                 for change in changes:
                     cursor.execute(change, params | more)
         rows.sort(key=table.rank)

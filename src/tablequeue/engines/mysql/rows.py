@@ -48,8 +48,8 @@ def row_values(params: Params, now: datetime, states: tuple[str, str]) -> tuple[
     if due is None and delay is not None:
         due = now + timedelta(seconds=delay)
     state = states[due is not None and due > now]
-    names = ("headers", "producer", "priority", "group", "key")
-    return (params.get("payload"), *(params[name] for name in names), now, due, state)
+    shared = (params["headers"], params["producer"], params["priority"], params["group"], params["key"])
+    return (params.get("payload"), *shared, now, due, state)
 
 
 def chunked(rows: Iterable[str]) -> Iterator[list[bytes]]:

@@ -27,6 +27,7 @@ from tablequeue.engines.postgresql.refusals import is_transient, translated
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
+from tablequeue.message import DUE_AT, ID
 from tablequeue.names import PART
 
 # The columns of the rows that functions return.
@@ -190,4 +191,4 @@ class PostgreSQL(Engine):
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         # As text, times of different offsets from UTC do not compare.
-        return (lambda row: (load_time(row[10]), row[0])) if order == "due" else super().rank(order)
+        return (lambda row: (load_time(row[DUE_AT]), row[ID])) if order == "due" else super().rank(order)

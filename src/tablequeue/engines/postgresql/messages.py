@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import claimed_above
-from tablequeue.engines.messages import Messages, by_history
+from tablequeue.engines.messages import Messages
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
@@ -48,10 +48,10 @@ class Notifying(Part):
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._rows(cursor, table, "notify", params)
 
-    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Params) -> list[Row]:
+    def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> list[Row]:
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
-        rows = super()._rows(cursor, table, operation, params | {"within": not table.engine.is_ours(cursor)})
+        rows = super()._rows(cursor, table, operation, {**params, "within": not table.engine.is_ours(cursor)})
         if rows and rows[0][-1]:
             assert isinstance(table, Table), "of a push"
             table.notifies_apart = True
@@ -98,7 +98,7 @@ class PostgreSQLMessages(Notifying, Messages):
             with atomic(cursor):  # two statements, of which either may be of a pack
                 return super().complete_and_claim(cursor, table, params)
         mark = table.mark
-        rows = self._claimed(cursor, table, by_history("complete_and_claim", table), params | {"low_water": mark.id})
+        rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
         if not rows:  # what is below the mark
             return None, self.claim(cursor, table, params)
         if rows[0][0] is None:  # some are in a pack, or lost
@@ -121,7 +121,7 @@ class PostgreSQLMessages(Notifying, Messages):
         ids = params["ids"]
         if len(ids) >= self.packs.least and may_pack(table.definition):
             packed = params | {"ids": table.engine.dump_ids(sorted(ids))}
-            if self._rows(cursor, table, by_history("complete_packed", table), packed):
+            if self._rows(cursor, table, "complete_packed", packed):
                 return list(ids)
         return self._several(super().complete, cursor, table, params)
 

@@ -92,9 +92,6 @@ if object_id(N'tq_emails_peek_ready', N'P') is not null drop procedure tq_emails
 if object_id(N'tq_emails_peek_scheduled', N'P') is not null drop procedure tq_emails_peek_scheduled;
 if object_id(N'tq_emails_remove', N'P') is not null drop procedure tq_emails_remove;
 if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_sweep;
-
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
--- Locks: the table, for a moment. In the transaction of the upgrade.
 if indexproperty(object_id(N'tq_emails_history'), N'tq_emails_finished', 'IndexID') is not null
     exec sp_rename N'tq_emails_history.tq_emails_finished', N'tq_emails__finished', N'INDEX';
 

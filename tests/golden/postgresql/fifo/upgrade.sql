@@ -4,8 +4,8 @@
 -- tablequeue's own. CREATE ... IF NOT EXISTS alone fails when two run at once.
 select pg_advisory_xact_lock(8318836321);
 
--- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
--- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
+-- From schema version 1 to 2: priority, groups and deduplication keys.
+-- Locks: the tables, for as long as their indexes take. Runs in one transaction: a crash leaves version 1.
 alter table tq_emails add column priority integer not null default 0;
 alter table tq_emails add column group_key text;
 alter table tq_emails add column dedup_key text;
@@ -14,9 +14,6 @@ alter table tq_emails add constraint tq_emails_state_check
 check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked'));
 create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
-
--- A queue's history from schema version 1 to 2, in the transaction of its table's upgrade.
--- Locks: the table, for as long as its index takes. A crash leaves version 1.
 alter table tq_emails_history add column priority integer not null default 0;
 alter table tq_emails_history add column token uuid;
 alter table tq_emails_history add column group_key text;
@@ -102,8 +99,6 @@ alter index if exists tq_emails_blocked rename to tq_emails__blocked;
 alter index if exists tq_emails_key rename to tq_emails__key;
 drop function if exists tq_emails_sweep(float8, timestamptz);
 drop function if exists tq_emails_arrange(timestamptz);
-
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
 alter index if exists tq_emails_finished rename to tq_emails__finished;
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.

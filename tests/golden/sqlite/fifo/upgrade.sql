@@ -1,16 +1,13 @@
 -- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
 
--- A queue's table from schema version 1 to 2: priority, groups and deduplication keys.
--- Locks: the table, for as long as its indexes take. Runs in one transaction: a crash leaves version 1.
+-- From schema version 1 to 2: priority, groups and deduplication keys.
+-- Locks: the tables, for as long as their indexes take. Runs in one transaction: a crash leaves version 1.
 -- The check of the states stays as it was: no queue of version 1 can have blocked messages.
 alter table tq_emails add column priority integer not null default 0;
 alter table tq_emails add column group_key text;
 alter table tq_emails add column dedup_key text;
 create index tq_emails_blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails_key on tq_emails (dedup_key) where dedup_key is not null;
-
--- A queue's history from schema version 1 to 2, in the transaction of its table's upgrade.
--- Locks: the table, for as long as its index takes. A crash leaves version 1.
 alter table tq_emails_history add column priority integer not null default 0;
 alter table tq_emails_history add column token text;
 alter table tq_emails_history add column group_key text;
@@ -44,8 +41,6 @@ create index if not exists tq_emails__in_progress on tq_emails (lease_until) whe
 create index if not exists tq_emails__dead on tq_emails (id) where state = 'dead';
 create index if not exists tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index if not exists tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
-
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
 drop index if exists tq_emails_finished;
 create index if not exists tq_emails__finished on tq_emails_history (finished_at);
 

@@ -41,3 +41,11 @@ if object_id(N'{queue}_peek_ready', N'P') is not null drop procedure {queue}_pee
 if object_id(N'{queue}_peek_scheduled', N'P') is not null drop procedure {queue}_peek_scheduled;
 if object_id(N'{queue}_remove', N'P') is not null drop procedure {queue}_remove;
 if object_id(N'{queue}_sweep', N'P') is not null drop procedure {queue}_sweep;
+-- [grouped]
+if indexproperty(object_id(N'{queue}'), N'{table}_front', 'IndexID') is not null
+    exec sp_rename N'{queue}.{table}_front', N'{table}__front', N'INDEX';
+-- [end]
+-- [keep]
+if indexproperty(object_id(N'{history}'), N'{table}_finished', 'IndexID') is not null
+    exec sp_rename N'{history}.{table}_finished', N'{table}__finished', N'INDEX';
+-- [end]

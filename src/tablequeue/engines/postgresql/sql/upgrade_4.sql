@@ -9,3 +9,12 @@ alter index if exists {queue}_blocked rename to {table}__blocked;
 alter index if exists {queue}_key rename to {table}__key;
 drop function if exists {queue}_sweep(float8, timestamptz);
 drop function if exists {queue}_arrange(timestamptz);
+-- [grouped]
+-- The triggers are made again, by create_group_triggers, for their function names the table of the notes.
+alter index if exists {queue}_front rename to {table}__front;
+alter table if exists {queue}_turns rename to {table}__turns;
+drop function if exists {queue}_turn() cascade;
+-- [end]
+-- [keep]
+alter index if exists {queue}_finished rename to {table}__finished;
+-- [end]

@@ -13,3 +13,15 @@ create index if not exists {table}__in_progress on {queue} (lease_until) where s
 create index if not exists {table}__dead on {queue} (id) where state = 'dead';
 create index if not exists {table}__blocked on {queue} (group_key, id) where state = 'blocked';
 create unique index if not exists {table}__key on {queue} (dedup_key) where dedup_key is not null;
+-- [grouped]
+-- The triggers are made again by create_group_triggers.
+drop trigger if exists {table}_pushed;
+drop trigger if exists {table}_moved;
+drop trigger if exists {table}_left;
+drop index if exists {table}_front;
+create unique index if not exists {table}__front on {queue} (group_key) where {head};
+-- [end]
+-- [keep]
+drop index if exists {table}_finished;
+create index if not exists {table}__finished on {history} (finished_at);
+-- [end]

@@ -1,6 +1,6 @@
--- Finish the pack that is held under :token, if :ids are all of its messages: they move to the history in this one
--- statement. A row if there was one.
--- Index: the primary key. Locks: the row. A crash finishes all or none.
+-- Complete the pack that is held under :token, if :ids are all of its messages. Returns a row if there was such a pack.
+-- Index: the primary key. Locks: the row. A crash completes all of them or none.
+-- [keep]
 with pack as (
     delete from {packs}
     where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
@@ -16,3 +16,9 @@ with pack as (
     from pack, {pack_messages}
 )
 select size from pack;
+-- [end]
+-- [none]
+delete from {packs}
+where token = cast(:token as uuid) and ids = cast(:ids as bigint[])
+returning size;
+-- [end]

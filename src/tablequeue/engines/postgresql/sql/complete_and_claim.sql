@@ -1,11 +1,23 @@
--- Finish those of :ids that are held under :held: they are deleted, for this queue keeps no history. If that is all
--- :number of them, claim up to :n ready messages under a new lease, as claim does. One round trip and flush for both.
--- A row for each message that was claimed; else one with the ids that were finished, if they are fewer.
--- Indexes: the primary key, {table}__ready. Locks: the rows. A crash does all of it or nothing.
+-- Complete the messages of :ids that are held under :held. If these are all :number of them, claim up to :n ready
+-- messages under a new lease, as claim does. One round trip and one flush for both.
+-- Returns a row for each claimed message; or, if fewer were completed, one row with the ids of those.
+-- Indexes: the primary key, {table}__ready. Locks: the rows. A crash leaves all of it or nothing.
 with finished as (
     delete from {queue}
     where id = any(cast(:ids as bigint[])) and token = cast(:held as uuid)
+    -- [keep]
+    returning *
+), kept as (
+    insert into {history} (
+        {history_row without token}
+    )
+    select
+        {history_row without token with finished_at = {now}}
+    from finished
+    -- [end]
+    -- [none]
     returning id
+    -- [end]
 ), claimed as (
     update {queue}
     set state = 'in_progress',
