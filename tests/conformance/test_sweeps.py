@@ -57,7 +57,7 @@ def test_an_open_transaction_withholds_its_own_message_only(
     caller.commit()
 
 
-@pytest.mark.parametrize("design", ["fifo"], indirect=True)
+@pytest.mark.parametrize("design", ["fifo"])
 def test_the_check_notices_sweeps_in_the_callers_transaction(
     queue: Queue, place: Place, kind: Kind, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

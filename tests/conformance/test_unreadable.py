@@ -66,7 +66,7 @@ def test_its_neighbours_are_delivered(queue: Queue, place: Place, kind: Kind, na
     assert letter.payload.reason == letter.errors[0].error
 
 
-@pytest.mark.parametrize("design", ["fifo"], indirect=True)
+@pytest.mark.parametrize("design", ["fifo"])
 def test_the_check_notices_an_engine_that_decodes_all_or_nothing(
     queue: Queue, place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
