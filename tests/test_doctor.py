@@ -156,7 +156,7 @@ def _version(place: Place) -> int:
 @only("postgresql")
 def test_autovacuum_that_is_switched_off(place: Place, db: Database, queue: Queue) -> None:
     place.execute(f"alter table {place.table('work')} set (autovacuum_enabled = false)")
-    assert "Autovacuum passes the table tq_work over" in words(db.doctor())
+    assert "Autovacuum is off for the table tq_work" in words(db.doctor())
 
 
 @only("postgresql")
@@ -215,4 +215,4 @@ def test_settings_of_mariadb(place: Place, kind: Kind, queue: Queue) -> None:
     lax = rewritten(kind.engine_class, check_settings=lambda text: text.replace("'STRICT') = 0", "'STRICT') > 0"))
     assert "cut off what does not fit" in words(place.open_with(lax).doctor(), None)
     late = rewritten(kind.engine_class, check_purge=lambda text: text.replace("> 100000", ">= 0"))
-    assert "old versions of rows wait" in words(place.open_with(late).doctor(), None)
+    assert "are not cleaned up yet" in words(place.open_with(late).doctor(), None)

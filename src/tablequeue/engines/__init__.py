@@ -14,7 +14,7 @@ from tablequeue.errors import BadUrl, DriverMissing
 class Entry(NamedTuple):
     path: str
     extra: str | None
-    """What `pip install tablequeue[...]` must name to have the driver; None: it comes with Python."""
+    """The extra that installs the driver, as in `pip install tablequeue[...]`; None: it comes with Python."""
 
 
 ENGINES = {
@@ -35,7 +35,7 @@ def check_kind(kind: str) -> None:
 
 
 def engine_class(name: str) -> type[Engine]:
-    """The engine of that dialect; `DriverMissing` if its Python driver is not installed."""
+    """Return the engine of a dialect. Raise `DriverMissing` if its Python driver is not installed."""
     module, _, attribute = ENGINES[name].path.partition(":")
     try:
         return getattr(import_module(module), attribute)
@@ -44,7 +44,7 @@ def engine_class(name: str) -> type[Engine]:
 
 
 def driver_missing(name: str, error: ImportError) -> DriverMissing:
-    """What the import of an engine or a driver has failed for; a fault of our own stays what it is."""
+    """Return the reason why an engine or a driver cannot be imported. Reraise the error if the fault is ours."""
     package = (error.name or "").partition(".")[0]
     if package == "tablequeue":
         raise error

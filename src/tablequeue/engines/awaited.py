@@ -1,4 +1,4 @@
-"""An async driver's objects, called like synchronous ones: what the operations need to run on an async connection."""
+"""Call an async driver's objects like synchronous ones. The operations run on an async connection by this."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Awaited:
-    """A connection, cursor or COPY of an async driver, whose methods return when the result is there.
+    """A connection, cursor or COPY of an async driver. Each method returns when its result is available.
 
-    Only inside SQLAlchemy's `run_sync`, where waiting gives the event loop its turn. SQLAlchemy's own adapted cursors
-    do the same for what SQLAlchemy uses, but know no row factories, loaders and COPY.
+    It works only inside SQLAlchemy's `run_sync`, where a wait lets the event loop run. SQLAlchemy's own adapted cursors
+    do the same, but they support no row factories, no loaders and no COPY.
     """
 
     def __init__(self, adapted: Any, inner: Any) -> None:
-        # Past __setattr__, which is for the driver's attributes.
+        # Bypass __setattr__, which sets the driver's attributes.
         self.__dict__.update(_adapted=adapted, _inner=inner)
 
     def __getattr__(self, name: str) -> Any:
@@ -42,5 +42,5 @@ class Awaited:
             value = self._adapted.run_async(lambda _: pending)
         if value is self._inner:
             return self
-        # What can be entered is a cursor or a COPY; all else is data.
+        # Only a cursor or a COPY is a context manager. Everything else is data.
         return Awaited(self._adapted, value) if hasattr(value, "__aenter__") else value

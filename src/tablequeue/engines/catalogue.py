@@ -1,7 +1,7 @@
-"""The operations that make, upgrade and drop tables: the catalogue, and those of a queue.
+"""The operations that create, upgrade and drop the tables of the catalogue and of queues.
 
-What is not there yet is made after a look, by one creator at a time. `create ... if not exists` needs the right to
-create although everything is there, and on PostgreSQL it fails when two run at once.
+An operation checks whether a table exists before it creates one, and one creator works at a time. `create ... if not
+exists` would need the right to create even if the table exists, and on PostgreSQL it fails when two run at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tablequeue.names import CATALOGUE
 
 
 class Catalogue(Part):
-    # -- what is there -----------------------------------------------------------------------------------------------
+    # -- what exists -------------------------------------------------------------------------------------------------
 
     def has_table(self, cursor: Cursor, table: Statements, params: Params) -> bool:
-        """Whether `params["table"]`, a name with its schema, is a table, as far as the user may know."""
+        """Return whether the table `params["table"]`, a name with its schema, exists and the user may see it."""
         return bool(self._row(cursor, table, "has_table", params)[0])
 
     def has_schema(self, cursor: Cursor, table: Statements, params: Params) -> bool:
-        """Whether the schema of the queues is there."""
+        """Return whether the schema of the queues exists."""
         return bool(self._rows(cursor, table, "has_schema", params)[0][0])
 
     def has_catalogue(self, cursor: Cursor, table: Statements, params: Params) -> bool:
-        """Whether the catalogue's table is there."""
+        """Return whether the catalogue's table exists."""
         return self.has_table(cursor, table, {"table": f"{table.engine.prefix}{CATALOGUE}"})
 
     def names(self, cursor: Cursor, table: Statements, params: Params) -> list[str]:
@@ -34,18 +34,18 @@ class Catalogue(Part):
         return [row[0] for row in self._rows(cursor, table, "names", params)]
 
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
-        """Return what the catalogue has of a queue, or None."""
+        """Return a queue's row in the catalogue, or None."""
         row = self._row(cursor, table, "lookup", params)
         return row and QueueRow(*row)
 
     # -- making ------------------------------------------------------------------------------------------------------
 
     def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
-        """Let one creator at a time go on from here, until its transaction ends."""
+        """Take the creators' lock until the transaction ends: one creator works at a time."""
         self._run(cursor, table, "lock", params)
 
     def install(self, cursor: Cursor, table: Statements, params: Params) -> None:
-        """Make the schema and the catalogue, if they are not there; under the creators' lock."""
+        """Create the schema and the catalogue, if they do not exist, under the creators' lock."""
         self.lock(cursor, table, params)
         if table.engine.schema and not self.has_schema(cursor, table, params):
             self._run(cursor, table, "install_schema", params)
@@ -53,29 +53,30 @@ class Catalogue(Part):
             self._run(cursor, table, "install", params)
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the tables of a queue and enter it in the catalogue."""
+        """Create the tables of a queue and enter it in the catalogue."""
         for file in created_by(table.engine.name, table.definition):
             self._run(cursor, table, file, params)
         self._run(cursor, table, "register", params)
 
     def create_schedules(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the table of the schedules, if it is not there."""
+        """Create the table of the schedules, if it does not exist."""
         self._make(cursor, table, "create_schedules", params, "schedules")
 
     def create_streams(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the table of the streams, if it is not there."""
+        """Create the table of the streams, if it does not exist."""
         self._make(cursor, table, "create_streams", params, "streams")
 
     def create_staged(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make the tables that bulk writes go through, if they are not there."""
+        """Create the tables that bulk writes use, if they do not exist."""
         self._make(cursor, table, "create_staged", params, "staged", "writers")
 
     # -- upgrading and dropping --------------------------------------------------------------------------------------
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Bring the tables of a queue from one schema version to the next, `params["schema_version"]`.
+        """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`.
 
-        `params["names"]` are those of all queues: until version 3 a part of a queue could have the name of another one.
+        `params["names"]` are the names of all queues: until version 3 the table of a part of one queue could have the
+        name of another queue's table.
         """
         for file in files_for(table.engine.name, UPGRADES[params["schema_version"]], conditions(table.definition)):
             part = file.partition("_if_")[2]
@@ -84,25 +85,25 @@ class Catalogue(Part):
         self._run(cursor, table, "set_version", params)
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Drop the tables of a queue and take it out of the catalogue."""
+        """Drop the tables of a queue and remove it from the catalogue."""
         for file in files_for(table.engine.name, OPERATIONS["drop"].files, conditions(table.definition)):
             self._run(cursor, table, file, params)
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _make(self, cursor: Cursor, table: Table, file: str, params: Params, *words: str) -> None:
-        """Run a file that makes tables, named by their words of the texts, unless all of them are there."""
+        """Run a file that creates tables, unless all of them exist. `words` are the `{words}` that name the tables."""
         names = table.engine.words(table)
         if not all(self.has_table(cursor, table, {"table": names[word]}) for word in words):
             self.lock(cursor, table, params)
             self._run(cursor, table, file, params)
 
     def _alter(self, cursor: Cursor, table: Table, file: str, params: Params) -> None:
-        """Run one file of an upgrade. Where DDL commits by itself, what was done before a crash is passed over."""
+        """Run one file of an upgrade. Where each DDL commits, skip what was done before a crash."""
         self._run(cursor, table, file, params)
 
     def _has_old(self, cursor: Cursor, table: Table, part: str, params: Params) -> bool:
-        """Whether there is a table of the name that a part had until version 3, and no queue's."""
+        """Return whether a part still has the table name of version 3, which must not be the name of a queue."""
         old = part if part == "schedules" else f"{table.name}_{part}"
         name = f"{table.engine.prefix}tq_{old}"
         return old not in params["names"] and self.has_table(cursor, table, {"table": name})

@@ -1,4 +1,4 @@
-"""The checks of `doctor`: what can endanger queues, and what to say about it."""
+"""The checks of `doctor`: what can endanger queues, and the words that report it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tablequeue.engines.texts import Row
 
 
 class Check(NamedTuple):
-    """One thing that can endanger queues: a `.sql` file that returns a row for each case of it, and what to say.
+    """One thing that can endanger queues: a `.sql` file that returns a row for each case, and a cause and a remedy.
 
     `{0}` in the cause and the remedy is the first column of the row, and so on.
     """
@@ -22,7 +22,7 @@ class Check(NamedTuple):
     cause: str
     remedy: str
     of_queue: bool = False
-    """Whether it is about a queue; else about the database."""
+    """Whether it concerns a queue; else it concerns the database."""
 
 
 class Checks(Part):
@@ -36,11 +36,11 @@ class Checks(Part):
         return self._rows(cursor, table, params["check"], {})
 
     def missing_indexes(self, cursor: Cursor, table: Table, params: Params) -> list[str]:
-        """Return those that the queue was created with and that are not there, or not to be used."""
-        there = {row[0] for row in self._rows(cursor, table, "indexes", {})}
+        """Return the names of the queue's indexes that are missing or cannot be used."""
+        usable = {row[0] for row in self._rows(cursor, table, "indexes", {})}
         texts = [text for file in created_by(table.engine.name, table.definition) for text in table.statements(file)]
-        made = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
-        return [name for name in made if name not in there]
+        created = re.findall(r"(?:\bindex|\bkey) (tq_\w+)", "\n".join(texts))
+        return [name for name in created if name not in usable]
 
     def read_clock(self, cursor: Cursor, table: Statements, params: Params) -> Any:
         """Return the time of the database."""

@@ -1,13 +1,13 @@
-"""The lists of a message's columns, which the texts name and do not repeat.
+"""The lists of a message's columns. The SQL texts name a list instead of repeating its columns.
 
-A text says `{claimed}` where the list of that name stands. More of the syntax:
+A text writes `{claimed}` for the list of that name. More of the syntax:
 
-- `{claimed of inserted}` has `inserted.` before each column;
+- `{claimed of inserted}` puts `inserted.` before each column;
 - `{history_row without token popped_at}` leaves columns out;
-- `{claimed with` ends the line, and each line up to the next `}` says what stands in the place of one column, as in
-  `attempts = attempts + 1`. A single one may stay in the line: `{claimed with attempts = attempts + 1}`.
+- `{claimed with` ends the line, and each line up to the next `}` replaces one column by an expression, as in
+  `attempts = attempts + 1`. A single replacement may stay in the line: `{claimed with attempts = attempts + 1}`.
 
-A list that begins its line is broken into lines like that one.
+A list that begins its line is wrapped, with the same indentation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tablequeue.message import CLAIMED, Message
 
 # The columns of a stored message, in the order that peek, dead and history select them, by the names of `Message`.
 COLUMNS = list(Message.__dataclass_fields__)
-# The same by the names of the tables.
+# The same, by their names in the tables.
 _STORED = [{"group": "group_key", "key": "dedup_key"}.get(column, column) for column in COLUMNS]
 
 # All columns of a queue's table, and of its history, in their order there.
@@ -64,7 +64,7 @@ _LIST = re.compile(
 
 
 def common_expressions(time: str) -> dict[str, dict[str, str]]:
-    """What stands for columns on every engine. `time` is a null of the type of times."""
+    """Return the expressions that replace columns on every engine. `time` is a null of the type of times."""
     state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
     return {
         "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
@@ -75,31 +75,34 @@ def common_expressions(time: str) -> dict[str, dict[str, str]]:
 
 
 def typed(types: Mapping[str, str]) -> dict[str, str]:
-    """What stands for columns where their types are wanted."""
+    """Return each column with its type, for the lists that have types."""
     return {column: f"{column} {kind}" for column, kind in types.items()}
 
 
 def listed(text: str, expressions: Mapping[str, Mapping[str, str]]) -> str:
-    """The text with its lists; `expressions` are those of an engine for columns of a list, `{}` before a name."""
+    """Return the text with its lists filled in.
+
+    `expressions` replace columns of a list; `{}` in one stands for the prefix of the column, as in `inserted.`.
+    """
 
     def columns(match: re.Match[str]) -> str:
         indent, name, of, without, replaced = match.groups()
         names = [column for column in LISTS[name] if column not in (without or "").split()]
         prefix = f"{of}." if of else ""
-        given = {column: expression.replace("{}", prefix) for column, expression in expressions.get(name, {}).items()}
+        values = {column: expression.replace("{}", prefix) for column, expression in expressions.get(name, {}).items()}
         for line in (replaced or "").splitlines():
             column, _, expression = line.strip().partition(" = ")
             if column not in names:
                 raise ValueError(f"{{{name}}} has no column {column!r}.")
-            given[column] = expression
-        items = [given.get(column, prefix + column) for column in names]
+            values[column] = expression
+        items = [values.get(column, prefix + column) for column in names]
         return ", ".join(items) if indent is None else filled(items, indent)
 
     return _LIST.sub(columns, text)
 
 
 def filled(items: Iterable[str], indent: str) -> str:
-    """The items in lines as long as can be; a line ends between two of them."""
+    """Return the items in lines that are as long as allowed. A line ends between two items."""
     lines = [""]
     for item in items:
         if lines[-1] and len(f"{indent}{lines[-1]} {item},") > WIDTH:

@@ -17,7 +17,7 @@ class RawConnection:
         self.cursor = cursor
 
     def transact(self, work: Callable[[], T]) -> T:
-        """Do the work in a transaction. After an error the transaction is open; the caller rolls it back."""
+        """Do the work in a transaction. After an error the transaction stays open, and the caller rolls it back."""
         self.begin()
         result = work()
         self.commit()
@@ -36,4 +36,4 @@ class RawConnection:
         self.dbapi.close()
 
     def forget(self) -> None:
-        """In a forked child: close what would keep a lock of the parent alive after its end. The connection stays."""
+        """In a forked child: close the files that would hold a lock of the parent. The connection stays open."""

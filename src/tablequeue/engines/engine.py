@@ -1,7 +1,7 @@
-"""An engine: a database system, and the operations on its queues, in parts.
+"""An engine: a database system with the operations on its queues, which are grouped in parts.
 
-The seam between engines is the operation, not the statement. An operation runs the `.sql` file of its name. An engine
-names a part of its own where an operation needs more than that.
+Engines differ by operations, not by single statements. By default an operation runs the `.sql` file of its name. An
+engine has a part of its own where an operation needs more than that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tablequeue.engines.streams import Streams
 
 
 class Engine(EngineBase):
-    """One database system with its operations. Nothing above the engines names one."""
+    """One database system with its operations. No code outside of `engines` names a database system."""
 
     catalogue: ClassVar[Catalogue] = Catalogue()
     messages: ClassVar[Messages] = Messages()

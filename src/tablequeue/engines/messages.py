@@ -1,4 +1,7 @@
-"""The operations that push, claim, finish and keep messages. An engine overrides those that need more than a file."""
+"""The operations that push, claim, finish and maintain messages.
+
+An engine overrides the operations that need more than one `.sql` file.
+"""
 
 from __future__ import annotations
 
@@ -18,50 +21,53 @@ class Messages(Part):
     # -- pushing -----------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
-        """Push one message; return its id, or None if a live one has its key."""
+        """Push one message. Return its id, or None if a live message has its key."""
         rows = self._rows(cursor, table, "push", params)
         return rows[0][0] if rows else None
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Push all of `params["payloads"]` with the same options; return the ids, aligned with them."""
+        """Push all of `params["payloads"]` with the same options. Return the ids, in the same order."""
         raise NotImplementedError
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
-        """Push each of `params["rows"]`, parameters of their own; return the ids, aligned, None where the key is
-        taken."""
+        """Push each of `params["rows"]`, which have options of their own.
+
+        Return the ids in the same order; None for a message whose key is taken.
+        """
         raise NotImplementedError
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
-        """Return those of `params["keys"]` that live messages have, with their ids."""
+        """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
         return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
 
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Notify the consumers that wait, if an operation in a caller's transaction could not: see Table."""
+        """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Return what there is to claim, if the engine looks apart: the next claim or take has it as
-        `params["seen"]`."""
+        """Return what can be claimed, if the engine looks apart. The next claim or take gets it as `params["seen"]`."""
         raise NotImplementedError
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Claim up to `n` messages, in the order of the queue; return them as CLAIMED."""
+        """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
         return claimed_above(self._claim, cursor, table, params)
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Remove up to `n` messages to the history, finished, or under a `token` to be finished; return them as
-        CLAIMED."""
+        """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
+
+        Return them as CLAIMED.
+        """
         return claimed_above(self._take, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        """Complete those of the `number` `ids` that `held` holds; if that was all of them, claim up to `n` messages.
+        """Complete the `number` messages `ids`, held under `held`; if that was all of them, claim up to `n` messages.
 
-        Of a queue without groups, whose messages have leases. Returns those that were completed (None: all), and the
-        claimed rows.
+        The queue has no groups, and its messages have leases. Return the ids that were completed (None: all of them),
+        and the claimed rows.
         """
         completed = self.complete(cursor, table, params | {"token": params["held"]})
         if len(completed) < params["number"]:
@@ -69,41 +75,46 @@ class Messages(Part):
         return None, self.claim(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Make up to `n` each of the messages that are due, or whose lease expired, ready (or dead); return how
-        many."""
+        """Make messages ready that are due, and messages ready or dead whose lease expired: up to `n` of each kind.
+
+        Return their number.
+        """
         moved = self._sweep(cursor, table, params)
         table.ready_after(0)
         return moved
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """In up to `n` groups whose turn came free, make the first blocked message ready; return in how many."""
+        """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
         return len(self._rows(cursor, table, "promote", params))
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Finish those of `ids` that `token` holds; return them."""
+        """Complete the messages among `ids` that are held under `token`. Return their ids."""
         once = table.definition.delivery == "at_most_once"
         return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Schedule the message `id` again, or bury it; return its new state, or None if `token` does not hold it."""
+        """Fail an attempt: schedule the message `id` again, or make it a dead letter.
+
+        Return its new state, or None if it is not held under `token`.
+        """
         state = self._fail(cursor, table, params)
         if state == "ready":
             table.ready_after(params["id"] - 1)
         return state
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Give back those of `ids` that `token` holds; return them."""
+        """Release the messages among `ids` that are held under `token`. Return their ids."""
         return _ready_again(table, self._finished(cursor, table, "release", params))
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Return the new end of the lease, or None if `token` does not hold the message."""
+        """Extend the lease. Return its new end, or None if the message is not held under `token`."""
         row = self._row(cursor, table, "extend", params)
         return row and row[0]
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Make a message that was taken in this transaction a dead letter, with the `error` after the earlier ones."""
+        """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
         errors: Any = []
         if table.definition.keeps_history:
             id = params["id"]
@@ -117,28 +128,28 @@ class Messages(Part):
     # -- maintenance -------------------------------------------------------------------------------------------------
 
     def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Make up to `n` dead letters after the id `after` ready, with no attempts made; return them."""
+        """Make up to `n` dead letters with ids above `after` ready, with no attempts made. Return their ids."""
         return _ready_again(table, self._redrive(cursor, table, "redrive", params))
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return _ready_again(table, self._redrive(cursor, table, "redrive_ids", params))
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete up to `n` messages in `params["state"]`; return how many."""
+        """Delete up to `n` messages in `params["state"]`. Return their number."""
         cursor.execute(table.statement("purge", params["state"]), params)
         return cursor.rowcount
 
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete those of `ids` that are in `params["state"]`; return how many."""
+        """Delete the messages among `ids` that are in `params["state"]`. Return their number."""
         cursor.execute(table.statement("purge_ids", params["state"]), params)
         return cursor.rowcount
 
     def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Delete up to `n` messages that left the queue `age` seconds ago or longer; return how many."""
+        """Delete up to `n` messages that left the queue at least `age` seconds ago. Return their number."""
         cursor.execute(table.statement("purge_history"), params)
         return cursor.rowcount
 
-    # -- what engines do in their own way, without a word about the low-water mark -----------------------------------
+    # -- what engines override; the low-water mark is handled above --------------------------------------------------
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
@@ -156,7 +167,7 @@ class Messages(Part):
         return len(self._rows(cursor, table, "sweep", params))
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
-        """Return those of `ids` that the operation has found held by `token`, and changed."""
+        """Run an operation that finishes messages. Return the ids that were held under `token`."""
         return [row[0] for row in self._rows(cursor, table, operation, params)]
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
@@ -169,7 +180,7 @@ class Messages(Part):
 
 
 def by_history(operation: str, table: Table) -> str:
-    """Return the file of an operation that keeps a history, or has none to keep."""
+    """Return the file of an operation, for a queue that keeps a history or for one that does not."""
     return f"{operation}_{'keep' if table.definition.keeps_history else 'none'}"
 
 

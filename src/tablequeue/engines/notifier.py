@@ -1,7 +1,7 @@
 """Wake-ups: one thread of a process listens for pushes, and wakes the consumers that wait in the process.
 
-An engine that can be told of pushes supplies a Listener. Where there is none, and whenever it is closed, consumers look
-again by themselves (operations/wait.py): a lost wake-up costs time, never a message.
+An engine that can learn of pushes supplies a Listener. Without one, and whenever it is closed, consumers poll
+(operations/wait.py): a lost wake-up costs time, never a message.
 """
 
 from __future__ import annotations
@@ -16,36 +16,39 @@ from tablequeue.engines.connection import RawConnection
 
 
 class Listener(ABC):
-    """Learns of pushes, on a connection of its own. `listen` runs in one thread, the other methods in any."""
+    """Receives notifications of pushes, on a connection of its own.
+
+    `listen` runs in one thread, the other methods in any.
+    """
 
     busy_after: ClassVar[float] = 0.1
-    """Seconds of continuous work after which a consumer does not count as waiting: it need not be woken."""
+    """Seconds of continuous work after which a consumer no longer counts as waiting, so that it is not woken."""
     exact: ClassVar[bool] = True
-    """Whether a wake-up means that something was pushed to that queue, so that the consumer pops at once."""
+    """Whether a wake-up means that a message was pushed to that queue, so that the consumer pops at once."""
 
     def __init__(self, connection: RawConnection) -> None:
         self.connection = connection
 
     @classmethod
     def open(cls, connection: RawConnection) -> Listener:
-        """The listener on that connection; of another class where this one would receive nothing."""
+        """Return the listener on that connection. It is of another class where this one would receive nothing."""
         return cls(connection)
 
     @abstractmethod
     def attend(self, table: Table) -> None:
-        """A consumer begins to wait at the queue. Pushes that commit after the return of this are reported."""
+        """Report pushes to the queue, because a consumer waits. Every push that commits after the return counts."""
 
     @abstractmethod
     def leave(self, table: Table) -> None:
-        """No consumer waits at the queue any more: its pushes need not be reported."""
+        """Stop reporting pushes to the queue, because no consumer waits there any more."""
 
     @abstractmethod
     def listen(self) -> Collection[str] | None:
-        """Block until something was pushed. The tables of the queues it may have been pushed to; None after `close`."""
+        """Block until a message was pushed. Return the tables of the queues concerned; None after `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let `listen` return None, now or at its next call."""
+        """Make `listen` return None, now or at its next call."""
 
 
 class Notifier:
@@ -71,9 +74,9 @@ class Notifier:
         return (self._listener or self._kind).exact
 
     def attend(self, table: Table, wake: Callable[[], None]) -> bool:
-        """From the return of this on, `wake` is called, in another thread, when something was pushed to the queue.
+        """Call `wake`, in another thread, for every push to the queue from now on.
 
-        False if that cannot be: the connection was refused, or broke. Then it is for the caller to look again.
+        Return False if that is impossible, because the connection was refused or broke. Then the caller must poll.
         """
         with self._lock:
             try:
@@ -105,7 +108,7 @@ class Notifier:
                 self._close_listener()
 
     def close(self) -> None:
-        """Close the listener. The consumers that wait are woken."""
+        """Close the listener, and wake all waiting consumers."""
         with self._lock:
             self._close_listener()
         if self._thread is not None:
@@ -123,7 +126,7 @@ class Notifier:
                 for wake in woken:
                     wake()
         except Exception:
-            # The connection broke, or was never good for this. Those who wait find out when they next attend.
+            # The connection broke, or cannot listen. The waiting consumers are woken below, and attend again.
             pass
         with self._lock:
             self._listener = None

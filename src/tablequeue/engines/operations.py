@@ -1,6 +1,6 @@
-"""What an operation is, and a stored procedure. The runner, `tablequeue sql`, upgrades and tests read these tables.
+"""The tables of all operations and stored procedures. The runner, `tablequeue sql`, upgrades and tests read them.
 
-An operation is a method of an engine. Its SQL is in `sql/`, in the file of its name or in several.
+An operation is a method of an engine. Its SQL is in `sql/`, in the file of its name or in several files.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ class Operation(NamedTuple):
 
     effect: Effect
     files: Mapping[str, str] = MappingProxyType({})
-    """The files that are its SQL, in the order they run, and what must hold of the definition for each, as `conditions`
-    says it; an engine need not have all. Empty: the file of the operation's name, if it has one."""
+    """The files of its SQL, in the order in which they run, each with the `conditions` that a definition must meet.
+
+    An engine need not have all of them. Empty: the file of the operation's name, if there is one.
+    """
     parts: str = ""
-    """Files that are no operations by themselves, and that it runs besides or instead, on some engines or on all."""
+    """Files that are not operations, which some engines or all of them run in addition or instead."""
     printed: str = ""
-    """Its name in `tablequeue sql`, if that is another one."""
+    """Its name in `tablequeue sql`, if that differs."""
 
 
-# The files that make a queue, in their order.
+# The files that create a queue, in the order in which they run.
 CREATE = {
     "create": "",
     "create_packs": "",
@@ -47,7 +49,7 @@ CREATE = {
     "create_history": "keep",
 }
 
-# And those that bring one from the version before to each version. One with `_if_` needs a table of the old name.
+# The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
     2: {"upgrade_2": ""},
     3: {"create_packs": ""},
@@ -64,13 +66,13 @@ _UNLOCKED = {"unlock": ""}
 
 
 def _made(*files: str) -> Operation:
-    """Tables that are made at their first use, by one creator at a time."""
+    """Return the operation that creates tables at their first use, one creator at a time."""
     return Operation(Effect.DDL, _LOCKED | dict.fromkeys(files, "") | _UNLOCKED)
 
 
-# Two kinds of parts are only printed. `unlock`: a connection of ours frees its locks when it commits. The notifications
-# of SQL Server, for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls until they have run on a
-# server.
+# Two kinds of parts are only printed, never run. `unlock`: a connection of ours frees its locks when it commits. The
+# notifications of SQL Server are for consumers in T-SQL (docs/engines/sql-server.md): the engine itself polls, because
+# they have not been tested on a server yet.
 OPERATIONS: Mapping[str, Operation] = {
     # The catalogue, and what is made
     "has_table": Operation(Effect.READ),
@@ -178,7 +180,7 @@ OPERATIONS: Mapping[str, Operation] = {
 
 
 class Procedure(NamedTuple):
-    """One stored procedure of a queue. Its template is the file of its name in `procedures/`, if an engine has it."""
+    """One stored procedure of a queue. Its template is the file of its name in `procedures/`, if the engine has it."""
 
     role: str = ""
     """The kind of role that may call it; "": other procedures call it."""
@@ -186,8 +188,9 @@ class Procedure(NamedTuple):
     """The conditions that a queue's definition meets, as `conditions` names them."""
 
 
-# In the order they are made: what others call first. On SQL Server, where procedures and tables share their names,
-# history is read_history, and what others call is named as no queue's table is: `tq_orders__sweep`.
+# In the order in which they are created: a procedure comes before those that call it. On SQL Server procedures and
+# tables share one name space. So history is read_history there, and inner procedures have names that no queue's table
+# can have: `tq_orders__sweep`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_expired": Procedure(),
@@ -234,7 +237,7 @@ PROCEDURES: Mapping[str, Procedure] = {
 
 
 def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
-    """The operations that an engine runs in autocommit: reads, `writes` too on a server, and `steps` by themselves."""
+    """Return the operations that an engine runs in autocommit: reads, the given `steps`, and `writes` on a server."""
     effects = {Effect.READ, Effect.WRITE} if writes else {Effect.READ}
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
@@ -252,11 +255,11 @@ def conditions(definition: Definition) -> set[str]:
 
 
 def files_for(engine: str, files: Mapping[str, str], true: set[str]) -> list[str]:
-    """Return those of the files that the engine has, and whose conditions are all `true`."""
-    there = operations_of(engine)
-    return [file for file, needed in files.items() if file in there and {*needed.split()} <= true]
+    """Return the files that the engine has and whose conditions are all in `true`."""
+    available = operations_of(engine)
+    return [file for file, needed in files.items() if file in available and {*needed.split()} <= true]
 
 
 def created_by(engine: str, definition: Definition) -> list[str]:
-    """Return the files that make the tables of a queue of that definition, in their order."""
+    """Return the files that create the tables of a queue of that definition, in the order in which they run."""
     return files_for(engine, CREATE, conditions(definition))

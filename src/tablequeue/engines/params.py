@@ -1,4 +1,4 @@
-"""The parameters of operations: their names in the SQL as `:name`, their types, and what they mean."""
+"""The parameters of operations: their names, which are `:name` in the SQL, their types and their meanings."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 Time = Any
-"""A time as the driver wants it; see `Engine.dump_time`."""
+"""A time as the driver takes it; see `Engine.dump_time`."""
 Ids = Any
 """A list of ids as one parameter; see `Engine.dump_ids`."""
 
 
 class Params(TypedDict, total=False):
-    """What one call of an operation is given. Each operation needs those that its SQL and its method name.
+    """The parameters of one call of an operation. Each operation needs those that its SQL and its method name.
 
-    Types alone: at run time it is a dict, which goes to the cursor as it is.
+    At run time this is a plain dict, which goes to the cursor unchanged.
     """
 
-    # What many have
+    # Common to many operations
     now: Time | None
     """The time to use; None: the database's clock."""
     n: int
-    """How many messages, at most."""
+    """The maximum number of messages."""
     id: int
     ids: Ids
     token: str | None
@@ -32,60 +32,60 @@ class Params(TypedDict, total=False):
     after: int
     """The id after which to look."""
     age: float
-    """Seconds since something happened, at least."""
+    """Minimum seconds since an event."""
     since: Time
     until: Time
-    """When the messages were finished: from `since` on, before `until`."""
+    """The interval in which messages were finished: from `since` on, before `until`."""
     state: str
-    """A state of messages, which is spelled into the text."""
+    """A state of messages. It is written into the text as a literal."""
 
     # Messages
     payload: Any
     payloads: Sequence[str | bytes]
     headers: Any
     delay: float | None
-    """Seconds until it is ready."""
+    """Seconds until the message is ready."""
     due: Time | None
-    """When it is ready."""
+    """The time at which the message is ready."""
     priority: int
     group: str | None
     key: str | None
     keys: Any
-    """Deduplication keys: a list, which some engines send as JSON."""
+    """Deduplication keys: a list. Some engines send it as JSON."""
     producer: str
     consumer: str
     rows: Any
-    """Messages with parameters of their own, each a Params; or JSON of them."""
+    """Messages with options of their own, each a Params; or their JSON."""
     place: int | Sequence[int]
-    """The number of a message among those of its call."""
+    """The position of a message in its call."""
 
     # Claims and finishes
     lease: float
     """Seconds."""
     seen: Any
-    """What `look` found, where a claim looks apart."""
+    """What `look` found, on an engine that looks apart."""
     look: int
-    """Messages that a claim looks at."""
+    """The maximum number of messages that a claim looks at."""
     low_water: int
-    """The id above which a claim begins."""
+    """The low-water mark: a claim looks only at ids above it."""
     held: str
-    """The token of what `complete_and_claim` completes."""
+    """The token of the messages that `complete_and_claim` completes."""
     number: int
-    """How many `ids` there are."""
+    """The number of `ids`."""
     error: Any
-    """The words of an error; for `put_back` what is kept of an attempt, as a dict."""
+    """The text of an error; for `put_back` the record of an attempt, as a dict."""
     errors: str
     """The errors of a message, as JSON."""
     max_attempts: int
     attempts: Any
-    """How often a message was claimed; for `publish` the attempts at the parts of a write."""
+    """How often a message was claimed; for `publish`, the names of the attempts to publish."""
     pushed_at: Time
     popped_at: Time
     lease_until: Time
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
-    # The catalogue, and what looks
+    # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""
     names: Sequence[str]
@@ -98,7 +98,7 @@ class Params(TypedDict, total=False):
     check: str
     """The operation of a check of `doctor`."""
     operation: str
-    """The operation whose text is asked for; see `literal`."""
+    """The operation whose text `literal` returns."""
 
     # Streams, and writes of many processes
     stream: str

@@ -1,4 +1,4 @@
-"""What the parts of an engine share: they run the statements of `.sql` files."""
+"""The base of the parts of an engine, which run the statements of `.sql` files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tablequeue.engines.texts import Row
 
 
 class Part:
-    """Some of the operations of an engine. It has no state of its own: that of a queue is in its `Table`.
+    """A group of an engine's operations. It has no state of its own: the state of a queue is in its `Table`.
 
     Each operation takes a cursor, the queue's table and the parameters of its statements.
     """
 
     def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
-        """Run a file's statements in turn; the cursor is left at the last one."""
+        """Run the statements of a file in turn. The cursor has the result of the last one."""
         for statement in table.statements(operation):
             cursor.execute(statement, params)
 
@@ -26,6 +26,6 @@ class Part:
         return cursor.fetchall()
 
     def _row(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> Any:
-        """The first row, or None. The rest stays in the cursor."""
+        """Return the first row, or None. The other rows stay in the cursor."""
         self._run(cursor, table, operation, params)
         return cursor.fetchone()

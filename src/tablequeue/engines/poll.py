@@ -1,6 +1,6 @@
-"""The listener of engines that tell nobody of a push: one thread of a process looks, for all its consumers.
+"""The listener of engines without notifications: one thread of a process polls, for all its consumers.
 
-One statement asks for all queues that are waited for. Rejected: each who waits looks for itself, which was 120
+One statement polls all queues at which consumers wait. Rejected: each consumer polls for itself, which was 120
 statements a minute for every queue of an idle worker.
 """
 
@@ -14,12 +14,12 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 
-# Seconds between two looks: the first after somebody begins to wait, and what it doubles up to while nothing comes.
+# Seconds between two polls: the first pause after a consumer begins to wait, and the maximum to which it doubles.
 PAUSES = (0.01, 0.5)
 
 
 class Poll(Listener):
-    busy_after = 0  # to leave costs nothing, and nobody is looked for who works
+    busy_after = 0  # `leave` costs nothing, and a consumer that works needs no poll
 
     def __init__(self, connection: RawConnection) -> None:
         super().__init__(connection)
@@ -42,12 +42,12 @@ class Poll(Listener):
                 self._hurry.clear()
                 self._pause = PAUSES[0]
                 soon = monotonic() + self._pause
-                # Not put off: where many come and go, somebody begins to wait all the time.
+                # The next poll is never postponed: with many consumers, one begins to wait all the time.
                 self._next = soon if left is None else min(self._next, soon)
                 continue
             tables = list(self._tables.values())
             ready = self._ready(tables) if tables else ()
-            # Also when something was found: what somebody has locked for long is found again and again.
+            # The pause doubles even if a message was found: one that is locked for long is found by every poll.
             self._pause = min(2 * self._pause, PAUSES[1])
             self._next = monotonic() + self._pause
             if ready:

@@ -1,12 +1,13 @@
-"""Stored procedures of a queue, so that any language can take part and rights are given by role.
+"""Stored procedures of a queue: any language can use the queue, and rights are granted by role.
 
-Each is a template in the engine's folder `procedures/`, around the same SQL texts that the Python verbs run. There
+Each is a template in the engine's folder `procedures/`. It contains the SQL texts that the Python verbs run:
 
-- `{word}` is one of the words of the engine's texts, or of `_words` below;
-- `{sql claim}` is the statement of that operation, `{sql claim/2}` the second one of several; its `:name` parameters
-  become the procedure's own (`p_name`, or `@p_name` on SQL Server), except those given as in `{sql sweep n=1000}`;
-- `{sql claim into=@claimed}`, on SQL Server, has its rows go into that table variable, or nowhere with `into=nothing`;
-- the lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are there for such queues only.
+- `{word}` is one of the `{words}` of the engine's texts, or of `_words` below;
+- `{sql claim}` is the statement of that operation, `{sql claim/2}` the second one of several. Its `:name` parameters
+  become the procedure's own (`p_name`, or `@p_name` on SQL Server), except those with a value, as in
+  `{sql sweep n=1000}`;
+- `{sql claim into=@claimed}`, on SQL Server, inserts the rows into that table variable; `into=nothing` drops them;
+- the lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are only in procedures of such queues.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ ROLES = {
     for kind in ("producer", "consumer", "observer")
 }
 VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
-# The numbers of their errors; PostgreSQL has states for them. The words are a sentence of cause and one of remedy.
+# The numbers of their errors; PostgreSQL has SQLSTATEs instead. The text is a sentence of cause and one of remedy.
 RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
-# Templates that make nothing.
+# Templates that create no procedure.
 _OTHERS = ("grant", "grant_schema", "drop")
-# e to that is about the largest float.
+# e to this power is about the largest float.
 _LARGEST_EXPONENT = 700
 
 
 def procedures(engine: EngineBase, table: Table) -> str:
-    """The text that makes, or replaces, all procedures of a queue; none but their owner may call new ones."""
+    """Return the text that creates or replaces all procedures of a queue. Only their owner may call new ones."""
     syntax = _syntax(engine)
     engine = _placed(engine, syntax.schema)
     made = [_rendered(engine, file, table) for file in _files(engine, table.definition)]
@@ -49,36 +50,36 @@ def procedures(engine: EngineBase, table: Table) -> str:
 
 
 def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]]) -> str:
-    """Return the text that lets roles of the database call procedures. `roles` are the names for each kind."""
+    """Return the text that grants roles of the database the procedures. `roles` has the role names of each kind."""
     engine = _placed(engine, _syntax(engine).schema)
-    parts = [f"-- The rights on the procedures of the queue {table.name}; nobody needs its tables."]
+    parts = [f"-- The rights on the procedures of the queue {table.name}. Roles need none on its tables."]
     for kind, names in roles.items():
         called = [verb for verb in ROLES[kind] if verb in _files(engine, table.definition)]
         for role in map(_syntax(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
-            there = templates(engine.name)
-            parts.extend(_rendered(engine, file, table, more) for file, more in wanted if file in there)
+            available = templates(engine.name)
+            parts.extend(_rendered(engine, file, table, more) for file, more in wanted if file in available)
     return "\n".join(parts)
 
 
 def dropping(engine: EngineBase, table: Table) -> str:
-    """The text that drops the procedures of a queue, if they are there; empty where there are none."""
+    """Return the text that drops the existing procedures of a queue; "" on an engine without procedures."""
     if engine.procedure_syntax is None:
         return ""
     files = reversed(_files(engine, table.definition))
     lines = (_rendered(engine, "drop", table, {"verb": file}) for file in files)
-    return "\n".join(["-- Drop the procedures of a queue, those that are there.", *lines])
+    return "\n".join(["-- Drop the procedures of a queue that exist.", *lines])
 
 
 def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
-    """Make or replace the procedures of a queue; the names of those to call."""
+    """Create or replace the procedures of a queue. Return the names of those that roles may call."""
     syntax = _syntax(engine)
     if syntax.schema is not None and engine.schema is None:
         cursor.execute(syntax.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
     for statement in engine.split(procedures(engine, table)):
-        cursor.execute(statement)  # no parameters: a colon or a percent sign in it is its own
+        cursor.execute(statement)  # without parameters: a colon or a percent sign stays as it is
     return [f"{table.table_name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
 
 
@@ -95,7 +96,10 @@ def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
 
 
 def raised(number: int, words: str) -> TablequeueError | None:
-    """The error of a procedure, if it is one of theirs; `words` without the full stop at the end."""
+    """Return the error that a procedure raised; None if the number is not one of theirs.
+
+    `words` is its text without the full stop at the end.
+    """
     if number not in RAISED:
         return None
     cause, _, remedy = words.rpartition(". ")
@@ -103,7 +107,7 @@ def raised(number: int, words: str) -> TablequeueError | None:
 
 
 def templates(engine: str) -> list[str]:
-    """Return those of an engine, in the order they are made: what others call first."""
+    """Return the templates of an engine. A procedure comes before those that call it."""
     folder = resources.files("tablequeue.engines").joinpath(engine, "procedures")
     files = {file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")}
     others = sorted(file for file in files if file in _OTHERS)
@@ -129,9 +133,9 @@ def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
 
 
 def _files(engine: EngineBase, definition: Definition) -> list[str]:
-    there = conditions(definition)
+    met = conditions(definition)
     names = (name for name in templates(engine.name) if name in PROCEDURES)
-    return [name for name in names if {*PROCEDURES[name].needs.split()} <= there]
+    return [name for name in names if {*PROCEDURES[name].needs.split()} <= met]
 
 
 _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
@@ -154,12 +158,12 @@ def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, st
             return _bound(engine, text, values).replace("\n", margin)
 
         lines.append(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], _SQL.sub(statement, line)))
-    # The words of the engine may have parameters too, as the clock.
+    # The words of the engine may have parameters too: the clock has one.
     return "\n".join(_bound(engine, line, {}) for line in lines).strip()
 
 
 def _bound(engine: EngineBase, text: str, values: Mapping[str, str]) -> str:
-    """The text with values, or the procedure's own parameters, for its `:name` parameters."""
+    """Replace each `:name` parameter of the text by its value, or by the procedure's own parameter."""
     form = _syntax(engine).parameter
     return re.sub(r"(?<![:\w]):([a-z]\w*)", lambda match: values.get(match[1], form.format(match[1])), text)
 
@@ -182,7 +186,10 @@ def _words(definition: Definition) -> dict[str, str]:
 
 
 def _steps(backoff: Backoff) -> int:
-    """After how many factors the wait stays the same, at the cap or at nothing: no power beyond can overflow."""
+    """Return after how many attempts the back-off stays the same, at the cap or at zero.
+
+    The procedures raise the factor to no higher power, so that it cannot overflow.
+    """
     growth = math.log(backoff.factor)
     if growth == 0 or backoff.base == 0:
         return 0

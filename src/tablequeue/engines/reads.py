@@ -17,9 +17,9 @@ class Next(NamedTuple):
     """When the next message can be popped."""
 
     seconds: Any
-    """Until then, a number; not above 0 if one can be now, None if none is to come."""
+    """Seconds until then; 0 or less if a message can be popped now, None if none is expected."""
     pushing: bool = False
-    """Whether a transaction is open that pushes, as far as the engine knows: one may come at any moment."""
+    """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
 
 
 class Reads(Part):
@@ -54,14 +54,14 @@ class Reads(Part):
         return self._row(cursor, table, "history_bounds", params)
 
     def finished(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return up to `n` messages with ids from `low` to `high` that were finished in a time, highest id first."""
+        """Return up to `n` messages with ids from `low` to `high` finished in an interval, highest id first."""
         return self._rows(cursor, table, "finished", params)
 
     def finished_bounds(self, cursor: Cursor, table: Table, params: Params) -> Row:
         return self._rows(cursor, table, "finished_bounds", params)[0]
 
     def lost(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return the first `n` messages claimed `age` seconds ago or longer and never finished (at most once)."""
+        """Return the first `n` lost messages (at most once): claimed at least `age` seconds ago and not completed."""
         return self._rows(cursor, table, "lost", params)
 
     # -- statistics --------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Reads(Part):
         return [*map(FinishedRow._make, self._rows(cursor, table, "stats_finished", params))]
 
     def stats_pushed(self, cursor: Cursor, table: Table, params: Params) -> list[PushedRow]:
-        """Of the `n` messages with the highest ids, count those pushed less than `age` seconds ago, by moment."""
+        """Count the messages pushed less than `age` seconds ago by the time of the push, among the last `n` ids."""
         return [*map(PushedRow._make, self._rows(cursor, table, "stats_pushed", params))]
 
     def stats_lost(self, cursor: Cursor, table: Table, params: Params) -> list[LostRow]:
@@ -86,9 +86,9 @@ class Reads(Part):
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
-        """Return the text of `params["operation"]` with the values in it, for a connection that `arrow` made."""
+        """Return the SQL text of `params["operation"]` with its values as literals, for a connection from `arrow`."""
         raise NotImplementedError
 
     def arrow(self, url: sa.URL) -> Any:
-        """Return a connection that reads Arrow batches by itself; None if there is no driver for it."""
+        """Return a connection that reads Arrow batches natively; None if there is no driver for it."""
         return None

@@ -1,6 +1,6 @@
-"""The rows that operations return, by name; those of messages are COLUMNS of columns.py and CLAIMED of message.py.
+"""The rows that operations return. Rows of messages are COLUMNS of columns.py and CLAIMED of message.py instead.
 
-Times are as the driver gives them; `Engine.load_time` reads them.
+Times are values of the driver; `Engine.load_time` converts them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class QueueRow(NamedTuple):
-    """A queue as the catalogue has it."""
+    """A queue in the catalogue."""
 
     entry: str
     """See `Table.entry`."""
@@ -17,7 +17,7 @@ class QueueRow(NamedTuple):
 
 
 class StatsRow(NamedTuple):
-    """How many messages are in each state; see `Stats`."""
+    """The number of messages in each state; see `Stats`."""
 
     ready: int
     scheduled: int
@@ -34,18 +34,18 @@ class FinishedRow(NamedTuple):
     producer: str | None
     consumer: str | None
     wait: float
-    """Seconds; so are `run`, and `ago`, since it was finished."""
+    """Seconds, as are `run` and `ago`, the time since it was finished."""
     run: float
     attempts: int
     ago: float
 
 
 class PushedRow(NamedTuple):
-    """Messages that were pushed at the same moment."""
+    """The messages of a producer that were pushed at the same moment."""
 
     producer: str | None
     ago: float
-    """Seconds since."""
+    """Seconds since the push."""
     messages: int
 
 
@@ -61,7 +61,7 @@ class ScheduleRow(NamedTuple):
     """A schedule of periodic pushes."""
 
     last_pushed: Any
-    """When it was last due and pushed."""
+    """The last due time for which a message was pushed."""
     clock: Any
     """The database's clock."""
 
@@ -77,7 +77,7 @@ class StreamRow(NamedTuple):
 
 
 class StreamsRow(NamedTuple):
-    """A stream, and what it has open; see `StreamState`."""
+    """A stream and its open batch; see `StreamState`."""
 
     stream: str
     epoch: int

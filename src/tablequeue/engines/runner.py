@@ -1,7 +1,7 @@
-"""Runs operations on raw connections: our own, or the caller's. The hot path of the library.
+"""The runner of operations on raw connections, our own or the caller's. This is the hot path of the library.
 
 Measured on SQLite: 5,000 pushes a second through `Engine.begin()` and `text`, 14,000 on a raw connection. So
-SQLAlchemy makes and configures the connections, and the statements run on their own cursors.
+SQLAlchemy makes and configures the connections, and the statements run on cursors of the driver.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from tablequeue.redaction import is_secret
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
 
-# How often a transaction of our own is tried again after the database rolled it back for a concurrent one.
+# Maximum number of retries of our own transaction after the database rolled it back for a concurrent one.
 RETRIES = 10
-# Seconds before the first try again, at the most.
+# Maximum seconds before the first retry.
 RETRY_PAUSE = 0.001
-# Of a database that is not there, and that a connection would make.
+# The remedy if a database file is missing that a connection would create.
 FILE_REMEDY = "Correct the path in the URL; or make a queue, and the file with it, by create_queue() or `queue create`."
 
-# Seconds that a fork waits for the calls of other threads to end, on an engine that may have no connection open then.
+# Seconds that a fork waits for calls in other threads, on an engine that must have no connection open then.
 FORK_PATIENCE = 2.0
 
 _runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 
 
 class Runner:
-    """Lends raw connections of our own to calls: as many as there are calls at the same moment, kept for the next call.
+    """A pool of raw connections of our own. Each concurrent call uses one, which is kept for later calls.
 
-    They are detached from SQLAlchemy's pool: their settings are changed for good, and a pool of the caller's must
-    not run dry because of them.
+    They are detached from SQLAlchemy's pool, because their settings are changed for good, and because they must not
+    exhaust a pool of the caller's.
     """
 
     def __init__(self, sa_engine: sa.Engine, engine: Engine) -> None:
@@ -80,13 +80,13 @@ class Runner:
         *,
         creating: bool = False,
     ) -> T:
-        """One operation: in the caller's transaction if there is a `connection`, else in one of its own.
+        """Run one operation: in the caller's transaction if a `connection` is given, else in one of its own.
 
-        Only who is `creating` makes a database that a connection would make; for all others it is `QueueNotFound`.
+        A missing database file is created only by a call that is `creating`. Any other call raises `QueueNotFound`.
         """
         if connection is not None:
             return self._run_within(connection, operation, table, params)
-        # An engine's own: a function of several operations has a transaction, whatever its name.
+        # Only an engine's own method: a function of several operations needs a transaction, whatever its name.
         autocommit = hasattr(operation, "__self__") and operation.__name__ in self.engine.autocommit
         for retry in range(RETRIES + 1):
             try:
@@ -103,7 +103,7 @@ class Runner:
                 if refusal is None:
                     raise
                 if retry < RETRIES and self.engine.is_transient(error):  # type: ignore[arg-type]
-                    # At random, up to twice as long each time: those that met would meet again.
+                    # Random exponential back-off, so that the same transactions do not collide again.
                     sleep(random() * RETRY_PAUSE * 2**retry)
                     continue
                 raise refusal from error
@@ -114,9 +114,10 @@ class Runner:
     def run_beside(
         self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
     ) -> T:
-        """One operation in a transaction of its own, for a call that acts in that of the caller's `connection`.
+        """Run one operation in a transaction of its own, for a call in the transaction of the caller's `connection`.
 
-        If that is an async one, the call runs on the event loop: then in a thread, for the loop must go on.
+        If that connection is async, the call is on the event loop. Then the operation runs in a thread, so that it
+        does not block the loop.
         """
         raw = _adapted(connection)
         if raw is None:
@@ -124,7 +125,7 @@ class Runner:
         return raw.run_async(lambda _: asyncio.to_thread(self.run, operation, table, params))
 
     def missing(self) -> str | None:
-        """The path of the database, if it is not there and the first connection makes it."""
+        """Return the path of a missing database file that the first connection would create; else None."""
         return self.engine.missing(self.sa_engine)
 
     def close(self) -> None:
@@ -133,7 +134,10 @@ class Runner:
         self._close_idle()
 
     def close_before_fork(self) -> None:
-        """Close all connections, those in use when their calls end; nobody gets another one until `open_after_fork`."""
+        """Close all connections: idle ones now, others when their calls end.
+
+        A call that needs another one waits for `open_after_fork`.
+        """
         with self._gate:
             self._forking = True
         before, self._idle = self._idle, _Closing(self._discard)
@@ -144,7 +148,7 @@ class Runner:
             while before:
                 self._discard(before.pop())
             sleep(0.001)
-        # Other pools would close the connections that are checked out, too.
+        # Pools of other classes would also close the connections that are checked out.
         if isinstance(self.sa_engine.pool, (sa.QueuePool, sa.NullPool)):
             self.sa_engine.dispose()
 
@@ -155,9 +159,10 @@ class Runner:
             self._gate.notify_all()
 
     def forget_parent(self) -> None:
-        """In a forked child: the connections are the parent's. To use them would mix the two up, to close them too.
+        """In a forked child: drop the parent's connections without closing them.
 
-        So they are kept, unused, beyond the end of the child.
+        If the child used or closed one, it would disturb the parent's session. So they stay open and unused until the
+        child exits.
         """
         for raw in self._all:
             raw.forget()
@@ -204,7 +209,7 @@ class Runner:
             except Exception as error:
                 if not isinstance(self.engine.translate(error), ConnectionLost):
                     raise
-                # It lay in the pool of the engine when the server ended, and so did the others there.
+                # It was idle in SQLAlchemy's pool when the server ended, as were the others there.
                 self.sa_engine.dispose()
                 return self._check_out()
         except Exception as error:
@@ -234,10 +239,10 @@ class Runner:
         return raw
 
     def _recover(self, raw: RawConnection, error: BaseException, autocommit: bool) -> TablequeueError | None:
-        """Leave no transaction open; our words for the driver's error, if it is one."""
+        """Roll back. Return our error for the driver's one; None if it is not an error of the driver."""
         refusal = self.engine.translate(error) if isinstance(error, Exception) else None
         try:
-            # An interrupt may have come in the middle of a protocol exchange: such a connection is not used again.
+            # An interrupt may have come in the middle of a protocol exchange: this connection is not reused.
             if refusal is None and not isinstance(error, TablequeueError):
                 raise ConnectionError
             if not autocommit:
@@ -256,8 +261,7 @@ class Runner:
         try:
             raw.close()
         except Exception:
-            # Nothing is left to do for a connection that cannot even be closed, and the error that brought us
-            # here is the one to report.
+            # A connection that cannot be closed needs no more care. The error to report is the one before.
             pass
         self._all.remove(raw)  # last: a fork waits for it
 
@@ -280,11 +284,11 @@ class Runner:
             raise refusal from error
 
     def _notify_apart(self, table: Table, connection: Any) -> None:
-        table.notifies_apart = False  # first: what another thread asks for from now on is done once more
+        table.notifies_apart = False  # first: another thread may set it again from now on
         try:
             self.run_beside(self.engine.messages.notify, table, {}, connection)
         except TablequeueError:
-            # The push is done all the same; the consumers look again by themselves.
+            # The push has succeeded. The consumers find the message by polling.
             return
 
     def _join(self, connection: Any) -> Cursor:
@@ -296,7 +300,7 @@ class Runner:
                     "Pass a connection to the database of the queue.",
                 )
             if not connection.in_transaction():
-                # As its own execute() does: without a transaction that it knows of, its commit() does nothing.
+                # As its own execute() does: without a transaction that SQLAlchemy knows of, its commit() does nothing.
                 connection.begin()
             raw: Any = connection.connection.dbapi_connection
             if not connection.dialect.is_async:
@@ -305,10 +309,10 @@ class Runner:
                 _refuse_autocommit(self.engine.commits_each(raw))
                 return self.engine.join_async(raw)
             raise BadInput(
-                f"tablequeue does not speak through the async driver {connection.dialect.driver}.",
+                f"tablequeue does not support the async driver {connection.dialect.driver}.",
                 f"Use {' or '.join(self.engine.async_drivers) or 'a synchronous connection and tablequeue.Queue'}.",
             )
-        # What of a driver's connection is awaited: asyncpg's has no commit, and aiomysql's is closed at once.
+        # Methods that an async driver has as coroutines. Not only one: asyncpg has no commit, aiomysql a plain close.
         methods = (getattr(connection, name, None) for name in ("close", "commit"))
         if hasattr(connection, "run_sync") or any(map(iscoroutinefunction, methods)):
             raise BadInput(
@@ -336,7 +340,7 @@ def _refuse_autocommit(commits_each: bool) -> None:
 
 
 class _Closing(deque[RawConnection]):
-    """In the place of the idle connections before a fork: has none, and closes what is put there."""
+    """Replaces the idle connections before a fork: it is empty, and closes each connection that is returned to it."""
 
     def __init__(self, discard: Callable[[RawConnection], None]) -> None:
         super().__init__()
@@ -347,14 +351,14 @@ class _Closing(deque[RawConnection]):
 
 
 def _connection_of(connection: Any) -> Any:
-    """That of a Session; anything else itself."""
-    # Whoever has a Session has imported it; here that would be a third of the time of `import tablequeue`.
+    """Return the connection of a Session; return anything else unchanged."""
+    # A caller with a Session has imported sqlalchemy.orm. An import here would be a third of `import tablequeue`.
     orm = sys.modules.get("sqlalchemy.orm")
     return connection.connection() if orm is not None and isinstance(connection, orm.Session) else connection
 
 
 def _adapted(connection: Any) -> Any:
-    """SQLAlchemy's adapted connection of an async driver, if the caller's connection is one; else None."""
+    """Return SQLAlchemy's adapted connection if the caller's connection has an async driver; else None."""
     connection = _connection_of(connection)
     if isinstance(connection, sa.Connection) and connection.dialect.is_async:
         return connection.connection.dbapi_connection
@@ -362,7 +366,7 @@ def _adapted(connection: Any) -> Any:
 
 
 def shown(url: sa.URL) -> str:
-    """The URL for people to read, without its passwords: SQLAlchemy hides only the one before the @."""
+    """Return the URL for display, without its passwords. SQLAlchemy hides only the one before the @."""
     hidden = {name: "***" for name in url.query if is_secret(name)}
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 

@@ -1,4 +1,4 @@
-"""The operations of periodic pushes: what is remembered of each schedule, so that each due time is pushed once."""
+"""The operations of periodic pushes. A row for each schedule makes sure that each due time is pushed once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tablequeue.engines.rows import ScheduleRow
 
 class Schedules(Part):
     def enter_schedule(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Enter the schedule `name`, if it is not there, as if it had been due now."""
+        """Insert the schedule `name`, if it does not exist, as if it had been due now."""
         self._run(cursor, table, "enter_schedule", params)
 
     def schedule_state(self, cursor: Cursor, table: Table, params: Params) -> ScheduleRow | None:
-        """Return the schedule `name`; None if it is not there."""
+        """Return the schedule `name`; None if it does not exist."""
         row = self._row(cursor, table, "schedule_state", params)
         return row and ScheduleRow(*row)
 
     def advance_schedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Whether it was due at `due`, and has not been pushed for that: then it is ours to push."""
+        """Mark the schedule as pushed for `due`. Return whether this call did; then the caller must push."""
         self._run(cursor, table, "advance_schedule", params)
         return cursor.rowcount == 1

@@ -1,4 +1,4 @@
-"""The operations of writes that many processes make as one: messages are staged, then published together."""
+"""The operations of bulk writes from many processes: messages are staged, then published together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Staging(Part):
     """Whether `stage` takes messages by columns, and checks JSON by itself."""
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Stage each of `params["rows"]`, parameters of their own; or lists of values, each named as one of a row."""
+        """Stage each of `params["rows"]`, which have options of their own; or columns, if `by_columns`."""
         shared = {name: value for name, value in params.items() if name != "rows"}
         cursor.executemany(table.statement("stage"), [shared | row for row in params["rows"]])
 
@@ -27,11 +27,11 @@ class Staging(Part):
         return [row[0] for row in self._rows(cursor, table, "staged_taken", params)]
 
     def writer_advance(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        """Whether `batch` is a new one of `writer`."""
+        """Advance `writer` to `batch`. Return whether that batch is new."""
         return bool(self._rows(cursor, table, "writer_advance", params))
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Push what `attempts` staged; return the number of messages. `keyed` if any may have a key."""
+        """Push what `attempts` staged. Return the number of messages. `keyed` tells whether any may have a key."""
         self._run(cursor, table, "publish", params)
         return cursor.rowcount
 

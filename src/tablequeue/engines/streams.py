@@ -22,16 +22,16 @@ class Streams(Part):
         self._run(cursor, table, "stream_set", params)
 
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Claim up to `n` messages without a lease; return how many."""
-        # No low-water mark: what it saves is little beside a batch.
+        """Claim up to `n` messages without a lease. Return their number."""
+        # No low-water mark: for a whole batch it saves little.
         return len(self._rows(cursor, table, "stream_claim", params | {"low_water": 0}))
 
     def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Return the ids of the messages in progress under the `token` of a stream, in their order."""
+        """Return the ids of the messages in progress under the `token` of a stream, in ascending order."""
         return [row[0] for row in self._rows(cursor, table, "stream_ids", params)]
 
     def stream_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return those of `ids` that are in progress under `token`, as COLUMNS."""
+        """Return the messages among `ids` that are in progress under `token`, as COLUMNS."""
         return self._rows(cursor, table, "stream_rows", params)
 
     def streams(self, cursor: Cursor, table: Table, params: Params) -> list[StreamsRow]:

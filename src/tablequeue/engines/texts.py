@@ -17,7 +17,8 @@ from tablequeue.message import DUE_AT, ID, PRIORITY
 
 Row = Sequence[Any]
 
-# Claimed rows in the order of the queue, for the database may return them in any. None: as tuples, by id.
+# The keys that sort claimed rows in the order of the queue, because the database may return them in any order. None:
+# they sort as tuples, by id.
 RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "heap": None,
     "fifo": None,
@@ -28,19 +29,18 @@ RANKS: Mapping[str, Callable[[Row], Any] | None] = {
 
 
 class Client(NamedTuple):
-    """The program of the database that runs what is printed; see cli/values.py."""
+    """The command-line client of a database, which runs the printed SQL; see cli/values.py."""
 
     name: str
     whole: str
-    """How it runs several statements as one transaction, in a sentence."""
+    """A sentence that tells how to run several statements as one transaction."""
     values: Mapping[str, str] = {}
-    """Values of parameters as its SQL writes them, where it writes them otherwise than others do; `stage.key` is that
-    of one operation."""
+    """Literals of parameters that this SQL writes differently. `stage.key` is the key parameter of `stage` only."""
 
 
 @cache
 def sql_text(engine: str, operation: str) -> str:
-    """The `.sql` file of one operation, header and all."""
+    """Return the `.sql` file of one operation, with its header."""
     return resources.files("tablequeue.engines").joinpath(engine, "sql", f"{operation}.sql").read_text("utf-8")
 
 
@@ -50,40 +50,43 @@ def operations_of(engine: str) -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql")))
 
 
-def chosen(text: str, there: set[str]) -> Iterator[str]:
-    """Return the lines for queues that meet the conditions `there`.
+def chosen(text: str, met: set[str]) -> Iterator[str]:
+    """Return the lines for queues that meet the conditions `met`.
 
     The lines from `-- [keep at_least_once]`, or `-- [not grouped]`, to `-- [end]` are for such queues only.
     """
     wanted = True
     for line in text.splitlines():
         if mark := re.fullmatch(r"\s*-- \[(not )?([\w ]+)\]", line):
-            wanted = mark[2] == "end" or (there >= {*mark[2].split()}) is (mark[1] is None)
+            wanted = mark[2] == "end" or (met >= {*mark[2].split()}) is (mark[1] is None)
         elif wanted:
             yield line
 
 
 def statements_in(text: str) -> list[str]:
-    """The statements of a file: comments gone, split at a semicolon before a line that is not indented.
+    """Return the statements of a file, without comments. A semicolon before an unindented line ends a statement.
 
-    So the lines of a trigger's or a function's body are indented, to the last.
+    So every line of the body of a trigger or a function must be indented.
     """
     bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
     return [statement for part in re.split(r";\s*(?:\n(?=\S)|\Z)", bare) if (statement := part.strip())]
 
 
 def ready_states(definition: Definition) -> str:
-    """What the index of a claim holds. A due queue has the scheduled messages in it: no sweep need come first."""
+    """Return the predicate of the index of a claim.
+
+    The index of a due queue has its scheduled messages too, so that no sweep need come before a claim.
+    """
     return "state in ('ready', 'scheduled')" if definition.order == "due" else "state = 'ready'"
 
 
 def compile_text(text: str, dialect: Dialect) -> str:
-    """SQLAlchemy's rendering of `:name` parameters in a dialect's paramstyle."""
+    """Convert `:name` parameters to a dialect's paramstyle."""
     return str(sa.text(text).compile(dialect=dialect))
 
 
 def quoted_role(quotes: str, name: str) -> str:
-    """A role's name between `quotes`; none that could end them is accepted."""
+    """Return a role's name between `quotes`. Refuse a name that could end them."""
     if not re.fullmatch(r"[\w][\w.$@ \\-]{0,127}", name):
         raise BadInput(f"{name!r} cannot name a role.", "Use letters, digits, and _ . $ @ - after the first.")
     return f"{quotes[0]}{name}{quotes[1]}"

@@ -1,8 +1,8 @@
-"""What a batch answers with: its text, asked for as bytes; or nothing, where a stored procedure keeps the rows.
+"""The result of a batch: text is returned as bytes; in a stored procedure the rows go into a variable instead.
 
-Text comes as the bytes of UTF-16 and is decoded here. mssql-python (1.16) takes the first character of an nvarchar(max)
-for the mark of a byte order: U+FEFF is lost, and behind U+FFFE every character is another one. And a surrogate without
-its other half, which T-SQL can store, fails in the drivers' own decoding, after the claim, with all of its batch.
+Text comes as UTF-16 bytes and is decoded here. mssql-python (1.16) takes the first character of an nvarchar(max) for a
+byte order mark: U+FEFF is lost, and after U+FFFE every character is wrong. And the drivers' own decoding fails at a
+lone surrogate, which T-SQL can store. It fails after the claim, and the whole batch with it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 from tablequeue.names import HISTORY
 
-# The columns that are text, and the type of their bytes. The payload is one unless the queue's payloads are bytes.
+# The text columns, and the type of their bytes. The payload is one of them unless the queue's payloads are bytes.
 TEXTS = {
     "payload": "varbinary(max)",
     "headers": "varbinary(max)",
     "errors": "varbinary(max)",
     **dict.fromkeys(("group_key", "dedup_key", "producer", "consumer", "stream"), "varbinary(1024)"),
 }
-# What the column of an answer is called whose bytes are text.
+# The prefix of the name of a result column whose bytes are text.
 _MARK = "utf16_"
 
-# An OUTPUT that goes INTO a table, which is the group.
+# An OUTPUT ... INTO. The group of the match is the name of its table.
 _INTO = re.compile(r"^output\b(?:(?!^output\b)[\s\S])*?\binto (\S+) \([^)]*\)\n", re.MULTILINE)
 _CLAUSE = re.compile(r"^(?:output|into|from|where|select|values|order by|group by)\b", re.MULTILINE)
 
 
 def in_bytes(batch: str, columns: Iterable[str]) -> str:
-    """The batch with these columns of its answer as the bytes of their text, and called so."""
+    """Return the batch with these columns of its result converted to bytes, and their names prefixed by `_MARK`."""
     start, end = _answer(batch)
-    # As the tables have them, or as nvarchar(510) where they have the bytes.
+    # The plain column, or its conversion to nvarchar(510) where the table stores bytes.
     name = rf"((?:\w+\.)?({'|'.join(columns)}))"
     asked = re.compile(rf"convert\(nvarchar\(510\), {name}\)(?: as \w+)?|(?<![\w.@(]){name}(?![\w(])(?: as \w+)?")
 
@@ -44,7 +44,7 @@ def in_bytes(batch: str, columns: Iterable[str]) -> str:
 
 
 def decoded(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The rows of an answer whose columns have these names, with text for its bytes."""
+    """Return the rows of a result with text decoded, in the columns whose names have the prefix `_MARK`."""
     texts = [name.startswith(_MARK) for name in names]
     if not any(texts):
         return [tuple(row) for row in rows]
@@ -58,10 +58,11 @@ def decoded(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> list[tuple[A
 
 
 def kept(batch: str, target: str) -> str:
-    """The batch for a stored procedure: its answer goes into a table variable, or nowhere if the target is `nothing`.
+    """Return the batch for a stored procedure: its result goes into the table variable `target`.
 
-    Where the statement has an OUTPUT ... INTO already, which it can have once: that of the history goes to the target
-    instead, for the procedure to pass on, and the answer nowhere; that of a note is left out, for it to note.
+    If the target is `nothing`, the result is dropped. A statement can have only one OUTPUT ... INTO. If it has one for
+    the history, that one goes into the target, from which the procedure writes the history, and the result is dropped.
+    If it has one for a note, that one is removed, and the procedure writes the note.
     """
     start, end = _answer(batch)
     if target == "nothing":
@@ -76,12 +77,12 @@ def kept(batch: str, target: str) -> str:
 
 
 def _answer(batch: str) -> tuple[int, int]:
-    """Where the list of the answer begins and ends: of a select, or of an OUTPUT that does not go INTO a table."""
+    """Return where the column list of the result begins and ends: in a select, or in an OUTPUT without INTO."""
     last = batch.rfind(";\n")
     begin = 0 if last < 0 else last + 2
     clauses = [(clause.start(), clause[0]) for clause in _CLAUSE.finditer(batch, begin)]
     for (start, word), (end, after) in reversed([*pairwise([*clauses, (len(batch), "")])]):
-        kept = after == "into" or " into " in batch[start:end]
-        if (word == "output" and not kept) or (word == "select" and start == begin):
+        has_into = after == "into" or " into " in batch[start:end]
+        if (word == "output" and not has_into) or (word == "select" and start == begin):
             return start, end
     return len(batch), len(batch)

@@ -1,7 +1,7 @@
-"""Connections to SQL Server: one face for the three drivers, which agree on little but DB-API's method names.
+"""Connections to SQL Server: one interface to the three drivers, which share little but DB-API's method names.
 
-Batches, not statements: what is between two `go` lines is sent in one round trip, so that its variables live long
-enough, and each parameter is bound once.
+The engine sends batches, not single statements. The text between two `go` lines is sent in one round trip: its
+variables live until its end, and each parameter is bound once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tablequeue.engines.mssql.answers import decoded
 from tablequeue.engines.mssql.refusals import DRIVERS, is_driver_error
 from tablequeue.engines.texts import sql_text
 
-# Parameters that are tokens, which SQL Server has as a uniqueidentifier.
+# The parameters that are tokens. SQL Server stores a token as a uniqueidentifier.
 TOKENS = ("token", "claim")
-# OPENJSON needs it; it came with SQL Server 2016.
+# The compatibility level that OPENJSON needs, of SQL Server 2016.
 OLDEST_LEVEL = 130
 
-# Where transactions are implicit, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and
-# BEGIN TRANSACTION would begin two. To read a table does.
+# With implicit transactions, as in ODBC without autocommit, SAVE TRANSACTION does not begin one (error 628), and BEGIN
+# TRANSACTION would begin two. A read of a table begins exactly one.
 _SAVE = "if @@trancount = 0\n    select top (0) object_id from sys.objects;\nsave transaction "
-# What operations/push.py says in the words that the other databases share. A savepoint ends with its transaction.
+# Translations of the standard SQL that operations/push.py uses. A savepoint ends with its transaction.
 _SAVEPOINTS = {
     "savepoint tablequeue_push": f"{_SAVE}tablequeue_push",
     "rollback to savepoint tablequeue_push": "rollback transaction tablequeue_push",
@@ -34,7 +34,7 @@ _SAVEPOINTS = {
 
 
 class Batch(str):
-    """A batch with its parameters as `?`, and its pieces, to bind them as a driver wants it."""
+    """A batch with `?` for its parameters. Its pieces and names are kept, to bind it in the style of a driver."""
 
     __slots__ = ("_bound", "names", "pieces")
 
@@ -49,11 +49,12 @@ class Batch(str):
         return batch
 
     def bind(self, params: Mapping[str, Any], style: str) -> tuple[str, Any]:
-        """The text, and what the driver's execute takes beside it: a tuple for qmark, a dict for pyformat.
+        """Return the text and the values for the driver's execute: a tuple for qmark, a dict for pyformat.
 
-        A null is spelled into the text. The ODBC drivers would have to ask the server for its type first, a round
-        trip for each, which fails for a batch of several statements; they then take it for a varchar, and no
-        varchar goes into a varbinary, be it null. There are a few patterns of nulls for each batch, and as many plans.
+        A null is written into the text as a literal. Otherwise the ODBC drivers would ask the server for its type, one
+        round trip each. That fails for a batch of several statements, and then the drivers assume a varchar, which
+        cannot be converted to a varbinary even if it is null. Each batch has a few patterns of nulls, and so a few
+        plans.
         """
         nulls = tuple(params[name] is None for name in self.names)
         try:
@@ -71,29 +72,28 @@ class Batch(str):
 
 
 def batches_in(text: str) -> list[str]:
-    """The batches of a file: comments gone, split at the lines that say `go`, as sqlcmd does."""
+    """Return the batches of a file, without comments. Lines `go` separate them, as in sqlcmd."""
     bare = re.sub(r"(?m)^\s*--.*\n?", "", text)
     return [batch for part in re.split(r"(?m)^go$", bare) if (batch := part.strip().removesuffix(";"))]
 
 
 def dashed(token: str) -> str:
-    """A token as SQL Server reads a uniqueidentifier."""
+    """Return a token in the form in which SQL Server reads a uniqueidentifier."""
     return f"{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
 
 
 class SQLServerCursor:
-    """A driver's cursor that takes batches and yields the tuples of their one result.
+    """A driver's cursor that runs batches and yields the tuples of their single result.
 
-    A batch may answer with counts before its rows (unless NOCOUNT is on, and a caller's connection is not ours to
-    change), and an error of a later statement comes only when one asks for its result. So all of the answer is read
-    at once.
+    A batch may return counts before its rows, unless NOCOUNT is on, and a caller's connection must not be changed. An
+    error of a later statement is raised only when its result is read. So each execute reads all results at once.
     """
 
     def __init__(self, dbapi: Any, ours: bool) -> None:
         self.connection = dbapi
         driver = type(dbapi).__module__.partition(".")[0]
         self.style = DRIVERS.get(driver, "qmark")
-        # as_dict: the default of a pymssql connection may be dictionaries.
+        # as_dict=False: a pymssql connection may return dictionaries by default.
         self._cursor = dbapi.cursor(as_dict=False) if driver == "pymssql" else dbapi.cursor()
         self.ours = ours
         """Whether the connection is ours, in autocommit; else a caller's, in a transaction."""
@@ -102,7 +102,7 @@ class SQLServerCursor:
 
     @property
     def rowcount(self) -> int:
-        """How many rows came back; every statement that deletes answers with them."""
+        """The number of rows returned. Every statement that deletes rows returns them."""
         return len(self._rows)
 
     def execute(self, statement: str, params: Mapping[str, Any] | None = None) -> SQLServerCursor:
@@ -135,7 +135,7 @@ class SQLServerCursor:
 
 
 class SQLServerConnection(RawConnection):
-    """Transactions by statement. By the driver's autocommit switch they would cost it two more round trips."""
+    """Begins and ends transactions by statements. The driver's autocommit switch would cost two more round trips."""
 
     cursor: SQLServerCursor
 
@@ -149,12 +149,12 @@ class SQLServerConnection(RawConnection):
 
     def rollback(self) -> None:
         self.cursor.in_transaction = False
-        # After a deadlock, and after most errors under XACT_ABORT, there is nothing left to roll back.
+        # After a deadlock, and after most errors under XACT_ABORT, the transaction has already been rolled back.
         self.cursor.execute("if @@trancount > 0 rollback transaction")
 
 
 def adopt(dbapi: Any, files: Sequence[str]) -> SQLServerConnection:
-    """Make a connection ours by running files, the last of which answers with the compatibility level."""
+    """Take over a new connection by running files. The last one returns the compatibility level."""
     if callable(dbapi.autocommit):
         dbapi.autocommit(True)  # pymssql
     else:
@@ -175,10 +175,10 @@ def adopt(dbapi: Any, files: Sequence[str]) -> SQLServerConnection:
 
 @contextmanager
 def atomic(cursor: SQLServerCursor) -> Iterator[None]:
-    """All of the block's batches or none: a transaction, or a savepoint in a caller's.
+    """Run all of the block's batches or none: in a transaction, or under a savepoint in a caller's transaction.
 
-    The savepoint is for a caller who goes on after our error, which rolls back one statement only, unless the caller
-    has set XACT_ABORT. In a transaction of the runner's there is no need for one.
+    The savepoint is for a caller that continues after our error, which rolls back one statement only, unless the caller
+    has set XACT_ABORT. A transaction of the runner needs no savepoint.
     """
     if cursor.ours and cursor.in_transaction:
         yield

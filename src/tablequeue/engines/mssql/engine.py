@@ -1,7 +1,7 @@
 """SQL Server: READPAST, OUTPUT, filtered indexes, one batch a call.
 
-Not run against SQL Server itself where it was written: the texts pass Microsoft's parser and the rules of
-tests/test_mssql_texts.py; what the drivers do was read in their sources and documentation.
+This engine has not been run against a SQL Server: none was available. Its texts pass Microsoft's parser and the rules
+of tests/test_mssql_texts.py. The behaviour of the drivers is known from their sources and documentation.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
-# No clustered index on the identity: see create.sql.
+# The orders without a clustered index on the identity: see create.sql.
 SCATTERED = ("heap", "due")
 
 
-# Types of columns in table variables. Keys and groups are stored as bytes in the queue, and as text in the history.
+# The types of columns in table variables. Keys and groups are bytes in the queue's table, and text in the history.
 TYPES = {
     "id": "bigint",
     **dict.fromkeys(("attempts", "priority"), "int"),
@@ -54,7 +54,7 @@ BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column 
 
 
 def after(seconds: str, start: str = "@now") -> str:
-    """`start` and that many seconds, a float, as SQL: DATEADD takes whole numbers, of 32 bits."""
+    """Return SQL for `start` plus `seconds`, a float. DATEADD itself takes 32-bit integers only."""
     minutes = f"floor({seconds} / 60)"
     return (
         f"dateadd(microsecond, cast(round(({seconds} - {minutes} * 60) * 1e6, 0) as int),\n"
@@ -63,7 +63,7 @@ def after(seconds: str, start: str = "@now") -> str:
 
 
 class SQLServerTable(Table):
-    """A table whose batches answer with the bytes of text, which the cursor decodes; see answers.py."""
+    """A table whose batches return text as bytes, which the cursor decodes; see answers.py."""
 
     def statements(self, operation: str, state: str = "ready") -> list[str]:
         if (operation, state) not in self._compiled:
@@ -89,8 +89,8 @@ class SQLServer(Engine):
         "priority": "priority desc, id",
     }
     order_by: ClassVar = {**ready_index, "lifo": "id desc"}
-    # JSON as text, as it was pushed. No check by ISJSON: before SQL Server 2022 it knows objects and arrays only, and
-    # OUTPUT ... INTO, which writes the history, refuses a table that has a check.
+    # JSON is stored as the text that was pushed. It has no check by ISJSON: before SQL Server 2022 that accepts objects
+    # and arrays only, and OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
     staged_types: ClassVar = payload_types
     expressions: ClassVar = {
@@ -104,7 +104,7 @@ class SQLServer(Engine):
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
         "sqlcmd",
-        "Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.",
+        "Run it between `begin transaction` and `commit transaction`: all or nothing, with its locks held to the end.",
         {
             "bytes": "0x00ff",
             **dict.fromkeys(("token", "claim"), f"'{dashed('0' * 32)}'"),
@@ -113,7 +113,7 @@ class SQLServer(Engine):
         },
     )
     procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
-    # Operations of several batches make a transaction of their own, see atomic().
+    # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
@@ -123,19 +123,19 @@ class SQLServer(Engine):
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
         return words | {
-            # For the index of a state: its filter, and the state if that is not all of it.
+            # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",
             "in_state": f"{ready_states(definition)} and state = 'ready'"
             if state == "ready" and definition.order == "due"
             else f"state = '{state}'",
             "clustered": "nonclustered" if definition.order in SCATTERED else "clustered",
-            # A strict queue's consumers wait for its head; all others pass over what is locked.
+            # The consumers of a strict queue wait for its head; all other consumers skip locked rows.
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
-            # JSON has no bytes: they go in hexadecimal digits (style 2).
+            # JSON has no bytes: they are sent as hexadecimal digits (style 2).
             "payload_of_value": "convert(varbinary(max), batch.value, 2)" if in_bytes else "batch.value",
             "payload_of_row": "convert(varbinary(max), given.payload, 2)" if in_bytes else "given.payload",
             "errors_and_one": (
@@ -145,7 +145,7 @@ class SQLServer(Engine):
                 "        for json path, without_array_wrapper, include_null_values\n"
                 "    )))"
             ),
-            # A grouped queue's notes for promote; see create_groups.sql.
+            # The notes of a grouped queue for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
             "note_batch": (
@@ -167,7 +167,7 @@ class SQLServer(Engine):
         return SQLServerTable(self, name, definition, table_name)
 
     def compile(self, text: str) -> str:
-        # Bound by the cursor: what a driver takes depends on which one it is, and on which parameters are null.
+        # The cursor binds it: the text depends on the driver, and on which parameters are null.
         return Batch(text)
 
     # -- connections and errors ------------------------------------------------------------------------------------
@@ -191,8 +191,8 @@ class SQLServer(Engine):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two calls at once that promoted in the same group, pushed the same key, or made the row of the same stream,
-        # writer or schedule. Another duplicate would stay one.
+        # Two calls at once promoted in the same group, pushed the same key, or inserted the row of the same stream,
+        # writer or schedule. A retry would not help against any other duplicate.
         if number in DUPLICATES:
             return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
         return number in (DEADLOCK, LOCK_TIMEOUT)
@@ -200,12 +200,12 @@ class SQLServer(Engine):
     # -- values ----------------------------------------------------------------------------------------------------
 
     def dump_time(self, time: datetime) -> str:
-        # In words: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language.
+        # As text: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language setting.
         return time.replace(tzinfo=None).isoformat(timespec="microseconds")
 
     def load_time(self, value: Any) -> datetime:
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).replace(tzinfo=UTC)
 
     def dump_ids(self, ids: Sequence[int]) -> str:
-        # In order, so that two that lock some of the same rows do not lock each other out.
+        # Sorted, so that two calls that lock some of the same rows do not deadlock.
         return str(sorted(set(ids)))

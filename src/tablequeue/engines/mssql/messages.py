@@ -1,4 +1,4 @@
-"""The operations on messages that need more than a batch on SQL Server."""
+"""The operations on messages that need more than one batch on SQL Server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_drive
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.texts import Row
 
-# What each row of push_each may have of its own.
-GIVEN = ("headers", "priority", "group", "key", "due", "delay")
+# The options that each row of push_each may have.
+ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
 
 
 class SQLServerMessages(Messages):
@@ -25,17 +25,17 @@ class SQLServerMessages(Messages):
         try:
             return super().push(cursor, table, params)
         except Exception as error:
-            # Another transaction has pushed the key since we looked. Where XACT_ABORT is on, that has undone the
-            # caller's transaction with it: then the error is theirs to see.
-            if params["key"] is not None and _is_taken(error) and (cursor.ours or _goes_on(cursor)):
+            # Another transaction has pushed the key since we looked. With XACT_ABORT on, the error has also doomed the
+            # caller's transaction. Then the caller must see it.
+            if params["key"] is not None and _is_duplicate_key(error) and (cursor.ours or _can_commit(cursor)):
                 return None
             raise
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """By OPENJSON, whatever the driver.
+        """Push by OPENJSON, with every driver.
 
-        mssql-python's bulk copy (1.16) is not used: it opens a connection of its own, so that it could be part neither
-        of the caller's transaction nor of ours, and it returns no ids. Multi-row VALUES end at 1,000 rows and at 2,100
+        Rejected: mssql-python's bulk copy (1.16), which opens a connection of its own, so that it could not be part of
+        a transaction, and which returns no ids; and multi-row VALUES, which are limited to 1,000 rows and 2,100
         parameters.
         """
         steps = list(steps_of(params["payloads"], len))
@@ -52,7 +52,7 @@ class SQLServerMessages(Messages):
         rows = params["rows"]
         ids: list[int | None] = []
         for start in range(0, len(rows), STEP):
-            step = [_given(row) for row in rows[start : start + STEP]]
+            step = [_json_row(row) for row in rows[start : start + STEP]]
             ids += self._push_rows(cursor, table, params | {"rows": json.dumps(step, ensure_ascii=False)})
         return ids
 
@@ -69,8 +69,8 @@ class SQLServerMessages(Messages):
                 with atomic(cursor):
                     return [row[0] for row in self._rows(cursor, table, "push_each", params)]
             except Exception as error:
-                # As in push; a transaction of the runner's is gone by then, and the runner tries all of it again.
-                if cursor.ours or not _is_taken(error) or not _goes_on(cursor):
+                # As in push. A transaction of the runner has been rolled back by now, and the runner retries all of it.
+                if cursor.ours or not _is_duplicate_key(error) or not _can_commit(cursor):
                     raise
 
     # -- claiming --------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class SQLServerMessages(Messages):
             with atomic(cursor):
                 return super().promote(cursor, table, params)
         except Exception as error:
-            # Somebody has a head locked, in a database without READ_COMMITTED_SNAPSHOT. The notes are still there.
+            # Another transaction has a head locked, and READ_COMMITTED_SNAPSHOT is off. The notes remain for later.
             if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return 0
             raise
@@ -101,7 +101,7 @@ class SQLServerMessages(Messages):
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
-            # A strict queue's head is being taken in a transaction that is still open: nothing is ready for us.
+            # An open transaction is taking the head of a strict queue: no message is ready.
             if table.definition.strict and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise
@@ -132,7 +132,7 @@ class SQLServerMessages(Messages):
             return sum(super(SQLServerMessages, self).purge_ids(cursor, table, step) for step in steps)
 
     def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
-        """Do something to `ids`, STEP at a time; to which it was done."""
+        """Run an operation on `ids`, STEP at a time. Return the ids that it returns."""
         steps = steps_of_ids(params)
         if len(steps) == 1:
             return operation(cursor, table, params)
@@ -148,16 +148,16 @@ def _groups(rows: Sequence[Row], column: int) -> list[str]:
     return [row[column] for row in sorted(rows, key=lambda row: row[0])]
 
 
-def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of push_each as JSON has it."""
-    return {name: row[name] for name in GIVEN} | {"payload": text_of(row["payload"])}
+def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of push_each as a JSON object."""
+    return {name: row[name] for name in ROW_OPTIONS} | {"payload": text_of(row["payload"])}
 
 
-def _is_taken(error: Exception) -> bool:
-    """Whether the unique index of the keys has refused."""
+def _is_duplicate_key(error: Exception) -> bool:
+    """Return whether the unique index of the deduplication keys has refused a row."""
     return is_driver_error(error) and number_of(error) in DUPLICATES and (refused_by(error) or "").endswith("__key")
 
 
-def _goes_on(cursor: Cursor) -> bool:
-    """Whether the caller's transaction can still commit."""
+def _can_commit(cursor: Cursor) -> bool:
+    """Return whether the caller's transaction can still commit."""
     return cursor.execute("select xact_state()").fetchone() == (1,)

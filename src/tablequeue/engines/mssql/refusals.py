@@ -1,4 +1,4 @@
-"""What SQL Server refuses, by the number of the error: our exception, its cause and its remedy."""
+"""The errors of SQL Server, by number, with our exception, its cause and its remedy."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tablequeue import errors
 from tablequeue.engines.procedures import raised
 from tablequeue.errors import TablequeueError
 
-# The modules of the drivers, and how they take parameters. mssql-python takes both; `?` costs it no parsing.
+# The modules of the drivers, and their parameter styles. mssql-python takes both styles, and need not parse `?`.
 DRIVERS = {"mssql_python": "qmark", "pyodbc": "qmark", "pymssql": "pyformat"}
 
 DEADLOCK, LOCK_TIMEOUT = 1205, 1222
 DUPLICATES = (2601, 2627)
 _OTHER_ROLLBACKS = (3960, 41302, 41305, 41325)
-# The connection is gone, or never was: of the drivers and of the server's network library. 4060 and 18456 are logins.
+# A broken or refused connection, as the drivers and the server's network library report it. Not logins (4060, 18456).
 _BROKEN = (-2, 53, 64, 121, 233, 596, 10053, 10054, 10060, 10061, 11001, 20002, 20003, 20006, 20009, 20047, 40613)
 
 
 def is_driver_error(error: BaseException) -> bool:
-    """Whether it is a DB-API error of one of the drivers; asked of its name, for no driver need be installed."""
+    """Return whether it is a DB-API error of a driver. It is known by its name, because no driver need be installed."""
     return any(
         base.__name__ in ("Error", "ConnectionStringParseError") and base.__module__.partition(".")[0] in DRIVERS
         for base in type(error).__mro__
@@ -28,7 +28,7 @@ def is_driver_error(error: BaseException) -> bool:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's own sentence."""
+    """Return the server's own message, in one line."""
     words = getattr(error, "ddbc_error", None)  # mssql-python
     if words is None:
         parts = error.args[0] if error.args and isinstance(error.args[0], tuple) else error.args
@@ -42,10 +42,10 @@ def words_of(error: BaseException) -> str:
 
 
 def number_of(error: BaseException) -> int:
-    """The server's number of an error; 0 if it has none.
+    """Return the server's number of an error; 0 if it has none.
 
-    pymssql has it as its first argument, pyodbc in its sentence. mssql-python (1.16) drops it and keeps the SQLSTATE's
-    name and the sentence, which is English on the connections that are ours (see sql/session.sql).
+    pymssql has it as its first argument, pyodbc in its message. mssql-python (1.16) drops it. It keeps the name of the
+    SQLSTATE and the message, which is in English on connections of our own (see sql/session.sql).
     """
     first = error.args[0] if error.args else None
     if isinstance(first, tuple) and first:
@@ -60,19 +60,22 @@ def number_of(error: BaseException) -> int:
 
 
 def refused_by(error: BaseException) -> str | None:
-    """The name of the unique index or primary key that refused a row: in quotes, and with no dot, as a table's has."""
+    """Return the name of the unique index or primary key that refused a row.
+
+    The message has it in quotes and without a dot; the name of the table has one.
+    """
     found = re.findall(r"'((?:pk_)?tq_\w+)'", words_of(error))
     return found[-1] if found else None
 
 
 def state_of(error: BaseException) -> str:
-    """The SQLSTATE that pyodbc gives, or mssql-python's words for it."""
+    """Return the SQLSTATE of pyodbc, or mssql-python's name for it."""
     first = error.args[0] if error.args else ""
     return getattr(error, "driver_error", first if isinstance(first, str) else "")
 
 
 def translated(error: Exception) -> TablequeueError | None:
-    """The driver's error as one of ours; None if it is no error of a driver."""
+    """Return the driver's error as one of ours; None if it is not an error of a driver."""
     if not is_driver_error(error):
         return None
     number, words, state = number_of(error), words_of(error), state_of(error)
@@ -103,7 +106,7 @@ class _Sentence(NamedTuple):
         return bool(self.state and self.state == state) or bool(re.search(self.pattern, words))
 
 
-# For a driver without numbers: the sentence of sys.messages in English, or the SQLSTATE where that is as good.
+# For a driver without numbers: the English text of sys.messages, or the SQLSTATE where that is specific enough.
 _SENTENCES = (
     _Sentence(1205, r"chosen as the deadlock victim", "Serialization failure"),
     _Sentence(1222, r"Lock request time out period exceeded"),
@@ -147,7 +150,7 @@ _BROKEN_STATES = (
     "HYT01",
 )
 
-# Numbers, exception, cause, remedy. {} is the server's own sentence.
+# Numbers, exception, cause, remedy. {} is the server's own message.
 _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
     (
         (18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064, 916),

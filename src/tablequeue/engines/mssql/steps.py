@@ -1,4 +1,4 @@
-"""How a call for many messages is made of steps, each a statement."""
+"""Steps: a call for many messages runs a statement for each of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tablequeue.engines.texts import Row
 
 T = TypeVar("T")
 
-# Messages that one statement touches at the most. A statement tries to escalate its locks from 5,000 on, and a claim
-# takes three a message: in the table, in the index it leaves and in the one it enters. A larger call is made of steps
-# in one transaction, not refused: the verbs mean the same on every engine, and it is all or nothing.
+# Maximum number of messages that one statement changes. A statement tries to escalate its locks from 5,000 on, and a
+# claim takes three a message: in the table, in the index that it leaves and in the one that it enters. A larger call is
+# not refused, because the verbs mean the same on every engine: it runs in steps in one transaction, all or nothing.
 STEP = 1000
-# Characters of payloads beyond which a step of a bulk push is sent: OPENJSON holds the array in memory.
+# Maximum characters of payloads in a step of a bulk push: OPENJSON holds the array in memory.
 STEP_CHARACTERS = 1 << 22
 
 
 def steps_of(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """The items, as many at a time as a statement takes; `size` is the length of the payload of one."""
+    """Yield the items in lists, each for one statement. `size` returns the length of the payload of an item."""
     step: list[T] = []
     characters = 0
     for item in items:
@@ -34,7 +34,7 @@ def steps_of(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def steps_of_ids(params: Params) -> list[Params]:
-    """The same parameters, for some of the `ids` each."""
+    """Split the parameters into steps: each has some of the `ids`."""
     ids: list[int] = json.loads(params["ids"])
     if len(ids) <= STEP:
         return [params]
@@ -42,7 +42,7 @@ def steps_of_ids(params: Params) -> list[Params]:
 
 
 def claimed_in_steps(claim: Callable[[int], list[Row]], n: int) -> list[Row]:
-    """What claims up to `n` messages yields, until a step finds fewer than it may."""
+    """Claim up to `n` messages in steps, until a step finds fewer than it asked for. Return the rows."""
     rows: list[Row] = []
     while len(rows) < n:
         wanted = min(STEP, n - len(rows))
@@ -54,5 +54,5 @@ def claimed_in_steps(claim: Callable[[int], list[Row]], n: int) -> list[Row]:
 
 
 def text_of(payload: str | bytes) -> str:
-    """A payload as JSON has it: bytes in hexadecimal digits."""
+    """Return a payload as a JSON string: bytes as hexadecimal digits."""
     return payload if isinstance(payload, str) else payload.hex()

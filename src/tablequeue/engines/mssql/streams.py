@@ -1,4 +1,4 @@
-"""Streams, and writes of many processes, on SQL Server: what takes more than a statement."""
+"""The operations of streams and bulk writes that need more than one statement on SQL Server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class SQLServerStreams(Streams):
 
 
 class SQLServerStaging(Staging):
-    """By rows of any driver; why not by mssql-python's Arrow reader and bulk copy: docs/engines/sql-server.md."""
+    """Stages rows with every driver.
+
+    docs/engines/sql-server.md tells why it does not use mssql-python's Arrow reader and bulk copy.
+    """
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
         for step in steps_of(params["rows"], lambda row: len(row["payload"])):

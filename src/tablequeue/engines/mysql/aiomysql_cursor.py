@@ -1,4 +1,4 @@
-"""aiomysql's cursor, with what MySQLCursor has beside pymysql's."""
+"""aiomysql's cursor, with the attributes and checks that MySQLCursor adds to pymysql's cursor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AiomysqlCursor(Cursor):  # type: ignore[misc]  # the driver has no types
         return query % tuple(map(self._literal, args))
 
     def _literal(self, value: Any) -> Any:
-        # With pymysql 1.2 beneath it, aiomysql itself escapes no sequences and no bytes.
+        # With pymysql 1.2, aiomysql itself escapes neither sequences nor bytes.
         if isinstance(value, bytes):
             return f"x'{value.hex()}'"
         if isinstance(value, (tuple, list)):
@@ -40,4 +40,4 @@ class AiomysqlCursor(Cursor):  # type: ignore[misc]  # the driver has no types
         return count
 
     async def _show_warnings(self, connection: Any) -> None:
-        """Not asked for, nor printed, as pymysql does it."""
+        """Do nothing: as in pymysql, warnings are neither fetched nor printed."""

@@ -1,4 +1,4 @@
-"""Making and dropping queues on MariaDB and MySQL, where each DDL commits by itself."""
+"""Creating and dropping queues on MariaDB and MySQL, where each DDL statement commits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MySQLCatalogue(Catalogue):
                     raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
-        # First out of the catalogue: each DDL commits by itself, and a crash must not leave an entry without a table.
+        # Remove the catalogue entry first: each DDL commits, and a crash must not leave an entry without a table.
         self.lock(cursor, table, params)
         if self.has_catalogue(cursor, table, {}):
             self._run(cursor, table, "unregister", params)
@@ -38,11 +38,11 @@ class MySQLCatalogue(Catalogue):
 
     def lock(self, cursor: Cursor, table: Statements, params: Params) -> None:
         if self._rows(cursor, table, "lock", params)[0][0] != 1:
-            raise errors.Locked("Somebody else is making or dropping queues in this database.", "Try again later.")
+            raise errors.Locked("Another program is creating or dropping queues in this database.", "Try again later.")
         cursor.named_lock = True
 
     def _clear(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Drop what a crash in the middle of create or drop left; refuse what is not this queue's."""
+        """Drop the tables that a crash during create or drop left. Refuse a table of another owner."""
         definition = table.definition
         stem = table.table_name
         ours = {stem: ("messages", "drop")}

@@ -1,4 +1,4 @@
-"""Connections to MariaDB and MySQL: our own with settings of ours, and the caller's as they are."""
+"""Connections to MariaDB and MySQL: our own, with our settings, and the caller's, which are not changed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tablequeue import errors
 from tablequeue.engines.connection import Cursor as AnyCursor
 from tablequeue.engines.connection import RawConnection
 
-# SKIP LOCKED came with them.
+# The first versions with SKIP LOCKED.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 1)}
 
-# Characters from which the size of a statement is looked at: one is at most 4 bytes.
+# Number of characters from which the size of a statement is checked. A character has at most 4 bytes.
 LARGE = 1 << 18
-# Bytes that a statement has beside its values, generously.
+# Upper bound of the bytes of a statement besides its values.
 OVERHEAD = 1 << 12
 
-# Strict: a value that does not fit is an error, never cut off. The lock wait is short because it is tried again
-# (see runner.RETRIES): 55 s in all, as long as the server's default. A connection of ours may be idle for 24 days.
+# Strict mode: a value that does not fit is an error, and is never truncated. The lock wait is short because it is
+# retried (see runner.RETRIES): 55 s in all, about the server's default. A connection may be idle for 24 days.
 SETTINGS = (
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', session time_zone = '+00:00', "
     "session innodb_lock_wait_timeout = 5, session lock_wait_timeout = 5, session wait_timeout = 2147483"
@@ -32,13 +32,15 @@ SETTINGS = (
 
 
 class MySQLCursor(Cursor):  # type: ignore[misc]  # the driver has no types
-    """Rows as tuples, whatever the connection's cursors give. A statement that the server cannot take is refused here:
-    the server itself hangs up in the middle of it."""
+    """Returns rows as tuples, whatever the connection's own cursors return.
+
+    It refuses a statement that is too large for the server, which would close the connection in the middle of it.
+    """
 
     ours = False
     """Whether the connection is ours, and so READ COMMITTED."""
     named_lock = False
-    """Whether the creator's lock is held; it does not end with the transaction."""
+    """Whether the creators' lock is held. The lock outlives the transaction."""
     limit: int | None = None
 
     def execute(self, query: Any, args: Any = None) -> int:
@@ -96,7 +98,7 @@ def join(dbapi: Any) -> Any:
 
 def check_charset(dbapi: Any) -> None:
     if dbapi.charset != "utf8mb4":
-        # The server would put question marks for what the other character set does not have.
+        # The server would replace characters that the other character set lacks by question marks.
         raise errors.BadInput(
             f"The connection's character set is {dbapi.charset}, which cannot hold every message.",
             "Connect with charset=utf8mb4.",
@@ -105,9 +107,9 @@ def check_charset(dbapi: Any) -> None:
 
 @contextmanager
 def atomic(cursor: AnyCursor) -> Iterator[None]:
-    """All of the block's statements or none: a transaction, or a savepoint where there is one already.
+    """Run all of the block's statements or none: in a transaction, or under a savepoint if one is open already.
 
-    The savepoint is for a caller who goes on after our error: most errors roll back one statement only.
+    The savepoint is for a caller that continues after our error: most errors roll back one statement only.
     """
     connection = cursor.connection
     ours = connection.get_autocommit() and not connection.server_status & SERVER_STATUS_IN_TRANS
@@ -125,7 +127,7 @@ def atomic(cursor: AnyCursor) -> Iterator[None]:
 
 
 def _check_version(words: str) -> None:
-    # MariaDB may say 5.5.5- before its version, for the sake of old replicas.
+    # MariaDB may put 5.5.5- before its version, for old replicas.
     kind = "MariaDB" if "mariadb" in words.lower() else "MySQL"
     version = tuple(int(part) for part in re.findall(r"\d+", words.removeprefix("5.5.5-"))[:3])
     if version < OLDEST[kind]:

@@ -1,6 +1,6 @@
-"""MariaDB and MySQL: SKIP LOCKED, no RETURNING, DDL that commits by itself, ids that come back with an answer.
+"""MariaDB and MySQL: SKIP LOCKED, no RETURNING, DDL that commits, and new ids in the response to an insert.
 
-The texts are written for both. They were tested on MariaDB; MySQL could not be had where they were.
+The SQL texts are written for both. They were tested on MariaDB only; no MySQL server was available.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
 
-# Hundreds of connections that note turns in a grouped queue wait too long for the lock of the notes' ids.
+# Error of an insert that waits too long for the lock of new ids. Hundreds of connections to a grouped queue cause it.
 AUTOINC_READ_FAILED = 1467
 # Keys and groups are stored as bytes.
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
@@ -65,7 +65,7 @@ class MySQL(Engine):
     }
     staged_types: ClassVar = {"json": "longtext", "text": "longtext", "bytes": "longblob"}
     expressions: ClassVar = {
-        **{name: BINARY | given for name, given in common_expressions("cast(null as datetime(6))").items()},
+        **{name: BINARY | columns for name, columns in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
     }
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
@@ -73,15 +73,15 @@ class MySQL(Engine):
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
     client = Client(
         "mariadb or mysql",
-        "Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.",
+        "Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.",
         {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
     )
-    # Operations of several statements make a transaction of their own, see atomic().
+    # Operations of several statements begin their own transaction, see atomic().
     autocommit = in_autocommit("push_each")
 
     listener = Poll
     procedure_syntax = procedures.SYNTAX
-    # Under REPEATABLE READ, the default, a transaction sees what there was when it first read.
+    # Under REPEATABLE READ, the default, a transaction sees the data as of its first read.
     looks_apart = True
     low_water = True
 
@@ -95,9 +95,9 @@ class MySQL(Engine):
             **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
-            # The second column of the index of the states: null, then the ids are in order.
+            # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
-            # What can be claimed, whatever the low-water mark.
+            # The predicate of a claim without the low-water mark.
             "free": self.claimable(definition),
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
@@ -137,18 +137,18 @@ class MySQL(Engine):
         return translated(error)
 
     def is_transient(self, error: Exception) -> bool:
-        # Of a lock that was waited for too long only the statement is rolled back; the rest, by then, by us.
+        # After a lock time-out the server has rolled back only the statement; the runner has rolled back the rest.
         transient = (ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, AUTOINC_READ_FAILED)
         return isinstance(error, pymysql.Error) and number_of(error) in transient
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def dump_time(self, time: datetime) -> datetime:
-        return time.replace(tzinfo=None)  # DATETIME has no zone; all of ours are UTC
+        return time.replace(tzinfo=None)  # DATETIME has no time zone; ours are all in UTC
 
     def load_time(self, value: Any) -> datetime:
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).replace(tzinfo=UTC)
 
     def dump_ids(self, ids: Sequence[int]) -> str:
-        # In order, so that two that lock some of the same rows do not lock each other out.
+        # Sorted, so that two calls that lock some of the same rows do not deadlock.
         return str(sorted(set(ids)))

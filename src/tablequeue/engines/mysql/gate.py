@@ -1,4 +1,4 @@
-"""How many threads of one process do the same to a queue at the same moment."""
+"""A limit on how many threads of one process run the same operation on a queue at the same time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ T = TypeVar("T")
 
 
 def at_once(most: int) -> Callable[[Callable[[P, Cursor, Table, Params], T]], Callable[[P, Cursor, Table, Params], T]]:
-    """At most so many calls of an operation run at once on a queue; the others wait in the process. Not those in a
-    caller's transaction.
+    """Let at most `most` calls of an operation run at once on a queue; the others wait in the process.
 
-    For InnoDB, each locked row that SKIP LOCKED passes over costs some twenty visits to pages, during which the row
-    that a claim itself has locked stays so for the others. With 200 threads that read in four processes, each claim met
-    54 locked rows and cost the server 7.2 ms; with a gate of 4 in each process 1.6 rows and 1.6 ms, and three times as
-    many messages were had.
+    Calls in a caller's transaction are not limited.
+
+    In InnoDB, each locked row that SKIP LOCKED skips costs some twenty page reads. Meanwhile the claim holds its own
+    row locks, which other claims must skip in turn. With 200 consuming threads in four processes, each claim met 54
+    locked rows and cost the server 7.2 ms. With a gate of 4 in each process it met 1.6 rows and cost 1.6 ms, and three
+    times as many messages were claimed.
     """
 
     def gated(operation: Callable[[P, Cursor, Table, Params], T]) -> Callable[[P, Cursor, Table, Params], T]:
@@ -47,5 +48,5 @@ def _gate(*place_and_size: object) -> Semaphore:
     return Semaphore(most)
 
 
-# In a forked child nobody comes out of the gates that other threads of the parent are in.
+# In a forked child, the permits that other threads of the parent held would never be returned.
 os.register_at_fork(after_in_child=_gate.cache_clear)

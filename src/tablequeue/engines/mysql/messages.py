@@ -1,4 +1,4 @@
-"""The operations on messages on MariaDB and MySQL: what others say in one statement takes several here."""
+"""The operations on messages on MariaDB and MySQL, which need several statements where other engines need one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
 from tablequeue.message import LEASE_UNTIL, POPPED_AT
 
-# Keys in one IN list: from 1,000 on MariaDB turns the list into a table, and may then read the whole index.
+# Maximum number of keys in an IN list. From 1,000 on MariaDB turns it into a table, and may read the whole index.
 KEYS = 500
-# Messages that a claim in a caller's transaction looks at, besides twice as many as it wants.
+# A claim of n messages in a caller's transaction looks at 2 n + LOOK messages.
 LOOK = 32
-# Claims of one process that run at once on a queue: with 8 instead of 4, each met three times as many locked rows. And
-# promotions, which find the same notes: with 4 at once, 1,000 messages in 12 groups took 400 connections more than
-# 150 s, one by one 10 s.
+# Claims, and promotions, of one process that run at once on a queue. With 8 claims instead of 4, each met three times
+# as many locked rows. Promotions find the same notes: with 4 at once, 400 connections needed more than 150 s for 1,000
+# messages in 12 groups; one at a time, 10 s.
 CLAIMS, PROMOTIONS = 4, 1
-# The order of what it sees there; else it is by id, which is the first column.
+# The sort keys of the rows that `look` returns. In other orders they sort by id, the first column.
 FOUND: Mapping[str, Callable[[Row], Any]] = {
     "lifo": lambda row: -row[0],
     "due": lambda row: (row[1], row[0]),
@@ -44,7 +44,7 @@ class MySQLMessages(Messages):
         try:
             cursor.execute(table.statement("push"), params)
         except pymysql.err.IntegrityError as error:
-            # Only the statement is rolled back. INSERT IGNORE would hide other errors too.
+            # Only the statement is rolled back. INSERT IGNORE would hide other errors as well.
             if params["key"] is not None and number_of(error) == ER.DUP_ENTRY:
                 return None
             raise
@@ -54,7 +54,7 @@ class MySQLMessages(Messages):
         now, step, states = self._before_rows(cursor, table, params)
         rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params, now, states)[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
-        # One statement is whole by itself: two round trips with the one before.
+        # A single statement needs no transaction, which would cost two more round trips.
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
             return [id for id in insert(cursor, table.statement("push_rows"), chunks, step) if id is not None]
 
@@ -64,8 +64,8 @@ class MySQLMessages(Messages):
             return []
         now, step, states = self._before_rows(cursor, table, params)
         keys = [row["key"] for row in rows if row["key"] is not None]
-        # Only to save the search below, and not in a caller's transaction: under REPEATABLE READ it would lock the
-        # places of the keys that are not there, as everybody does who pushes them, and nobody could.
+        # This only saves the search below. It is left out in a caller's transaction: under REPEATABLE READ it would
+        # lock the gaps of absent keys. If two transactions did so for the same keys, neither could push them.
         taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
@@ -87,7 +87,7 @@ class MySQLMessages(Messages):
         return found
 
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
-        """What a bulk push must know: the time, how far apart the ids of a statement are, and the states of a push."""
+        """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
         now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
         words = table.engine.words(table)
         return now, step, (words["pushed_ready"], words["pushed_scheduled"])
@@ -109,7 +109,7 @@ class MySQLMessages(Messages):
         return self._removed(cursor, table, by_history("take", table), params)
 
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        """Lock messages, then do the rest of the operation to them."""
+        """Lock messages, then run the other statements of the operation on them."""
         lock, *changes = table.statements(operation)
         with atomic(cursor):
             if cursor.ours:
@@ -126,14 +126,14 @@ class MySQLMessages(Messages):
         return rows
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Rows of (id, due_at, priority)."""
+        """Return rows of (id, due_at, priority)."""
         find, _ = table.statements("claim_find")
-        # More than are wanted: others may have the first ones.
+        # More than `n`: other consumers may have locked the first ones.
         cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
         return list(cursor.fetchall())
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Lock up to `n` messages in a transaction of the caller's: of those seen from outside, and of its own."""
+        """Lock up to `n` messages in a caller's transaction: those that `look` saw outside of it, and its own."""
         _, lock = table.statements("claim_find")
         look = 2 * params["n"] + LOOK
         while True:
@@ -144,14 +144,14 @@ class MySQLMessages(Messages):
             rows = list(cursor.fetchall())
             if len(rows) == params["n"] or len(within) < look:
                 return rows
-            look *= 8  # what was locked is found and locked again, and counts
+            look *= 8  # the rows that are locked by now are found again, and count
 
     @at_once(PROMOTIONS)
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, lock, choose, advance, forget = table.statements("promote")
 
-        def ids(statement: str, given: Sequence[int] = ()) -> list[int]:
-            cursor.execute(statement, params | {"ids": table.engine.dump_ids(given)})
+        def ids(statement: str, among: Sequence[int] = ()) -> list[int]:
+            cursor.execute(statement, params | {"ids": table.engine.dump_ids(among)})
             return [row[0] for row in cursor.fetchall() if row[0] is not None]
 
         noted = ids(find)
@@ -217,7 +217,10 @@ class MySQLMessages(Messages):
     # -- private -------------------------------------------------------------------------------------------------------
 
     def _found(self, cursor: Cursor, table: Table, operation: str, params: Params, state: str = "ready") -> list[int]:
-        """Look without locks; lock those of what was found that nobody else has; change these."""
+        """Find messages without locks, lock those that no other transaction has locked, and change them.
+
+        Return their ids.
+        """
         find, lock, *changes = table.statements(operation, state)
         cursor.execute(find, params)
         found = [row[0] for row in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""How MariaDB and MySQL write stored procedures, and how their texts are sent."""
+"""The syntax of stored procedures on MariaDB and MySQL, and how their texts are split into statements."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from tablequeue.engines.base import ProcedureSyntax
 from tablequeue.engines.texts import quoted_role, statements_in
 from tablequeue.errors import BadInput
 
-# Hosts as accounts have them: 'ada'@'10.0.0.%'.
+# The host of an account: 'ada'@'10.0.0.%'.
 _HOST = re.compile(r"[\w.:%/-]{1,255}")
 _DELIMITED = re.compile(r"(?m)^delimiter //\n(.*?)^delimiter ;$", re.DOTALL)
 _END = re.compile(r"(?m) //$")
 
 
 def split(text: str) -> list[str]:
-    """The statements of a file. What is between `delimiter //` and `delimiter ;` ends with `//` instead, for there are
-    semicolons in it; the two lines are for the client programs, as every text of theirs has them."""
+    """Return the statements of a file.
+
+    Between the lines `delimiter //` and `delimiter ;` a statement ends with `//`, because its body has semicolons. The
+    two lines are for the client programs.
+    """
     statements: list[str] = []
     for place, part in enumerate(_DELIMITED.split(text)):
         bodies = place % 2
@@ -26,7 +29,7 @@ def split(text: str) -> list[str]:
 
 
 def role(name: str) -> str:
-    """A role, or a user with a host: `web` or `web@10.0.0.%`."""
+    """Quote the name of a role, or of a user with a host: `web` or `web@10.0.0.%`."""
     user, at, host = name.partition("@")
     if at and not _HOST.fullmatch(host):
         raise BadInput(f"{host!r} cannot be the host of a user.", "Write user@host; the host may have % in it.")
@@ -34,7 +37,10 @@ def role(name: str) -> str:
 
 
 def words(dialect: str, definition: Definition) -> dict[str, str]:
-    """Words of the procedures' texts. The character sets of a database's own choice may not hold every payload."""
+    """Return the `{words}` of the procedures' texts.
+
+    They name character sets, because the default of a database may not be able to store every payload.
+    """
     return {
         "create": "create" if dialect in SYNTAX.dropped_first else "create or replace",
         "text": "longtext character set utf8mb4",
@@ -46,11 +52,11 @@ def words(dialect: str, definition: Definition) -> dict[str, str]:
 SYNTAX = ProcedureSyntax(
     parameter="p_{}",
     role=role,
-    head="-- A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.\n"
+    head="-- A procedure keeps the SQL mode of its creation. In strict mode a value that does not fit is an error.\n"
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\ndelimiter //",
     foot="delimiter ;",
     dropped_first=("mysql",),
-    # Dropping what is not there needs the right to drop it.
+    # A drop needs the right to drop even if the procedure does not exist.
     there=(
         "select routine_name from information_schema.routines "
         "where routine_schema = {database} and routine_name like '{table}\\_%'"

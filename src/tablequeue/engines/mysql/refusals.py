@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL refuse, by the number of the error: our exception, its cause and its remedy."""
+"""The errors of MariaDB and MySQL, by number, with our exception, its cause and its remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tablequeue.errors import TablequeueError
 
 
 def translated(error: Exception) -> TablequeueError | None:
-    """The driver's error as one of ours; None if it is no error of the driver."""
+    """Return the driver's error as one of ours; None if it is not an error of the driver."""
     if not isinstance(error, pymysql.Error):
         return None
     number = number_of(error)
@@ -22,7 +22,7 @@ def translated(error: Exception) -> TablequeueError | None:
         if number in numbers:
             return kind(cause.format(words), remedy)
     if isinstance(error, pymysql.err.InterfaceError) or 2000 <= number < 2100:
-        # The driver found the connection closed; or one of the client's own errors.
+        # The driver found the connection closed, or the client library raised an error of its own.
         return errors.ConnectionLost(
             f"The connection to the database broke: {words or 'it was closed'}.",
             "Check that the server runs; whether this call took effect is not known, the next one reconnects.",
@@ -33,15 +33,15 @@ def translated(error: Exception) -> TablequeueError | None:
 
 
 def number_of(error: pymysql.Error) -> int:
-    """The server's number of an error, or the driver's; 0 if it has none."""
-    # The driver reads the two bytes of it with a sign.
+    """Return the server's or the driver's number of an error; 0 if it has none."""
+    # The driver reads the number as a signed 16-bit integer.
     return error.args[0] & 0xFFFF if error.args and isinstance(error.args[0], int) else 0
 
 
-# Numbers, exception, cause, remedy. {} is the server's own sentence. Those without a name in the driver:
-# 1020 the row changed since the snapshot, 1665 statement binlog, 1792 read-only transaction, 1836 read-only mode,
-# 1227 no privilege, 1290 an option of the server forbids it, 1205 lock wait, 3024 and 1969 the statement's time is
-# over, 3572 NOWAIT, 3819 and 4025 a CHECK, 4031 the server closed an idle connection.
+# Numbers, exception, cause, remedy. {} is the server's own message. Numbers that have no name in the driver:
+# 1020 the row changed since the snapshot, 1665 statement-based binary log, 1792 read-only transaction, 1836 read-only
+# mode, 1227 missing privilege, 1290 a server option forbids it, 1205 lock wait, 3024 and 1969 statement time-out,
+# 3572 NOWAIT, 3819 and 4025 a CHECK constraint, 4031 the server closed an idle connection.
 _ERRORS: tuple[tuple[tuple[int, ...], type[TablequeueError], str, str], ...] = (
     (
         (ER.ACCESS_DENIED_ERROR, ER.BAD_DB_ERROR),

@@ -1,4 +1,4 @@
-"""Bulk pushes: rows of VALUES, their ids, and the keys that are taken already."""
+"""Bulk pushes: rows of VALUES, their ids, and the keys that are already taken."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from tablequeue.engines.base import Params
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.refusals import number_of
 
-# Bytes sent in one statement; larger ones are no faster.
+# Maximum bytes of rows in one statement. Larger statements are not faster.
 CHUNK = 1 << 20
 
 
 def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], step: int) -> Iterator[int | None]:
-    """Insert rows in the place of the one of the statement, by the chunk; their ids, None where the key is taken."""
+    """Insert rows, one statement a chunk, instead of the single row of `statement`.
+
+    Yield their ids; None for a row whose key is taken.
+    """
     head = statement.partition("values")[0].encode() + b"values "
 
     def insert_all(chunk: Sequence[bytes]) -> Iterator[int | None]:
         try:
             cursor.execute(head + b",".join(chunk))
         except pymysql.err.IntegrityError as error:
-            # It rolled the statement back. Its halves find the key in as few statements as can be.
+            # The statement was rolled back. Insert its halves, to find the taken key in few statements.
             if number_of(error) != ER.DUP_ENTRY:
                 raise
             if len(chunk) == 1:
@@ -43,7 +46,10 @@ def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], st
 
 
 def row_values(params: Params, now: datetime, states: tuple[str, str]) -> tuple[Any, ...]:
-    """The values of a new row, in the order of push_rows. `states` are those of a message without and with a wait."""
+    """Return the values of a new row, in the order of push_rows.
+
+    `states` are the state of a message that is due now, and of one that is due later.
+    """
     due, delay = params["due"], params["delay"]
     if due is None and delay is not None:
         due = now + timedelta(seconds=delay)
@@ -53,7 +59,7 @@ def row_values(params: Params, now: datetime, states: tuple[str, str]) -> tuple[
 
 
 def chunked(rows: Iterable[str]) -> Iterator[list[bytes]]:
-    """Rows as the driver sends them, about as many at a time as go into one statement."""
+    """Yield the rows, encoded as the driver sends them, in chunks of at most CHUNK bytes (at least one row)."""
     chunk: list[bytes] = []
     size = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""Streams, and writes of many processes, on MariaDB and MySQL: what takes more than a statement."""
+"""The operations of streams and bulk writes that need more than one statement on MariaDB and MySQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MySQLStaging(Staging):
             try:
                 return cursor.execute(table.statement("publish"), params)
             except pymysql.err.IntegrityError as error:
-                # Somebody pushed one of the keys after the statement had looked for it.
+                # Another transaction pushed one of the keys after the statement had looked for it.
                 if number_of(error) != ER.DUP_ENTRY:
                     raise
 

@@ -1,9 +1,10 @@
-"""PostgreSQL by ADBC: Arrow batches, read by COPY in binary.
+"""PostgreSQL by ADBC, which reads Arrow batches by a binary COPY.
 
-Measured with 1,000,000 rows of 100 bytes from two Python workers of Spark on two cores, as rates beside its JDBC in a
-warm Java: 0.7 to 0.8 by ADBC; 0.5 to 0.6 by strings that the server makes of all values of a column, which cost it more
-than COPY and the client as much as ADBC; by psycopg's COPY turned into Arrow less than half of ADBC's. What is left to
-JDBC's 1 is Python between the server and Java, a quarter of the processor's time, half of it the driver's at COPY.
+Measured with 1,000,000 rows of 100 bytes from two Python workers of Spark on two cores, relative to the rate of Spark's
+JDBC in a warm Java: ADBC 0.7 to 0.8; strings that the server builds from all values of a column 0.5 to 0.6, because
+they cost the server more than COPY and the client as much as ADBC; psycopg's COPY converted to Arrow less than half of
+ADBC. JDBC remains faster because Python is between the server and Java. That takes a quarter of the processor time,
+half of it in the driver's COPY.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ import sqlalchemy as sa
 from adbc_driver_manager import AdbcConnection, AdbcDatabase
 from adbc_driver_postgresql import StatementOptions
 
-# Batches of 1 MB, not the driver's 16: Spark works at one while the next is read, and they stay in the processor's
-# cache, which alone is a tenth to a quarter of the time of a read.
+# Batches of 1 MB instead of the driver's 16: Spark processes one while the next is read, and each stays in the cache of
+# the processor, which alone saves a tenth to a quarter of the time of a read.
 _OPTIONS = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(1 << 20)}
-# Columns whose type on the wire is not the one of the Arrow column.
+# The columns whose type on the wire differs from the type of the Arrow column.
 _TEXTS = ("payload", "headers", "errors")
 
 
-# It connects to read the catalogue of types, for 45 ms, and a connection after that takes 4. It holds none itself.
+# The driver's database object connects once to read the catalogue of types, which takes 45 ms; each further connection
+# takes 4 ms. The object itself keeps no connection open.
 @lru_cache(maxsize=8)
 def _database(url: sa.URL) -> AdbcDatabase:
     return adbc_driver_postgresql.connect(url.render_as_string(hide_password=False))
 
 
-class _Kept:
-    """Instead of the database, which a connection that is closed would close too."""
+class _CachedDatabase:
+    """Stands for the database: a connection closes its database with itself, but this one is cached."""
 
     def close(self) -> None: ...
 
@@ -43,10 +45,10 @@ class Adbc:
     def __init__(self, url: sa.URL) -> None:
         with _psycopg_errors():
             connection = AdbcConnection(_database(url.set(drivername="postgresql")))
-            self._connection = adbc.Connection(_Kept(), connection, autocommit=True)
+            self._connection = adbc.Connection(_CachedDatabase(), connection, autocommit=True)
 
     def read(self, statement: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of a statement in these columns; its text has its values in it, for parameters forbid COPY."""
+        """Yield the rows of a statement, with these columns. It has literals, because COPY takes no parameters."""
         names = ", ".join(_selected(field) for field in columns)
         with _psycopg_errors(), closing(self._connection.cursor(adbc_stmt_kwargs=_OPTIONS)) as cursor:
             cursor.execute(f"select {names} from ({statement}) as message")  # noqa: S608  (our own texts)
@@ -66,7 +68,7 @@ def _selected(field: pa.Field) -> str:
 
 @contextmanager
 def _psycopg_errors() -> Iterator[None]:
-    """An error of ADBC as the engine knows it."""
+    """Raise an error of ADBC as the psycopg error of its SQLSTATE, which the engine translates."""
     try:
         yield
     except adbc.Error as error:

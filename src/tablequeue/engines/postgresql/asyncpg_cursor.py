@@ -1,4 +1,4 @@
-"""asyncpg under SQLAlchemy, with the face of a psycopg cursor: parameters, rows and errors."""
+"""asyncpg under SQLAlchemy, with the interface of a psycopg cursor: parameters, rows and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 
 
 class AsyncpgCursor:
-    """Runs on SQLAlchemy's adapted cursor, which begins the caller's transaction where asyncpg itself would not."""
+    """Wraps SQLAlchemy's adapted cursor, which begins the caller's transaction; asyncpg itself would not."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -43,13 +43,13 @@ class AsyncpgCursor:
                 return psycopg.errors.lookup(state)(words)
             except KeyError:
                 return psycopg.DatabaseError(words)
-        # Without a code it is asyncpg's own: of a connection that is gone, or of a value it cannot send.
+        # Without a SQLSTATE the error is asyncpg's own: the connection is closed, or it cannot send a value.
         return (psycopg.OperationalError if self.connection.driver_connection.is_closed() else psycopg.DataError)(words)
 
 
 @lru_cache(maxsize=1000)
 def _numbered(statement: str) -> tuple[str, list[str]]:
-    """A statement with psycopg's `%(name)s` in asyncpg's `$1`, and the names in that order."""
+    """Convert psycopg's `%(name)s` to asyncpg's `$1`. Return the statement, and the names in order."""
     names: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:

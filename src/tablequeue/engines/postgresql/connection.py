@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: our own with the settings that the promises need, and cursors that read text."""
+"""Connections to PostgreSQL: our own, with the settings that the promises need, and cursors that return text."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tablequeue import errors
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.postgresql.values import Column, Ids, IdsDumper
 
-# What the server says of times and texts is read in these settings alone; it reports them when they change.
+# The settings under which the server's times and texts can be read. The server reports when they change.
 READABLE = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8"}
 
 
 class OwnCursor(psycopg.Cursor[tuple[Any, ...]]):
-    """A cursor of a connection of ours: what a statement does outside of a transaction is committed."""
+    """A cursor of a connection of our own: a statement outside of a transaction is committed at once."""
 
     ours = True
 
 
 class PostgreSQLConnection(RawConnection):
     pooled = False
-    """Whether each transaction may run in another session, as through PgBouncer: then LISTEN hears nothing."""
+    """Whether each transaction may run in another session, as through PgBouncer: then LISTEN receives nothing."""
 
 
 def adopt(dbapi: Any) -> PostgreSQLConnection:
@@ -36,26 +36,27 @@ def adopt(dbapi: Any) -> PostgreSQLConnection:
     connection = PostgreSQLConnection(dbapi, reading_text(dbapi.cursor(row_factory=tuple_row)))
     connection.cursor.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()")
     isolation, session = connection.cursor.fetchone()
-    # A pooler between us and the server, as PgBouncer, gives a number of its own for the session.
+    # A pooler between us and the server, such as PgBouncer, reports a session number of its own.
     connection.pooled = session != dbapi.info.backend_pid
     if connection.pooled:
         dbapi.prepare_threshold = None  # the next call may run in a session that has not prepared it
     elif dbapi.prepare_threshold:
-        # From its first run on, not its sixth. In a session of 10 cycles of push, pop and complete the server's
-        # share of one is 1.3 ms instead of 1.65; a single statement is a round trip more. None is the caller's.
+        # Prepare each statement at its first run, not at its sixth. In a session of 10 cycles of push, pop and
+        # complete, a cycle takes the server 1.3 ms instead of 1.65; a single statement takes one more round trip. None
+        # means that the caller has turned preparation off.
         dbapi.prepare_threshold = 0
     if isolation != "read committed":
-        # Under repeatable read a claim that meets another one fails instead of passing over it.
+        # Under repeatable read a claim that meets another claim fails, instead of skipping its rows.
         if connection.pooled:
             raise errors.BadUrl(
-                f"Transactions are {isolation} by default, and through a pooler that cannot be changed for ours.",
+                f"Transactions are {isolation} by default, and tablequeue cannot change that through a pooler.",
                 "Set default_transaction_isolation of the role to 'read committed', or connect directly.",
             )
         connection.cursor.execute("set session characteristics as transaction isolation level read committed")
     for setting, found in _unreadable(dbapi):
         if connection.pooled:
             raise errors.BadUrl(
-                f"The setting {setting} is {found}, and through a pooler that cannot be changed for ours.",
+                f"The setting {setting} is {found}, and tablequeue cannot change that through a pooler.",
                 f"Set {setting} of the role to {READABLE[setting]}, or connect directly.",
             )
         connection.cursor.execute(f"set {setting} to '{READABLE[setting]}'")
@@ -63,19 +64,19 @@ def adopt(dbapi: Any) -> PostgreSQLConnection:
 
 
 def check_settings(dbapi: Any) -> None:
-    """Refuse a caller's connection whose settings have times or texts come as this module does not read them."""
+    """Refuse a caller's connection if its settings make the server send times or texts that we cannot read."""
     for setting, found in _unreadable(dbapi):
         raise errors.BadInput(
-            f"The setting {setting} of the connection is {found}, in which messages cannot be read.",
+            f"The setting {setting} of the connection is {found}, and tablequeue cannot read messages with it.",
             f"Run set {setting} to '{READABLE[setting]}' on it, or set it for the role.",
         )
 
 
 def reading_text(cursor: psycopg.Cursor[Any]) -> Cursor:
-    """Have the cursor return JSON and times as the server's text.
+    """Make the cursor return JSON and times as the server's text.
 
-    The codec reads JSON, as on every engine, and a time is read when somebody looks at it. For psycopg to read the
-    three times of a claimed row took 1.6 of the 5 µs that a message of a batch takes.
+    The codec parses JSON, as on every engine, and a time is parsed when it is first used. psycopg would need 1.6 µs for
+    the three times of a claimed row, of the 5 µs that a message of a batch takes.
     """
     for name in ("json", "timestamptz"):
         cursor.adapters.register_loader(name, TextLoader)
@@ -86,7 +87,7 @@ def reading_text(cursor: psycopg.Cursor[Any]) -> Cursor:
 
 @contextmanager
 def atomic(cursor: Cursor) -> Iterator[None]:
-    """Run all of the block's statements or none. A caller's transaction, or the runner's, sees to that by itself."""
+    """Run all of the block's statements or none. In a transaction of the caller or of the runner, do nothing."""
     if not getattr(cursor, "ours", False):
         yield
         return
@@ -101,7 +102,7 @@ def atomic(cursor: Cursor) -> Iterator[None]:
 
 
 def _unreadable(dbapi: Any) -> Iterator[tuple[str, str]]:
-    """The settings of a connection in which its times, or its texts, do not come as this module reads them."""
+    """Yield the settings of a connection under which its times or texts cannot be read, with their values."""
     for setting, value in READABLE.items():
         found = dbapi.info.parameter_status(setting) or value
         if not found.upper().startswith(value.partition(",")[0]):

@@ -1,4 +1,4 @@
-"""PostgreSQL: SKIP LOCKED, COPY, a low-water mark against dead index entries, and one round trip a call."""
+"""PostgreSQL: SKIP LOCKED, COPY, a low-water mark that skips dead index entries, and one round trip a call."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PostgreSQL(Engine):
         "priority": "priority desc, id",
     }
     order_by: ClassVar = {**ready_index, "lifo": "id desc"}
-    # json, not jsonb: it keeps the text as it was pushed, with any number and every escape, and costs no parse tree.
+    # json, not jsonb: it keeps the text that was pushed, with every number and escape, and builds no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
     expressions: ClassVar = {
@@ -120,18 +120,19 @@ class PostgreSQL(Engine):
             **words,
             **self.messages.packs.words(words["queue"]),
             "array_type": array_type,
-            # JSON as text, which every driver leaves as it is. The procedures return JSON.
+            # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
             "waiting_lock": waiting,
             "pushing_lock": pushing,
-            # By where the locked rows are, instead of a search for each id: 0.92 of the server's time for a claim of
-            # 1,000. A row that was changed and is ready again since the statement began is locked, but not seen there:
-            # a claim above a mark that finds nothing so begins again at once. In a lifo queue, where it does not, one
-            # pop in 800 of 8 threads that pop and release the same message got nothing.
+            # A claim finds its locked rows by their physical position, instead of a search for each id: that takes 0.92
+            # of the server's time for a claim of 1,000. If another transaction has changed a row since the statement
+            # began and it is ready again, the claim locks the row but does not find it. A claim above a mark that finds
+            # nothing starts again at once. A claim in a lifo queue does not: there, with 8 threads that pop and release
+            # the same message, one pop in 800 returned nothing.
             "row": "ctid" if table.claims_above_mark else "id",
-            # Notifies the consumers that wait, at the commit, or says that they are to be notified apart: listener.py.
+            # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
             "waited_for": (
                 f"(select case\n"
                 f"    when :within and pg_advisory_xact_lock_shared({pushing}) is null then null\n"
@@ -190,5 +191,5 @@ class PostgreSQL(Engine):
         return Ids(ids)
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
-        # As text, times of different offsets from UTC do not compare.
+        # As text, times with different offsets from UTC do not sort correctly.
         return (lambda row: (load_time(row[DUE_AT]), row[ID])) if order == "due" else super().rank(order)

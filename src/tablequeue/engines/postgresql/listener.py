@@ -1,16 +1,18 @@
-"""PostgreSQL's listener: LISTEN, and an advisory lock by which a push sees whether somebody listens.
+"""PostgreSQL's listener: LISTEN, and an advisory lock that tells a push whether consumers wait.
 
-NOTIFY takes a lock of the whole cluster until its transaction has committed, so that commits which notify do so one
-after the other. A push therefore asks first: it tries the lock that those who wait have shared, gives it back at once,
-and notifies only if it was refused it. That needs no table, hence no dead rows and no heartbeat, and a lock ends with
-its session.
+NOTIFY takes a lock of the whole cluster until its transaction has committed, so that commits with notifications run one
+after the other. A push therefore checks first whether a consumer waits: waiting consumers hold a shared lock. The push
+tries to take that lock exclusively, and gives it back at once. It notifies only if the lock was refused. This needs no
+table, and so no dead rows and no heartbeat, and the lock ends with its session.
 
-Of the pushes of our own that commit at the same moment one notifies: it has another lock until its commit, and who does
-not get that leaves the notification to it. What the others push may be committed a moment after it was looked for; then
-it is found by the next pop or after the shortest pause (operations/wait.py). That lock is another one every 10 ms.
+If several pushes of our own commit at the same moment, only one of them notifies. It holds a second lock until its
+commit, and a push that does not get this lock does not notify. The messages of such a push may be committed just after
+the woken consumer looked for them. Then the next pop finds them, or a look after the shortest pause
+(operations/wait.py). The second lock is a different one every 10 ms.
 
-A push in a caller's transaction does not notify in it: that may last, and may be prepared. It is notified beside it,
-and who wakes sees by a third lock, which the push has until the end of its transaction, that a push is under way.
+A push in a caller's transaction does not notify in that transaction, which may last long or be prepared. It is notified
+from another connection instead. The push holds a third lock until the end of its transaction, by which the woken
+consumer sees that a push is under way.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from tablequeue.engines.notifier import Listener
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection
 
-# The seeds of a queue's advisory locks, tablequeue's own numbers as in install.sql: of those who wait, of the push that
-# notifies them, and of pushes in transactions of callers'.
+# The seeds of a queue's three advisory locks, numbers of tablequeue's own as in install.sql: the lock of waiting
+# consumers, of the push that notifies them, and of pushes in callers' transactions.
 LOCKS = (8318836321, 8318836322, 8318836323)
 
 
@@ -40,7 +42,7 @@ class PostgreSQLListener(Listener):
         self._attended: set[str] = set()
         self._notified: set[str] = set()
         self._closed = False
-        # Wakes `listen`: another thread's statement may have read a notification off the socket.
+        # A pipe that wakes `listen`: the statement of another thread may have read a notification from the socket.
         self._awake, self._waker = os.pipe()
         connection.dbapi.add_notify_handler(self._note)
 

@@ -1,4 +1,4 @@
-"""The operations on messages that need more than a statement on PostgreSQL: COPY, packs, notifications."""
+"""The operations on messages that need more than one statement on PostgreSQL: COPY, packs, notifications."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tablequeue.engines.texts import Row
 
 T = TypeVar("T")
 
-# Rows, or characters, from which a bulk push is a COPY instead of one INSERT of an array. Measured, COPY's rate over
-# the array's: 0.6 with 100 rows of 100 bytes (it needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1 with 30 of
-# 1 kB, 2.0 with 10 of 8 kB, 3.3 with one of 64 kB, 7 with 10 of 1 MB.
+# Minimum rows, or characters, of a bulk push that uses COPY instead of one INSERT of an array. Measured rates of COPY
+# relative to the array: 0.6 with 100 rows of 100 bytes (COPY needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1
+# with 30 rows of 1 kB, 2.0 with 10 of 8 kB, 3.3 with one of 64 kB, 7 with 10 of 1 MB.
 COPY_FROM = 1000
 COPY_FROM_SIZE = 50_000
-# How far behind the last note the mark of the notes stays: notes of other threads, with lower ids, may be committed
-# later. Those that are later still are found by the next sweep.
+# The distance of the mark of the notes from the last note: other threads may commit notes with lower ids later. The
+# next sweep finds notes that are even further behind.
 LATE_NOTES = 1000
 
-# The operations by which a message can be had, or at some time: the last column of their rows is {waited_for}.
+# The operations after which a message is or becomes ready. The last column of their rows is {waited_for}.
 NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids promote".split())
 
-# The arrays of push_each, and the parameter of a row that each is made of.
+# The arrays of push_each, each with the parameter of a row that fills it.
 _ARRAYS = {
     "payloads": "payload",
     "headers": "headers",
@@ -43,7 +43,7 @@ _ARRAYS = {
 
 
 class Notifying(Part):
-    """Operations that notify the consumers that wait."""
+    """Operations that notify waiting consumers."""
 
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._rows(cursor, table, "notify", params)
@@ -73,7 +73,7 @@ class PostgreSQLMessages(Notifying, Messages):
         ids, pushed_at, due_at, state = cursor.fetchone()
         shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
         rest = "".join(f"\t{copy_text(value)}" for value in shared)
-        # Our own text, not copy.write_row(): the columns that all rows share are escaped once.
+        # Not copy.write_row(): our own text escapes the columns that all rows share only once.
         with cursor.copy(table.statement("push_copy")) as copy:
             for chunk in copy_lines(ids, payloads, f"{rest}\t{state}\n"):
                 copy.write(chunk)
@@ -95,11 +95,11 @@ class PostgreSQLMessages(Notifying, Messages):
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
         if max(params["number"], params["n"]) >= self.packs.least:
-            with atomic(cursor):  # two statements, of which either may be of a pack
+            with atomic(cursor):  # two statements, each of which may concern a pack
                 return super().complete_and_claim(cursor, table, params)
         mark = table.mark
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
-        if not rows:  # what is below the mark
+        if not rows:  # look below the mark
             return None, self.claim(cursor, table, params)
         if rows[0][0] is None:  # some are in a pack, or lost
             rest = self.complete(cursor, table, params | {"token": params["held"]})
@@ -160,7 +160,7 @@ class PostgreSQLMessages(Notifying, Messages):
         return result
 
     def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """If there is no such pack, another thread may have unpacked it: then its rows are there now, too."""
+        """Unpack the pack of `token`. If there is none, another thread may have unpacked it just before."""
         if self._rows(cursor, table, "unpack", params):
             self.packs.unpacked_one(table)
 

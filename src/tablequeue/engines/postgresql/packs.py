@@ -1,4 +1,4 @@
-"""Packs: a claim of many messages is one row of their arrays, and so is its completion. See `sql/create_packs.sql`.
+"""Packs: a claim of many messages is one row with arrays of them, and so is its completion. See `create_packs.sql`.
 
 A claim that changes each row, and a completion that deletes it, were most of what draining costs; a pack of 1,000 is
 claimed and completed in two thirds of the time. A consumer that finishes, fails or extends some of its messages apart
@@ -20,24 +20,27 @@ PACK_MESSAGES = """unnest(
 
 
 class PackedTable(Table):
-    """A table, and how many more claims through it are to be row by row."""
+    """A table, with the number of its next claims that must be row by row."""
 
     by_row = 0
 
 
 @dataclass(frozen=True)
 class Packs:
-    """Which claims are packs."""
+    """Decides which claims are packs."""
 
     least: int = 200
-    """Messages from which a claim is packed. Rate over row by row: 1.0 by 100, 1.15 by 200, 1.45 by 1,000."""
+    """Minimum messages of a pack. Rate relative to row by row: 1.0 with 100, 1.15 with 200, 1.45 with 1,000."""
     most: int = 10_000
-    """Messages up to which it is: a server's array ends at a gigabyte."""
+    """Maximum messages of a pack, because an array is limited to a gigabyte."""
     unpacked: int = 10
-    """Claims row by row after a pack that had to be unpacked: of a consumer that finishes its messages one by one, each
-    eleventh claim costs more than it saves."""
+    """Number of claims row by row after a pack had to be unpacked.
+
+    So if a consumer finishes its messages one by one, only every eleventh claim is a pack, which costs more than
+    it saves.
+    """
     largest: int = 2_000
-    """Bytes of the payload and the headers of a message in a pack: larger ones are not moved by a claim, but once."""
+    """Maximum bytes of payload and headers of a message in a pack. A larger message is moved only once, when done."""
 
     def words(self, queue: str) -> dict[str, str]:
         return {
@@ -50,7 +53,7 @@ class Packs:
         }
 
     def has_next(self, table: Table, n: int) -> bool:
-        """Whether the claim of `n` messages that comes now is to be a pack."""
+        """Return whether the next claim, of `n` messages, is to be a pack."""
         if n < self.least or not may_pack(table.definition):
             return False
         assert isinstance(table, PackedTable)
@@ -60,11 +63,15 @@ class Packs:
         return True
 
     def unpacked_one(self, table: Table) -> None:
-        """Have the next claims go row by row."""
+        """Make the next claims go row by row."""
         assert isinstance(table, PackedTable)
         table.by_row = self.unpacked
 
 
 def may_pack(definition: Definition) -> bool:
-    """Whether a claim may be a pack: the head of a group stays in its index, and at most once is the history."""
+    """Return whether a claim may be a pack.
+
+    Not in a grouped queue, because the head of a group must stay in its index. Not at most once, because a claim moves
+    its messages to the history.
+    """
     return definition.delivery == "at_least_once" and not definition.grouped

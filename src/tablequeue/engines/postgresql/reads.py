@@ -1,4 +1,4 @@
-"""The reads that are different on PostgreSQL: of packs, and as Arrow batches."""
+"""The reads that differ on PostgreSQL: those of packs, and those as Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tablequeue.engines.texts import Row
 
 class PostgreSQLReads(Reads):
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        # A text of its own: with the packs in it, the index of the state would no longer serve the order of the ids.
+        # A statement of its own reads the packs: with them, the index of the state does not serve the order of the ids.
         if params["state"] == "in_progress":
             return self._rows(cursor, table, "peek_in_progress", params)
         return super().peek(cursor, table, params)

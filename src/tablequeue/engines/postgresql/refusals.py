@@ -1,4 +1,4 @@
-"""PostgreSQL's errors, as tablequeue's."""
+"""PostgreSQL's errors, translated to tablequeue's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 from tablequeue import errors
 from tablequeue.errors import TablequeueError
 
-# SQLSTATE pattern, exception, cause, remedy; the first that matches. {} is the server's own sentence.
+# SQLSTATE pattern, exception, cause, remedy; the first match counts. {} is the server's own message.
 _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
     (
         "22P02|22P05|2203|22021|22001|22000|54000",
@@ -18,14 +18,14 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
         "Change the value, or use a bytes queue; nothing was pushed.",
     ),
     ("22008", errors.BadInput, "PostgreSQL cannot store a time: {}.", "Give a time between 4713 BC and 294276 AD."),
-    # The errors of tablequeue's own functions; {} has no remedy, which is in the hint.
+    # The errors of tablequeue's own functions. {} is the cause only; the function has the remedy in its hint.
     ("TQ001", errors.BadInput, "{}.", "Correct the options."),
     ("TQ002", errors.DuplicateKey, "{}.", "Push with another key, or have such conflicts skipped."),
     ("TQ003", errors.LeaseLost, "{}.", "Make the lease longer than the work, or extend it in time."),
     ("53100", errors.Full, "The disk of the PostgreSQL server is full: {}.", "Free some space and try again."),
     ("53300", errors.Unreachable, "PostgreSQL has no connection left: {}.", "Raise max_connections, or use fewer."),
     ("25006", errors.ReadOnly, "The PostgreSQL server is read-only: {}.", "Connect to the primary server."),
-    # Of no schema in the search path it tells only when something is to be created.
+    # The server reports that the search path has no schema only when a table is created.
     ("3F000", errors.NoRights, "PostgreSQL has no schema for the queues: {}.", "Name one that the user may use."),
     ("42501", errors.NoRights, "The database user may not do this: {}.", "Grant the rights, or use another user."),
     ("40001|40P01", errors.Conflict, "PostgreSQL rolled the transaction back: {}.", "Roll back and try it again."),
@@ -53,11 +53,11 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
 
 
 def translated(error: Exception) -> TablequeueError | None:
-    """Return the driver's error as one of ours; None if it is no error of the driver."""
+    """Return the driver's error as one of ours; None if it is not an error of the driver."""
     if not isinstance(error, psycopg.Error):
         return None
     state = error.sqlstate or ""
-    # In one line: the driver's own messages have several.
+    # In one line: the driver's own messages may have several.
     words = " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")
     for pattern, kind, cause, remedy in _ERRORS:
         if re.match(pattern, state):
@@ -71,9 +71,9 @@ def translated(error: Exception) -> TablequeueError | None:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the server rolled back our transaction and asks to try it again."""
+    """Return whether the server rolled back our transaction and it can be tried again."""
     if not isinstance(error, psycopg.Error):
         return False
-    if error.sqlstate == "23505":  # two that promoted in the same group at once
+    if error.sqlstate == "23505":  # two transactions promoted in the same group at once
         return (error.diag.constraint_name or "").endswith("__front")
     return error.sqlstate in ("40001", "40P01")

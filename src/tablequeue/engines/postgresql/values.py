@@ -1,4 +1,4 @@
-"""Values as PostgreSQL wants and returns them."""
+"""Conversions of values to and from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import psycopg
 from psycopg.adapt import Dumper
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-# Characters of COPY text sent at a time.
+# Number of characters of COPY text that are sent at a time.
 COPY_CHUNK = 1 << 18
 
 
 class Ids(list[int]):
-    """Ids as one parameter."""
+    """A list of ids as one parameter."""
 
 
 class IdsDumper(Dumper):
-    """In one piece; for psycopg to write a list takes 0.7 µs an element."""
+    """Formats a list of ids in one step. psycopg takes 0.7 µs for each element."""
 
     oid = psycopg.adapters.types["int8"].array_oid
 
@@ -28,22 +28,22 @@ class IdsDumper(Dumper):
 
 
 class Column(list[Any]):
-    """A list as one parameter, sent in binary: for psycopg to escape the texts was a third of a bulk write."""
+    """A list as one parameter, sent in binary. To escape the texts took psycopg a third of a bulk write."""
 
 
 def load_time(value: Any) -> datetime:
-    """Return an aware time in UTC, of the server's text or of a driver's value."""
+    """Return the server's text or a driver's value as an aware time in UTC."""
     if not isinstance(value, str):
         return value.astimezone(UTC)
     try:
         return datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
-        # Of somebody's own SQL: a time before the first or after the last year that Python has.
+        # A user's own SQL may have written a time outside of the years that Python supports.
         return FIRST if value.startswith("-") or value.endswith("BC") else LAST
 
 
 def copy_text(value: Any) -> str:
-    r"""A value in COPY's text format: \N is null; backslash, newline, return and tab are escaped."""
+    r"""Return a value in COPY's text format: \N for null; backslash, newline, return and tab are escaped."""
     if value is None:
         return r"\N"
     if isinstance(value, bytes):

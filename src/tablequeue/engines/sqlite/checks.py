@@ -9,7 +9,7 @@ from tablequeue.engines.checks import Check, Checks
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.texts import Row
 
-# Bytes of a WAL that a checkpoint has not emptied for long: SQLite tries from 4 MB on.
+# Bytes of a WAL that no checkpoint has emptied for long. SQLite tries a checkpoint from 4 MB on.
 LARGEST_WAL = 64 << 20
 
 
@@ -17,9 +17,9 @@ class SQLiteChecks(Checks):
     def check(self, cursor: Cursor, table: Statements, params: Params) -> list[Row]:
         rows = super().check(cursor, table, params)
         if params["check"] == "check_synchronous" and cursor.flushed:
-            return []  # it is NORMAL because the flush comes after the commit, from us
+            return []  # it is NORMAL because we flush after the commit ourselves
         if params["check"] == "check_wal":
-            # SQLite itself tells the size of its WAL only to who begins a checkpoint.
+            # SQLite itself reports the size of the WAL only to a connection that begins a checkpoint.
             files = [(path, Path(f"{path}-wal")) for (path,) in rows]
             sizes = [(path, file.stat().st_size) for path, file in files if file.exists()]
             return [(path, size >> 20) for path, size in sizes if size > LARGEST_WAL]
@@ -29,8 +29,8 @@ class SQLiteChecks(Checks):
 CHECKS = SQLiteChecks(
     Check(
         "check_wal",
-        "The WAL {0}-wal has {1} MB: a reader has had a transaction open all the while, or one transaction wrote that "
-        "much; reads are slower.",
+        "The WAL {0}-wal has {1} MB, which slows reads: a reader has had a transaction open for long, or one "
+        "transaction wrote that much.",
         "End long transactions of readers; then pragma wal_checkpoint(truncate) empties it.",
     ),
     Check(

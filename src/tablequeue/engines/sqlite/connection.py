@@ -1,4 +1,4 @@
-"""A connection to SQLite that is ours: the writers' turns by a file lock, and flushes that nobody else waits for."""
+"""A connection of our own to SQLite. Writers take turns by a file lock, and a flush blocks no other connection."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tablequeue.engines.sqlite.turn import Turn, TurnNotHad
 
 T = TypeVar("T")
 
-# RETURNING came with 3.35, STRICT with 3.37.
+# SQLite has RETURNING from 3.35 on, STRICT from 3.37 on.
 OLDEST = (3, 37, 0)
 
 FULL = 2
-# Seconds that a transaction waits for its turn. Of 64 processes that write all the time one waits for half a second.
+# Seconds that a transaction waits for its turn. If 64 processes write all the time, each waits for half a second.
 PATIENCE = 10.0
 
 # macOS has no fdatasync; SQLite itself calls fsync there.
@@ -27,32 +27,32 @@ fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class OwnCursor(sqlite3.Cursor):
-    """A cursor of a connection of ours."""
+    """A cursor of a connection of our own."""
 
     ours = True
     flushed = False
-    """Whether commits are on the disk when a call returns, by us or by SQLite."""
+    """Whether a commit is on the disk when the call returns, flushed by us or by SQLite."""
 
 
 class SQLiteConnection(RawConnection):
-    """A transaction waits for its turn, then takes SQLite's lock; its commit is flushed when both are free again.
+    """A transaction waits for its turn, then takes SQLite's lock. Its commit is flushed after both are released.
 
-    A turn that does not come within PATIENCE seconds is not waited for any longer: its process may have been stopped.
-    SQLite's own lock is what keeps the database whole, so the transaction begins without; if it is refused that lock
-    too, the error names the process.
+    A transaction waits at most PATIENCE seconds for its turn, because the process whose turn it is may have been
+    stopped. Then it begins out of turn: SQLite's own lock keeps the database consistent. If that lock is refused too,
+    the error names the process.
 
-    `flushes`: with synchronous=FULL, SQLite flushes each commit while all others wait for the lock. So it runs with
-    NORMAL, and the WAL is flushed here, after the unlock, before the call returns. A flush covers all that was
-    written before it: also what the call has seen of others is on the disk when it returns. Those of several
-    processes run side by side; one flush for all who wait, by whoever comes first, was not faster.
+    `flushes`: with synchronous=FULL, SQLite flushes each commit while all other writers wait for the lock. So it runs
+    with NORMAL, and the WAL is flushed here, after the unlock and before the call returns. A flush covers everything
+    that was written before it, so the commits of others that the call has seen are on the disk too. The flushes of
+    several processes run in parallel. Rejected: one shared flush for all waiting processes, which was not faster.
 
-    The first transaction sets the database to WAL, if it is not: whoever only looks at a database leaves it as it is.
-    In turn, for when many do it at once SQLite refuses some.
+    The first transaction sets the database to WAL mode, if it is not. A connection that only reads does not change the
+    mode. This is done in turn, because SQLite refuses some of many processes that do it at once.
     """
 
     def __init__(self, dbapi: Any, cursor: Cursor, path: str) -> None:
         super().__init__(dbapi, cursor)
-        # An Engine of the caller's that flushes less keeps to that.
+        # If the caller's Engine sets a lower level of synchronous, it stays so.
         cursor.flushed = _pragma(cursor, "synchronous") >= FULL
         self.flushes = False
         self._path = path
@@ -77,7 +77,7 @@ class SQLiteConnection(RawConnection):
         self.cursor.execute("begin immediate")
 
     def rollback(self) -> None:
-        # A full disk has SQLite roll back by itself.
+        # SQLite rolls back by itself if the disk is full.
         if self.dbapi.in_transaction:
             self.cursor.execute("rollback")
 
@@ -117,13 +117,13 @@ class SQLiteConnection(RawConnection):
     def _flush(self) -> None:
         try:
             if self._wal is None:
-                # The same file for as long as the connection is open: SQLite removes it with the last one only.
+                # The file stays the same while the connection is open: only the last connection removes it.
                 self._wal = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
             fdatasync(self._wal)
         except OSError as error:
             raise errors.DatabaseError(
                 f"The disk of the SQLite database failed after the commit: {error.strerror}.",
-                "Check the disk: a power cut may take back what was done; until then it is there.",
+                "Check the disk: the commit took effect, but a power cut may undo it.",
             ) from error
 
 
@@ -150,12 +150,12 @@ def adopt(dbapi: Any) -> SQLiteConnection:
 
 @contextmanager
 def atomic(cursor: Cursor) -> Iterator[None]:
-    """All of the block's statements or none, also in a transaction of the caller's that goes on after our error."""
+    """Run all of the block's statements or none, even if a caller's transaction continues after our error."""
     cursor.execute("savepoint tablequeue")
     try:
         yield
     except Exception:
-        with suppress(sqlite3.Error):  # a full disk has SQLite roll back the whole transaction by itself
+        with suppress(sqlite3.Error):  # SQLite rolls back the whole transaction by itself if the disk is full
             cursor.execute("rollback to tablequeue")
             cursor.execute("release tablequeue")
         raise
@@ -163,7 +163,7 @@ def atomic(cursor: Cursor) -> Iterator[None]:
 
 
 def plain_cursor(dbapi: Any) -> Cursor:
-    """One that yields tuples, whatever the caller's connection yields."""
+    """Return a cursor that yields tuples, whatever the row factory of the caller's connection."""
     cursor = dbapi.cursor()
     cursor.row_factory = None
     return cursor

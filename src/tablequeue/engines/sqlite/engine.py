@@ -1,4 +1,4 @@
-"""SQLite: one writer at a time, WAL, BEGIN IMMEDIATE, and a file lock before it that makes the waiting fair."""
+"""SQLite: one writer at a time, WAL, BEGIN IMMEDIATE, and before it a file lock that makes the waiting fair."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class SQLite(Engine):
     }
     staged_types: ClassVar = {"json": "text", "text": "text", "bytes": "blob"}
     expressions: ClassVar = common_expressions("null")
-    # The machine's clock, which is the same for every process that can open the file, in milliseconds: unixepoch
-    # with fractions came with 3.42 only.
+    # The machine's clock, which is the same for every process that can open the file. It is in milliseconds, because
+    # unixepoch has fractions only from SQLite 3.42 on.
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
     client = Client(
@@ -61,7 +61,7 @@ class SQLite(Engine):
         {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
     )
     autocommit = in_autocommit(writes=False)
-    # Seconds that it waits for a program that is not tablequeue. Ours wait in turn, without a limit.
+    # Seconds that SQLite waits for a lock of another program. Connections of our own wait for their turn before.
     connect_args: ClassVar = {"timeout": 10}
     has_schemas = False
     promotes = False
@@ -81,7 +81,7 @@ class SQLite(Engine):
 
     def missing(self, sa_engine: sa.Engine) -> str | None:
         if self._path == "":
-            # Once: SQLAlchemy too has put the working folder before a relative path when the Engine was made.
+            # Computed once: SQLAlchemy too resolved a relative path when the Engine was made.
             self._path = path_of(sa_engine)
         return None if self._path is None else missing(self._path)
 
@@ -90,7 +90,7 @@ class SQLite(Engine):
 
     def commits_each(self, dbapi: Any) -> bool:
         dbapi = getattr(dbapi, "driver_connection", dbapi)
-        # From Python 3.12 on a connection may have `autocommit`, with which isolation_level means nothing.
+        # From Python 3.12 on a connection may have `autocommit`; then isolation_level has no effect.
         switch = getattr(dbapi, "autocommit", -1)
         commits = dbapi.isolation_level is None if switch == -1 else bool(switch)
         return commits and not dbapi.in_transaction
@@ -98,7 +98,7 @@ class SQLite(Engine):
     def join(self, dbapi: Any) -> Cursor:
         if dbapi.text_factory is not str:
             raise errors.BadInput(
-                f"The text_factory of the connection is {dbapi.text_factory!r}, by which messages cannot be read.",
+                f"The text_factory of the connection is {dbapi.text_factory!r}; tablequeue cannot read messages by it.",
                 "Leave it at str.",
             )
         cursor = plain_cursor(dbapi)
@@ -121,8 +121,8 @@ class SQLite(Engine):
         try:
             return _EPOCH + timedelta(microseconds=value)
         except OverflowError:
-            # Of somebody's own SQL: a time before the first or after the last year that Python has.
+            # A user's own SQL may have written a time outside of the years that Python supports.
             return (datetime.min if value < 0 else datetime.max).replace(tzinfo=UTC)
 
     def dump_ids(self, ids: Sequence[int]) -> str:
-        return str(list(ids))  # JSON: json.dumps says the same, 1 µs later
+        return str(list(ids))  # JSON; json.dumps returns the same, but takes 1 µs longer

@@ -1,4 +1,4 @@
-"""The file that a SQLite URL names. SQLite makes it when it is opened, so it is looked for before."""
+"""The file that a SQLite URL names. SQLite creates the file when it opens it, so we check before whether it exists."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sqlalchemy as sa
 
 from tablequeue.errors import Unreachable
 
-# What cannot be made by opening it: there is no file, or it must be there.
+# The modes in which an open creates no file: there is none, or it must exist.
 _OTHER_MODES = ("memory", "ro", "rw")
 
 
 def path_of(sa_engine: sa.Engine) -> str | None:
-    """The path of the file that a connection would make if it is not there; None if it would make none."""
+    """Return the path of the file that a connection creates if it is missing; None if it creates none."""
     creator = getattr(sa_engine.pool, "_creator", None)
     if getattr(creator, "__module__", "") != "sqlalchemy.engine.create":
-        return None  # an Engine with a creator of its own: what that opens is not in the URL
+        return None  # an Engine with its own creator, whose file is not in the URL
     (name,), options = sa_engine.dialect.create_connect_args(sa_engine.url)
     if not options.get("uri") or not name.startswith("file:"):
         return None if name == ":memory:" else name
@@ -28,7 +28,7 @@ def path_of(sa_engine: sa.Engine) -> str | None:
 
 
 def missing(path: str) -> str | None:
-    """The path in full, if there is no such file; None if there is. `Unreachable` if it could not be made."""
+    """Return the absolute path if the file is missing; else None. Raise `Unreachable` if it could not be created."""
     if os.path.exists(path):
         return None
     whole = os.path.abspath(path)

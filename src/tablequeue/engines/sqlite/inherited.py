@@ -1,8 +1,9 @@
-"""Databases that a forked process must not use: a connection to them was open when it was forked.
+"""Databases that a forked process must not use, because a connection to them was open at the fork.
 
-The locks of a file do not go to the child, but SQLite counts in memory, for each file, those that the process has. So a
-connection that the child opens takes no lock where its parent had one. What it writes is lost when somebody else, who
-sees no lock, takes the last reader to be gone and removes the -wal file; or two write at once, and an index breaks.
+The child does not inherit file locks, but it inherits SQLite's count, in memory, of the locks that the process holds on
+each file. So a connection in the child takes no lock where its parent had one. Then another process sees no lock, takes
+itself for the last one, and removes the -wal file, and the child's writes are lost; or two processes write at once, and
+an index breaks.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _inherited: set[Inode] = set()
 
 
 def note(path: str) -> None:
-    """This process opens that database."""
+    """Record that this process opens that database."""
     _opened.add(path)
 
 
 def refuse_inherited(cursor: Cursor) -> None:
-    """`ForkUnsafe` if the database of this cursor was in use when this process was forked."""
+    """Raise `ForkUnsafe` if the database of this cursor was in use when this process was forked."""
     if _inherited:
         refuse(file_of(cursor))
 
@@ -41,14 +42,14 @@ def refuse(path: str) -> None:
 
 
 def file_of(cursor: Cursor) -> str:
-    """The file of a database; "" if it is in memory."""
+    """Return the path of a database; "" if it is in memory."""
     path: str = next(file for _, name, file in cursor.execute("pragma database_list") if name == "main")
     return path
 
 
 def _inode(path: str | int) -> Inode | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 (a descriptor too)
+        found = os.stat(path)  # noqa: PTH116 (it may be a descriptor)
     except OSError:
         return None
     return found.st_dev, found.st_ino

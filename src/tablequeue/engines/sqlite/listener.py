@@ -1,8 +1,8 @@
-"""SQLite's listener: the system tells of writes to the -wal file, SQLite of the commit. No push writes anything for it.
+"""SQLite's listener: inotify reports writes to the -wal file, and SQLite tells whether a commit followed.
 
-A commit writes to the -wal file before it can be seen, and nothing after: so a write begins a look at `PRAGMA
-data_version`, which changes when another connection's commit is to be seen. Where the system cannot tell (macOS has no
-inotify), that is looked at all the time; it reads a few bytes of shared memory and no table.
+A push writes nothing for it. A commit writes to the -wal file before it becomes visible, and nothing after. So after a
+write the listener polls `PRAGMA data_version`, which changes when the commit of another connection becomes visible.
+Without inotify, as on macOS, it polls all the time. A poll reads a few bytes of shared memory and no table.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.notifier import Listener
 from tablequeue.engines.sqlite.inherited import file_of
 
-# Seconds between two looks where the system cannot tell of a write, and the fewest after one, while its commit is on
-# the way. These grow with the time that has passed, to a quarter of it: 25 looks in a tenth of a second instead of
-# 200, each of which takes the GIL from the thread that claims and from the one that handles.
+# Seconds between two polls: BLIND without inotify, and at least COMING after a write, until its commit is visible. That
+# pause grows to a quarter of the time since the write: 25 polls in a tenth of a second instead of 200. Each poll takes
+# the GIL from the threads that claim and handle messages.
 BLIND = 0.005
 COMING = 0.0005
-# Seconds after a write in which its commit is waited for: a flush of the disk. A slower one is found by the next look
-# of those who wait.
+# Seconds after a write in which the listener expects its commit: the time of a disk flush. The waiting consumers
+# find the messages of a slower commit by their next poll.
 LONGEST_COMMIT = 0.1
 
 IN_MODIFY = 0x2
@@ -32,7 +32,7 @@ _EVENTS = 1 << 16
 
 
 class SQLiteListener(Listener):
-    exact = False  # it hears every commit, this process's own completions too; and a look costs 0.03 ms, a pop the lock
+    exact = False  # it reports every commit, even our own completions; a look costs 0.03 ms, a pop takes the lock
 
     def __init__(self, connection: RawConnection) -> None:
         super().__init__(connection)
@@ -40,7 +40,7 @@ class SQLiteListener(Listener):
         self._names: set[str] = set()
         self._closed, self._cutter = os.pipe()
         self._written = -LONGEST_COMMIT
-        self._version = self._data_version()  # by reading it has made the -wal file, which stays while it is open
+        self._version = self._data_version()  # this read creates the -wal file, which stays while we are connected
         self._events = _watch(f"{path}-wal")
 
     def __del__(self) -> None:
@@ -57,7 +57,7 @@ class SQLiteListener(Listener):
 
     def listen(self) -> Collection[str] | None:
         while True:
-            # A write drained here may be of a commit after the one that is seen next, so the end is by time alone.
+            # The write read here may belong to a later commit than the next visible one. So polling ends by time only.
             passed = monotonic() - self._written
             watched = [self._closed] if self._events is None else [self._closed, self._events]
             pause = max(COMING, passed / 4) if passed < LONGEST_COMMIT else BLIND if self._events is None else None
@@ -82,7 +82,7 @@ class SQLiteListener(Listener):
 
 
 def _watch(path: str) -> int | None:
-    """A descriptor that can be read when the file was written to; None if the system has none."""
+    """Return a descriptor that becomes readable when the file is written to; None without inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "inotify_init1"):
         return None

@@ -1,4 +1,4 @@
-"""SQLite's errors, as tablequeue's."""
+"""SQLite's errors, translated to tablequeue's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tablequeue.errors import TablequeueError
 _WRITABLE = "Make the file and its folder writable for this user, or name another database."
 _Refusal = tuple[type[TablequeueError], str, str]
 
-# By SQLite's primary result code: exception, cause, remedy. {} is SQLite's own sentence.
+# By SQLite's primary result code: exception, cause, remedy. {} is SQLite's own message.
 _ERRORS: dict[int, _Refusal] = {
     sqlite3.SQLITE_BUSY: (
         errors.Locked,
@@ -60,7 +60,7 @@ _OTHER: _Refusal = (
 
 
 def translated(error: Exception) -> TablequeueError | None:
-    """Return the driver's error as one of ours; None if it is no error of the driver."""
+    """Return the driver's error as one of ours; None if it is not an error of the driver."""
     if isinstance(error, OSError) and str(error.filename).endswith("-lock"):
         refusal = errors.Full if error.errno == errno.ENOSPC else errors.ReadOnly
         return refusal(f"The file {error.filename} cannot be written: {error.strerror}.", _WRITABLE)

@@ -1,8 +1,8 @@
-"""The turns of the writers of one SQLite database: a lock on a file of its own, which the kernel hands out in order.
+"""The turns of the writers of one SQLite database: a lock on a separate file, which the kernel grants in order.
 
-SQLite's own waiting (busy_timeout) sleeps and retries, so whoever comes at the right moment wins: with 64 processes one
-made 1 cycle in 4 s while another made 1,500. Closing any descriptor of the database file would drop SQLite's own locks,
-hence the file beside it.
+SQLite's own waiting (busy_timeout) sleeps and retries, so that it is a matter of luck which process gets the lock: with
+64 processes, one ran 1 cycle in 4 s while another ran 1,500. The lock is on a file of its own, because closing any
+descriptor of the database file would release SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The files of all turns. A forked child closes them: else a lock of its parent would outlive that.
+# The files of all turns. A forked child closes them: otherwise a lock of its parent would outlive the parent.
 _files: set[int] = set()
 
 
 class Turn:
-    """One connection's place in the line of writers. For one thread at a time."""
+    """One connection's place in the queue of writers. Only one thread may use it at a time."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class Turn:
         self._waiter: _Waiter | None = None
 
     def within(self, patience: float, work: Callable[[], T]) -> T:
-        """Do the work when the turn comes; `TurnNotHad` if it has not come after `patience` seconds."""
+        """Do the work when the turn comes. Raise `TurnNotHad` if it has not come after `patience` seconds."""
         if self._file is None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             _files.add(self._file)
@@ -41,7 +41,7 @@ class Turn:
             try:
                 return self._waiter.run(patience, work)
             except TurnNotHad:
-                self._file = self._waiter = None  # they are the thread's, until it has had the lock
+                self._file = self._waiter = None  # the thread owns them until it gets the lock
                 raise
         try:
             return work()
@@ -56,11 +56,11 @@ class Turn:
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child, where the file is closed and the thread is not there."""
+        """In a forked child, where the file is closed and the thread does not exist: drop both."""
         self._file = self._waiter = None
 
     def holder(self) -> str:
-        """Whose turn it is, in words, as far as the system tells."""
+        """Return a phrase that names the process whose turn it is, as far as the system tells."""
         try:
             inode = Path(self._path).stat()
             place = f"{os.major(inode.st_dev):02x}:{os.minor(inode.st_dev):02x}:{inode.st_ino}"
@@ -73,14 +73,15 @@ class Turn:
 
 
 class TurnNotHad(Exception):
-    """The turn has not come in time, and nothing of the work was done."""
+    """The turn did not come in time. The work was not begun."""
 
 
 class _Waiter:
-    """A thread that waits for a lock which the kernel knows no time-out for, and then works for another thread.
+    """A thread that waits for the lock, so that the caller can time out, and then does the caller's work.
 
-    It does all of the work, instead of handing over the lock: on a busy machine the other thread may come to run after
-    milliseconds, in which nobody could write. With 32 processes that was 271 transactions a second instead of 1,000.
+    The kernel has no time-out for this lock. The thread does the work itself instead of handing over the lock: on a
+    busy machine the other thread may start only milliseconds later, and no process could write meanwhile. With 32
+    processes that gave 271 transactions a second instead of 1,000.
     """
 
     def __init__(self, file: int) -> None:
@@ -114,7 +115,7 @@ class _Waiter:
         return result
 
     def end(self) -> None:
-        """Close the file and end the thread, of which nobody wants anything now."""
+        """Close the file and end the thread, which has no work now."""
         self._given_up = True
         self._asked.release()
 

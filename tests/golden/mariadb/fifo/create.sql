@@ -1,4 +1,4 @@
--- For mariadb or mysql, as it is. Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.
+-- For mariadb or mysql, as it is. Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.
 
 -- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
 -- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.

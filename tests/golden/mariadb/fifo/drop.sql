@@ -1,6 +1,6 @@
--- For mariadb or mysql, as it is. Each DDL commits by itself: what breaks off is dropped by the SQL of `drop`.
+-- For mariadb or mysql, as it is. Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.
 
--- Drop the procedures of a queue, those that are there.
+-- Drop the procedures of a queue that exist.
 drop procedure if exists tq_emails_history;
 drop procedure if exists tq_emails_peek;
 drop procedure if exists tq_emails_stats;

@@ -1,4 +1,4 @@
--- A procedure keeps the mode it was made in: strict, so that what does not fit is an error, never cut off.
+-- A procedure keeps the SQL mode of its creation. In strict mode a value that does not fit is an error.
 set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 delimiter //
 

@@ -1,6 +1,6 @@
--- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, with its locks held to the end.
 
--- Drop the procedures of a queue, those that are there.
+-- Drop the procedures of a queue that exist.
 if object_id(N'tq_emails_read_history', N'P') is not null drop procedure tq_emails_read_history;
 if object_id(N'tq_emails_peek', N'P') is not null drop procedure tq_emails_peek;
 if object_id(N'tq_emails_stats', N'P') is not null drop procedure tq_emails_stats;

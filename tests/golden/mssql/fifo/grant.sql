@@ -1,4 +1,4 @@
--- The rights on the procedures of the queue emails; nobody needs its tables.
+-- The rights on the procedures of the queue emails. Roles need none on its tables.
 -- As producer: push, push_many, push_each.
 grant execute on tq_emails_push to [web];
 grant execute on tq_emails_push_many to [web];

@@ -1,4 +1,4 @@
--- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, and the lock lasts as long.
+-- For sqlcmd, as it is. Run it between `begin transaction` and `commit transaction`: all or nothing, with its locks held to the end.
 
 -- The creators' lock: one at a time makes tables in a database, until its transaction ends; without a transaction it
 -- is refused (-999). IF OBJECT_ID ... IS NULL alone lets two through at once, and no row lock can say it: there is no

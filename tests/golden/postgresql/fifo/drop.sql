@@ -1,6 +1,6 @@
 -- For psql, as it is. With `psql --single-transaction` it is all or nothing.
 
--- Drop the procedures of a queue, those that are there.
+-- Drop the procedures of a queue that exist.
 drop function if exists tq_emails_history;
 drop function if exists tq_emails_peek;
 drop function if exists tq_emails_stats;

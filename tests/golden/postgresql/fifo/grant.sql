@@ -1,4 +1,4 @@
--- The rights on the procedures of the queue emails; nobody needs its tables.
+-- The rights on the procedures of the queue emails. Roles need none on its tables.
 -- As producer: push, push_many, push_each.
 grant usage on schema public to "web";
 grant execute on function public.tq_emails_push to "web";
