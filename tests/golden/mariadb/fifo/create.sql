@@ -1,8 +1,8 @@
 -- For mariadb or mysql, as it is. Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.
 
--- The creator's lock: one at a time makes or drops queues in a database. 1 if it was had within a minute.
--- It belongs to the connection, not to a transaction, for each DDL commits; a crash of the client frees it.
--- Hashed, for a lock's name may have 64 characters, and so may a database's.
+-- The creators' lock: one creator at a time creates or drops queues in a database. 1 if the lock was free within a
+-- minute. It belongs to the connection, not to a transaction, because each DDL commits; a crash of the client frees it.
+-- Its name is hashed: a lock's name is limited to 64 characters, and a database's name may have as many.
 select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
@@ -17,10 +17,10 @@ create table if not exists tq_queues (
 -- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
 -- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
 -- the order of their ids. A claim changes one index entry.
--- Keys and groups are binary: 'a', 'A' and 'a ' are three, which no collation says on both MariaDB and MySQL.
+-- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
 -- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
--- Under the creator's lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, and whose
--- comment says whose it is; the next create drops it (leftovers.sql) and begins again.
+-- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
+-- comment with the name of its queue. The next create drops it (leftovers.sql) and begins again.
 create table tq_emails (
     id bigint not null auto_increment primary key,
     state enum('ready', 'scheduled', 'in_progress', 'dead', 'blocked')

@@ -2,11 +2,12 @@
 set session sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';
 delimiter //
 
--- tq_emails_begin: before the work of another procedure: a transaction, READ COMMITTED, if the caller has none, which the
--- other one commits (p_ours); else a savepoint in the caller's. For the other procedures.
--- Who has one open cannot set the isolation of the next (error 1568): MariaDB has a variable for it, MySQL has not.
--- With autocommit off the caller ends the transaction, also one that begins here.
--- MariaDB cuts what JSON_ARRAYAGG makes to group_concat_max_len bytes, in the middle of an id: the session gets more.
+-- tq_emails_begin: begin a READ COMMITTED transaction, if the caller has none; the calling procedure commits it (p_ours).
+-- Else set a savepoint in the caller's transaction. For the other procedures.
+-- Error 1568 tells that a transaction is open, because then the isolation level of the next one cannot be set. Only
+-- MariaDB has a variable for that.
+-- With autocommit off the caller ends the transaction, even one that begins here.
+-- MariaDB truncates the result of JSON_ARRAYAGG to group_concat_max_len bytes, even within an id. So this is raised.
 create or replace procedure tq_emails_begin(out p_ours boolean)
 begin
     declare continue handler for 1568 set p_ours = false;
@@ -22,9 +23,9 @@ begin
     end if;
 end //
 
--- tq_emails_find: lock up to p_n messages that are ready, for tq_emails_pop and tq_emails_take; their ids in the order of the
--- queue, as a JSON array, or null. Once a second a session sweeps before it; and after it, and then looks again, if too
--- little was ready.
+-- tq_emails_find: lock up to p_n ready messages, for tq_emails_pop and tq_emails_take. Returns their ids in the order of the
+-- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
+-- sweeps after that too, and looks again.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
 -- In a transaction of the caller's, not p_ours, it finds what that sees: see claim_find.sql.
 create or replace procedure tq_emails_find(
@@ -69,7 +70,7 @@ begin
     end loop;
 end //
 
--- tq_emails_insert: one message; its id. For tq_emails_push_one and tq_emails_push_many; see tq_emails_push.
+-- tq_emails_insert: insert one message. Returns its id. For tq_emails_push_one and tq_emails_push_many; see tq_emails_push.
 create or replace procedure tq_emails_insert(
     p_payload longtext character set utf8mb4,
     p_headers longtext character set utf8mb4,
@@ -139,7 +140,7 @@ begin
     until p_id is not null or p_on_conflict = 'skip' end repeat;
 end //
 
--- tq_emails_list: refuses what is no JSON array. For the other procedures.
+-- tq_emails_list: refuse a value that is not a JSON array. For the other procedures.
 create or replace procedure tq_emails_list(p_list longtext character set utf8mb4)
 begin
     if p_list is null or not json_valid(p_list) or left(ltrim(p_list), 1) <> '[' then
@@ -148,8 +149,8 @@ begin
     end if;
 end //
 
--- tq_emails_options: refuses options that are no JSON object, are none of p_names, or not of their type; none is
--- '{}'. For the other procedures: JSON_TABLE would make a nought of a number, and of a time, that is none.
+-- tq_emails_options: refuse options that are not a JSON object, not among p_names, or of a wrong type; '{}' has none.
+-- For the other procedures: JSON_TABLE would turn a wrong number or a wrong time into zero.
 create or replace procedure tq_emails_options(inout p_options longtext character set utf8mb4, p_names longtext character set utf8mb4)
 begin
     declare refusal varchar(128) character set utf8mb4;
@@ -180,7 +181,7 @@ begin
             when 'whole number' then json_type(value) = 'INTEGER'
             when 'object' then json_type(value) = 'OBJECT'
             when 'string' then json_type(value) = 'STRING'
-            -- No zone: MySQL would convert it to that of the session.
+            -- Without a time zone: MySQL would convert a time with one to the time zone of the session.
             else json_unquote(value) regexp '^[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+:[0-9]+([.][0-9]+)?$'
         end;
     end if;
@@ -189,8 +190,8 @@ begin
     end if;
 end //
 
--- tq_emails_push_one: one message with options of its own; its id. For tq_emails_push and tq_emails_push_each.
--- Strings are read as JSON: of a surrogate pair in a column of text, JSON_TABLE of MariaDB makes nothing at all.
+-- tq_emails_push_one: push one message with its own options. Returns its id. For tq_emails_push and tq_emails_push_each.
+-- Strings are read as JSON: from a surrogate pair, MariaDB's JSON_TABLE returns nothing in a text column.
 create or replace procedure tq_emails_push_one(
     p_payload longtext character set utf8mb4,
     p_options longtext character set utf8mb4,
@@ -223,10 +224,10 @@ begin
     );
 end //
 
--- tq_emails_sweep: what is due or abandoned becomes ready; p_moved is how many, or null if the last sweep of this session
--- was less than p_every seconds ago. For tq_emails_find.
--- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there p_n says how
--- many, of each kind, it makes ready at the most. The session remembers it in the variable @`tablequeue.tq_emails`.
+-- tq_emails_sweep: make messages ready that are due or abandoned. p_moved is their number, or null if the last sweep of
+-- this session was less than p_every seconds ago. For tq_emails_find.
+-- In a caller's transaction, no other consumer can claim these messages until the commit. So there p_n limits them, for
+-- each kind. The session remembers the time of its last sweep in the variable @`tablequeue.tq_emails`.
 create or replace procedure tq_emails_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
@@ -271,10 +272,10 @@ sweep: begin
     end if;
 end //
 
--- tq_emails_undo: after an error, what tq_emails_begin began is as if it had not been. For the other procedures.
+-- tq_emails_undo: after an error, roll back what tq_emails_begin began. For the other procedures.
 create or replace procedure tq_emails_undo(p_ours boolean)
 begin
-    -- No such savepoint: a deadlock has rolled the caller's transaction back, all of it.
+    -- The savepoint does not exist if a deadlock has rolled back all of the caller's transaction.
     declare continue handler for 1305 begin end;
     if p_ours then
         rollback;
@@ -283,7 +284,7 @@ begin
     end if;
 end //
 
--- tq_emails_push: push one message, for producers; its id. If a message has its key already: error 51002, or with
+-- tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
 -- login), now.
@@ -320,7 +321,7 @@ begin
     select pushed as id;
 end //
 
--- tq_emails_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
+-- tq_emails_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, producer (else the login), now.
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
@@ -385,8 +386,8 @@ begin
     )) as batch order by place;
 end //
 
--- tq_emails_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
--- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- tq_emails_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- If a message has the key of one already: error 51002 and none is pushed, or with on_conflict 'skip' null for that
 -- one, or with 'return' the id of the message that has it.
 -- Options: on_conflict (else 'raise'), producer (else the login), now.
@@ -486,8 +487,8 @@ begin
     end if;
     call tq_emails_find(p_n, ours, p_now, p_ids);
     set p_popped_at = coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), p_lease_until = p_popped_at + interval p_lease second;
-    -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
-    -- and all is undone: a client reads to the end.
+    -- The rows are returned before the change, because a take deletes them. If the change fails, an error follows the
+    -- rows, and all is rolled back. So a client must read to the end.
     with message (
         id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
     ) as (
@@ -551,8 +552,8 @@ begin
     end if;
     call tq_emails_find(p_n, ours, p_now, p_ids);
     set p_popped_at = coalesce(cast(p_now as datetime(6)), utc_timestamp(6));
-    -- The rows go out before the change, which may leave nothing of them. If it fails, an error follows them, and all
-    -- is undone: a client reads to the end.
+    -- The rows are returned before the change, which may delete them. If the change fails, an error follows the rows,
+    -- and all is rolled back. So a client must read to the end.
     with message (
         id, payload, headers, attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key, due_at
     ) as (
@@ -633,9 +634,9 @@ begin
     select id from json_table(coalesce(held, '[]'), '$[*]' columns (id bigint path '$')) as done;
 end //
 
--- tq_emails_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- tq_emails_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- It is tried again after retry_in seconds, or else by the backoff of the queue; after 5 attempts it is a
--- dead letter. Its new state: ready, scheduled or dead.
+-- dead letter. Returns its new state: ready, scheduled or dead.
 -- Options: retry_in, now.
 -- Error 51003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
 -- the message in progress.
@@ -696,8 +697,8 @@ begin
     select outcome as state;
 end //
 
--- tq_emails_release: give back those of the JSON array p_ids that p_token holds, unworked, for consumers; which they
--- were. They are ready after a delay, and the attempt is not counted. Error 51003 if it holds none of them.
+-- tq_emails_release: release the messages of the JSON array p_ids that are held under p_token, for consumers. Returns
+-- their ids. They are ready after a delay, and the attempt does not count. Error 51003 if none of them is held.
 -- Options: delay (seconds, else 0), now.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace procedure tq_emails_release(p_ids longtext character set utf8mb4, p_token varchar(64) character set ascii collate ascii_bin, p_options longtext character set utf8mb4)

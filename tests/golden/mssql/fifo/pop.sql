@@ -4,8 +4,8 @@
 -- One statement finds, locks and marks them: UPDLOCK keeps a second consumer off a row from the first look at it,
 -- READPAST lets that consumer skip the row (a strict queue waits instead), ROWLOCK locks it alone. READCOMMITTEDLOCK
 -- is for READ_COMMITTED_SNAPSHOT, under which READPAST is refused without it.
--- Index: tq_emails__ready. It is forced, for the statistics of a queue are out of date as soon as they are made; and it
--- has the order, for were the rows to be sorted, all of them would be locked. The literals are its filter.
+-- Index: tq_emails__ready. It is forced, because the statistics of a queue are out of date as soon as they are made. It
+-- has the order of the queue: if the rows had to be sorted, all of them would be locked. The literals are its filter.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 declare @n bigint = :n;

@@ -1,4 +1,4 @@
--- tq_emails__due: up to @p_n messages that are due become ready; returns how many. For tq_emails__sweep.
+-- tq_emails__due: make up to @p_n messages ready that are due. Returns their number. For tq_emails__sweep.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails__due
@@ -21,7 +21,7 @@ begin
 end;
 go
 
--- tq_emails__expired: up to @p_n messages that were abandoned become ready, or dead letters; returns how many. For
+-- tq_emails__expired: make up to @p_n abandoned messages ready, or dead letters. Returns their number. For
 -- tq_emails__sweep.
 set ansi_nulls, quoted_identifier on;
 go
@@ -55,7 +55,7 @@ end;
 go
 
 -- tq_emails__insert_each: the push of tq_emails_push_each, without its checks. @p_pushed is a JSON array of objects: the
--- place of a row among @p_rows, from 0 on, and its id, which those have not whose key is taken.
+-- place of a row in @p_rows, from 0 on, and its id. A row whose key is taken has no id.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails__insert_each
@@ -241,10 +241,10 @@ begin
 end;
 go
 
--- tq_emails__sweep: what is due or abandoned becomes ready. Returns how many, or -1 if the last sweep of this session was
--- less than @p_every milliseconds ago. For pop and take.
--- Of each kind @p_n at the most. In a transaction of the caller's nobody else has what it makes ready until that
--- commits: so there they sweep as many as they want, and else 1,000. The session remembers it in its context.
+-- tq_emails__sweep: make messages ready that are due or abandoned, up to @p_n of each kind. Returns how many, or -1 if
+-- the last sweep of this session was less than @p_every milliseconds ago. For pop and take.
+-- In a caller's transaction, no other consumer can claim these messages until the commit. So there pop and take sweep
+-- only as many as they want, and else 1,000. The session remembers the time of its last sweep in its context.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails__sweep
@@ -266,9 +266,9 @@ begin
 end;
 go
 
--- tq_emails_push: push one message, for producers; its id. If a message has its key already: error 51002, or with
--- @p_on_conflict 'skip' null, or with 'return' the id of that message. Two that push a key at the same moment: one of
--- them may get error 2601 instead, and is to be tried again.
+-- tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
+-- @p_on_conflict 'skip' null, or with 'return' the id of that message. If two transactions push a key at the same
+-- moment, one of them may get error 2601 instead, and must be tried again.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
 set ansi_nulls, quoted_identifier on;
 go
@@ -285,7 +285,7 @@ create or alter procedure tq_emails_push
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -355,22 +355,22 @@ begin
             select @id = there.id
             from tq_emails as there with (readcommittedlock)
             where there.dedup_key = @key and there.dedup_key is not null;
-            -- Else it was finished between the two statements: push again.
+            -- Otherwise that message was finished between the two statements: push again.
             if @id is not null break;
         end;
         select @id as id;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
 go
 
--- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids, in
--- that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
+-- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers. Returns ids
+-- in that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
@@ -385,7 +385,7 @@ create or alter procedure tq_emails_push_many
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -443,24 +443,24 @@ begin
             case when @due > @now then 'scheduled' else 'ready' end
         from openjson(@payloads) as batch
         order by cast(batch.[key] as int);
-        -- They were given in the order of the messages.
+        -- The ids rise in the order of the messages.
         select id from @pushed order by id;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
 end;
 go
 
--- tq_emails_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers; their
--- ids, in that order. A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- tq_emails_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers.
+-- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- A payload of JSON and headers are strings of their text, a payload of bytes is in hexadecimal digits.
--- If a message has the key of one already: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
--- one, or with 'return' the id of the message that has it. Two that push a key at the same moment: one of them may get
--- error 2601 instead, and is to be tried again.
+-- If a live message has the key of one: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
+-- get error 2601 instead, and must be tried again.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
@@ -471,7 +471,7 @@ create or alter procedure tq_emails_push_each
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -581,14 +581,14 @@ begin
             inner join tq_emails as there with (readcommittedlock)
                 on there.dedup_key = convert(varbinary(1020), given.dedup_key) and there.dedup_key is not null
             where answer.id is null;
-            -- What was finished between the two statements is pushed again.
+            -- Otherwise the message with that key was finished between the two statements: push again.
             if not exists (select 1 from @answers where id is null) break;
         end;
         select id from @answers order by place;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -608,7 +608,7 @@ create or alter procedure tq_emails_pop
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -681,7 +681,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -700,7 +700,7 @@ create or alter procedure tq_emails_take
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -772,7 +772,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -791,7 +791,7 @@ create or alter procedure tq_emails_complete
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -824,7 +824,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -832,7 +832,7 @@ begin
 end;
 go
 
--- tq_emails_fail: the attempt on message @p_id, held under @p_token, failed; for consumers. Its new state.
+-- tq_emails_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
 -- It is tried again after @p_retry_in seconds, or else by the backoff; after 5 attempts it is dead.
 -- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
@@ -846,7 +846,7 @@ create or alter procedure tq_emails_fail
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -900,7 +900,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -908,8 +908,8 @@ begin
 end;
 go
 
--- tq_emails_release: give back those of the JSON array @p_ids that @p_token holds, unworked, for consumers; which they
--- were. They are ready after @p_delay seconds, and the attempt is not counted. Error 51003 if it holds none of them.
+-- tq_emails_release: release the messages of the JSON array @p_ids that are held under @p_token, for consumers. Returns
+-- their ids. They are ready after @p_delay seconds, and the attempt does not count. Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -920,7 +920,7 @@ create or alter procedure tq_emails_release
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -956,7 +956,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -974,7 +974,7 @@ create or alter procedure tq_emails_extend
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -999,7 +999,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;
@@ -1014,7 +1014,7 @@ create or alter procedure tq_emails_stats
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1059,7 +1059,7 @@ create or alter procedure tq_emails_peek
     @p_after bigint = 0
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -1084,7 +1084,7 @@ create or alter procedure tq_emails_read_history
     @p_high bigint = 9223372036854775807
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;

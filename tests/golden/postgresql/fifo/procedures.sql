@@ -27,13 +27,13 @@ create or replace function public.tq_emails_check(
     $$;
 revoke all on function public.tq_emails_check from public;
 
--- public.tq_emails_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
--- again, if too little was ready.
--- A function cannot know whether a transaction of the caller's is around it, in which what it sweeps is nobody else's.
--- One that has written something, or began more than a second ago, is taken for one: there it sweeps no more than it
--- is to claim.
--- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
--- entries of all that was ready since.
+-- public.tq_emails_claim: the rows of pop, in any order. A session sweeps once a second before it claims. If too few messages
+-- were ready, it sweeps after that too, and claims again.
+-- In a caller's transaction, only the caller can claim what it sweeps until the commit. A function cannot know whether
+-- it runs in one. It assumes so if the transaction has written anything or is older than a second. Then it sweeps
+-- no more messages than it is to claim.
+-- It has no low-water mark, which only a process can keep: while an old snapshot is open, a claim walks the index
+-- entries of all messages that were ready since.
 create or replace function public.tq_emails_claim(
     p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz
 ) returns table (
@@ -136,10 +136,10 @@ create or replace function public.tq_emails_remove(
     $$;
 revoke all on function public.tq_emails_remove from public;
 
--- public.tq_emails_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
--- than p_every seconds ago. For pop and take.
--- Nobody else has what it makes ready until the transaction commits: it makes p_n ready at the most, and 1,000.
--- The session remembers it in the setting tablequeue.tq_emails.
+-- public.tq_emails_sweep: make messages ready that are due or abandoned. Returns their number, or null if the last sweep of this
+-- session was less than p_every seconds ago. For pop and take.
+-- No other consumer can claim these messages until the transaction commits. So they are at most p_n, and at most 1,000.
+-- The session remembers the time of its last sweep in the setting tablequeue.tq_emails.
 create or replace function public.tq_emails_sweep(p_every float8, p_n integer, p_now timestamptz)
 returns bigint language plpgsql as $$
     declare
@@ -220,7 +220,7 @@ create or replace function public.tq_emails_unpack(p_token uuid) returns void la
     declare
         unpacked integer;
     begin
-        -- Mostly there is none: 5 µs for every call that finishes something; in a function of SQL it was 110.
+        -- Mostly there is no pack: this costs 5 µs in each call that finishes messages, and 110 µs in an SQL function.
         if exists (select from public.tq_emails__packs where token = p_token) then
             with pack as (
                 delete from public.tq_emails__packs where token = cast(p_token as uuid) returning *
@@ -243,7 +243,7 @@ create or replace function public.tq_emails_unpack(p_token uuid) returns void la
     $$;
 revoke all on function public.tq_emails_unpack from public;
 
--- public.tq_emails_push: push one message, for producers; its id. If a message has its key already: error TQ002, or with
+-- public.tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
@@ -308,7 +308,7 @@ create or replace function public.tq_emails_push(
     $$;
 revoke all on function public.tq_emails_push from public;
 
--- public.tq_emails_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
+-- public.tq_emails_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace function public.tq_emails_push_many(
     p_messages json,
@@ -359,8 +359,8 @@ create or replace function public.tq_emails_push_many(
     $$;
 revoke all on function public.tq_emails_push_many from public;
 
--- public.tq_emails_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
--- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- public.tq_emails_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- If a message has the key of one already: error TQ002 and none is pushed, or with p_on_conflict 'skip' null for that
 -- one, or with 'return' the id of the message that has it.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
@@ -459,7 +459,7 @@ create or replace function public.tq_emails_push_each(
             loop
                 pushed[place] := id;
             end loop;
-            -- What was finished between the two statements is pushed again.
+            -- Otherwise the message with that key was finished between the two statements: push again.
             places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
         end loop;
         perform public.tq_emails_notify(waited_for);
@@ -564,7 +564,7 @@ create or replace function public.tq_emails_complete(
     $$;
 revoke all on function public.tq_emails_complete from public;
 
--- public.tq_emails_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- public.tq_emails_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after 5 attempts it is
 -- a dead letter. Returns its new state: ready, scheduled or dead.
 -- Error TQ003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves

@@ -1,4 +1,4 @@
--- {queue}__due: up to @p_n messages that are due become ready; returns how many. For {queue}__sweep.
+-- {queue}__due: make up to @p_n messages ready that are due. Returns their number. For {queue}__sweep.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__due

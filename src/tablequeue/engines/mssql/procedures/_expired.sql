@@ -1,4 +1,4 @@
--- {queue}__expired: up to @p_n messages that were abandoned become ready, or dead letters; returns how many. For
+-- {queue}__expired: make up to @p_n abandoned messages ready, or dead letters. Returns their number. For
 -- {queue}__sweep.
 set ansi_nulls, quoted_identifier on;
 go

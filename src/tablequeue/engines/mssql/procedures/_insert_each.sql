@@ -1,5 +1,5 @@
 -- {queue}__insert_each: the push of {queue}_push_each, without its checks. @p_pushed is a JSON array of objects: the
--- place of a row among @p_rows, from 0 on, and its id, which those have not whose key is taken.
+-- place of a row in @p_rows, from 0 on, and its id. A row whose key is taken has no id.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__insert_each

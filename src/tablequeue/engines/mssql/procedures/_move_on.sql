@@ -1,5 +1,5 @@
--- {queue}__move_on: the turns that complete and fail have left free are given, in a transaction of its own: what they
--- did took effect, and must not be repeated because a turn cannot be given. A pop that finds too little gives it.
+-- {queue}__move_on: promote after complete or fail, in a transaction of its own. They have taken effect, and the caller
+-- must not repeat them because promote fails. A later pop that finds too few messages promotes.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__move_on

@@ -1,4 +1,4 @@
--- {queue}__outdated: what the history has kept long enough is deleted. For {queue}__sweep.
+-- {queue}__outdated: delete from the history what is older than its retention. For {queue}__sweep.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__outdated

@@ -1,7 +1,7 @@
--- {queue}__sweep: what is due or abandoned becomes ready. Returns how many, or -1 if the last sweep of this session was
--- less than @p_every milliseconds ago. For pop and take.
--- Of each kind @p_n at the most. In a transaction of the caller's nobody else has what it makes ready until that
--- commits: so there they sweep as many as they want, and else 1,000. The session remembers it in its context.
+-- {queue}__sweep: make messages ready that are due or abandoned, up to @p_n of each kind. Returns how many, or -1 if
+-- the last sweep of this session was less than @p_every milliseconds ago. For pop and take.
+-- In a caller's transaction, no other consumer can claim these messages until the commit. So there pop and take sweep
+-- only as many as they want, and else 1,000. The session remembers the time of its last sweep in its context.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__sweep

@@ -1,4 +1,4 @@
--- {queue}_fail: the attempt on message @p_id, held under @p_token, failed; for consumers. Its new state.
+-- {queue}_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
 -- It is tried again after @p_retry_in seconds, or else by the backoff; after {max_attempts} attempts it is dead.
 -- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
@@ -12,7 +12,7 @@ create or alter procedure {queue}_fail
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -51,7 +51,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

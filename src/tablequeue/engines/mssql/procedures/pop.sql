@@ -11,7 +11,7 @@ create or alter procedure {queue}_pop
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -87,7 +87,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

@@ -1,6 +1,6 @@
--- {queue}_push: push one message, for producers; its id. If a message has its key already: error 51002, or with
--- @p_on_conflict 'skip' null, or with 'return' the id of that message. Two that push a key at the same moment: one of
--- them may get error 2601 instead, and is to be tried again.
+-- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
+-- @p_on_conflict 'skip' null, or with 'return' the id of that message. If two transactions push a key at the same
+-- moment, one of them may get error 2601 instead, and must be tried again.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
 set ansi_nulls, quoted_identifier on;
 go
@@ -17,7 +17,7 @@ create or alter procedure {queue}_push
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -87,14 +87,14 @@ begin
             select @id = there.id
             from {queue} as there with (readcommittedlock)
             where there.dedup_key = @key and there.dedup_key is not null;
-            -- Else it was finished between the two statements: push again.
+            -- Otherwise that message was finished between the two statements: push again.
             if @id is not null break;
         end;
         select @id as id;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

@@ -1,9 +1,9 @@
--- {queue}_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers; their
--- ids, in that order. A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- {queue}_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers.
+-- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- A payload of JSON and headers are strings of their text, a payload of bytes is in hexadecimal digits.
--- If a message has the key of one already: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
--- one, or with 'return' the id of the message that has it. Two that push a key at the same moment: one of them may get
--- error 2601 instead, and is to be tried again.
+-- If a live message has the key of one: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
+-- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
+-- get error 2601 instead, and must be tried again.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
@@ -14,7 +14,7 @@ create or alter procedure {queue}_push_each
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -150,14 +150,14 @@ begin
             inner join {queue} as there with (readcommittedlock)
                 on there.dedup_key = convert(varbinary(1020), given.dedup_key) and there.dedup_key is not null
             where answer.id is null;
-            -- What was finished between the two statements is pushed again.
+            -- Otherwise the message with that key was finished between the two statements: push again.
             if not exists (select 1 from @answers where id is null) break;
         end;
         select id from @answers order by place;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

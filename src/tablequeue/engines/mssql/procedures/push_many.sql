@@ -1,5 +1,5 @@
--- {queue}_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids, in
--- that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
+-- {queue}_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers. Returns ids
+-- in that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
@@ -14,7 +14,7 @@ create or alter procedure {queue}_push_many
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -78,12 +78,12 @@ begin
         insert into {turns} (group_key)
         select @group where exists (select 1 from @pushed);
         -- [end]
-        -- They were given in the order of the messages.
+        -- The ids rise in the order of the messages.
         select id from @pushed order by id;
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

@@ -1,5 +1,5 @@
--- {queue}_release: give back those of the JSON array @p_ids that @p_token holds, unworked, for consumers; which they
--- were. They are ready after @p_delay seconds, and the attempt is not counted. Error 51003 if it holds none of them.
+-- {queue}_release: release the messages of the JSON array @p_ids that are held under @p_token, for consumers. Returns
+-- their ids. They are ready after @p_delay seconds, and the attempt does not count. Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -10,7 +10,7 @@ create or alter procedure {queue}_release
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;
@@ -32,7 +32,7 @@ begin
         commit transaction;
     end try
     begin catch
-        -- A transaction of the caller's is doomed by XACT_ABORT, and theirs to end; an INSERT ... EXEC ends its own.
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
         if @alone = 1 and xact_state() <> 0 rollback transaction;
         throw;
     end catch;

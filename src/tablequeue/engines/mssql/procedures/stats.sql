@@ -6,7 +6,7 @@ create or alter procedure {queue}_stats
     @p_now datetime2(6) = null
 as
 begin
-    -- Of the settings that filtered indexes need, these are the caller's; the other two stay with the procedure.
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
     set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
     set numeric_roundabort off;
     set transaction isolation level read committed;

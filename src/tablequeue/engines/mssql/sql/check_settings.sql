@@ -1,14 +1,14 @@
--- Settings of the database that break a promise or make readers wait: name, value, what comes of it, what to set, and
--- what that does besides. Locks: none.
+-- Settings of the database that break a promise or make readers wait: name, value, its effect, what to set, and the
+-- side effects of that. Locks: none.
 select wrong.name, wrong.value, wrong.harm, wrong.good, wrong.besides
 from sys.databases as base
 cross apply (
     values
         (
             case when is_read_committed_snapshot_on = 0 then 1 else 0 end, 'read_committed_snapshot', 'off',
-            'who looks at a queue waits for who changes it', 'on with rollback immediate',
-            ' This undoes the open transactions of all others and ends their connections; without the last three words '
-            + 'it waits until nobody else is connected. Do it when it harms nobody.'
+            'every read of a queue waits for transactions that change it', 'on with rollback immediate',
+            ' This rolls back all other open transactions and ends their connections. Without the last three words, '
+            + 'it waits until no other connection is open. Do it at a quiet time.'
         ),
         (
             case when delayed_durability_desc = 'FORCED' then 1 else 0 end, 'delayed_durability', 'forced',

@@ -1,19 +1,20 @@
--- A queue's table. How it is laid out is the choice of its order:
---   fifo, lifo, priority: clustered on the identity, so that messages lie in the order they came in, and neighbours
---     are read and removed together. Few consumers drain it fastest.
---   due: clustered on the due time (create_due), the order in which its messages go.
---   heap: no clustered index. Many consumers and producers spread over the pages instead of queueing up for the latch
---     of the first and the last one; a row is found by its RID.
+-- A queue's table. Its clustered index depends on the order of the queue:
+--   fifo, lifo, priority: clustered on the identity. Messages are stored in the order of their pushes, so that
+--     neighbours are read and deleted together. A few consumers drain it fastest.
+--   due: clustered on the due time (create_due), the order in which messages are claimed.
+--   heap: no clustered index. Many consumers and producers spread over the pages, instead of waiting for the latch of
+--     the first page and of the last one. A row is found by its RID.
 -- A message is in exactly one of the five filtered indexes of the states; the ready one has the columns of the order.
--- They are narrow (the message itself is read once, by the claim); the column of the filter is included, for a plan
--- that tests or returns it would look up every row otherwise. lifo has its ready index ascending and reads it
--- backwards: descending, every push would split the first page.
--- A deduplication key is unique among the messages in the table: live ones and dead letters. It and the group are
--- the UTF-16 bytes of their text, for SQL Server pads text before it compares, under a binary collation too: N'a' and
--- N'a ' would be one key. Bytes are padded with zeros, and no key has a NUL. convert(nvarchar(510), dedup_key) is the
--- text again.
--- No lock escalation: a table lock would stop every consumer. Statements keep to 1,000 messages besides.
--- Names of constraints begin with their kind: they are objects like tables, and tq_emails_new may be a queue's.
+-- The indexes are narrow, because only the claim reads the message itself. They include the column of the filter:
+-- without it, a plan that tests or returns that column would look up every row. The ready index of lifo is ascending
+-- and is read backwards: if it were descending, every push would split the first page.
+-- A deduplication key is unique among the messages in the table: live ones and dead letters. Keys and groups are stored
+-- as the UTF-16 bytes of their text. SQL Server pads text with spaces before it compares it, even under a binary
+-- collation, so that N'a' and N'a ' would be one key. It pads bytes with zeros, and no key has a NUL.
+-- convert(nvarchar(510), dedup_key) returns the text.
+-- No lock escalation: a table lock would stop every consumer. Also, no statement changes more than 1,000 messages.
+-- The name of a constraint begins with its kind: constraints and tables share one name space, and tq_emails_new may be
+-- the table of a queue.
 -- Every session that writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (

@@ -1,4 +1,4 @@
--- What a queue in the order of due times has besides: its messages lie in that order. Unique, by the id: else SQL
--- Server would add four bytes to the keys that are not.
--- In the transaction that makes the table.
+-- The clustered index of a queue in the order of due times. The id makes it unique: otherwise SQL Server would add four
+-- bytes to each duplicate key.
+-- Runs in the transaction that creates the table.
 create unique clustered index {table}__due on {queue} (due_at, id);

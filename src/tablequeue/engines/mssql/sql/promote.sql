@@ -1,15 +1,15 @@
 -- In up to :n groups that were noted, the lowest blocked message becomes the head, if there is none.
--- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new heads. READPAST passes over the notes that
--- another one has.
--- The looks for the lowest message and for a head have no lock hints on purpose. Under READ_COMMITTED_SNAPSHOT they do
--- not wait, and see what is committed: messages that are not come with their own notes, and who has a head locked
--- either leaves it there, or notes the group when it commits. Without that option they wait for them, up to the lock
--- time-out; engine.py then lets it be until the next time.
--- The lowest one that another one is changing is waited for, and left as that one leaves it: were it passed over, and
--- the other one rolled back, the next message would overtake it.
--- If two promote in the same group at once, the unique index lets one of them through. The other one (error 2601) tries
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes and the new heads. READPAST skips notes that another
+-- transaction has locked.
+-- The subqueries for the lowest message and for a head have no lock hints on purpose. Under READ_COMMITTED_SNAPSHOT
+-- they do not wait, and see committed data only. That is enough: a message that is not committed yet comes with a note
+-- of its own, and a transaction that has a head locked either keeps it or notes the group when it commits. Without that
+-- option they wait for such transactions, up to the lock time-out; messages.py then leaves the notes for the next call.
+-- If another transaction is changing the lowest message, promote waits for it. If promote skipped that message, and the
+-- other transaction rolled back, the next message would overtake it.
+-- If two transactions promote in the same group at once, the unique index refuses one of them (error 2601), which tries
 -- again.
--- In one transaction: a crash leaves all or nothing, and what was not promoted is still noted.
+-- In one transaction: a crash leaves all or nothing, and groups that were not promoted are still noted.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 declare @turn table (group_key varbinary(1020) not null);

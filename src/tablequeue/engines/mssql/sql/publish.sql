@@ -1,9 +1,9 @@
--- Push what the JSON array :attempts of the write :write staged, in the order of their parts, all at once; how many.
--- A message whose key is taken, also by an earlier one of them, is left out; the caller counts.
--- One statement for all of them, unlike push_many: the locks are of rows that nobody else sees yet, are held until the
--- commit in any case, and are not escalated.
--- If somebody pushes one of the keys between the look (READCOMMITTEDLOCK, as in push) and the insert, the unique index
--- refuses (error 2601), and the transaction is tried again.
+-- Push what the JSON array :attempts of the write :write staged, in the order of their parts. Returns the number.
+-- A message whose key is taken, even by an earlier one of them, is left out; the caller counts the others.
+-- One statement for all of them, unlike push_many: it locks rows that no other transaction can see yet, the locks last
+-- until the commit in any case, and they are not escalated.
+-- If another transaction pushes one of the keys between the look (READCOMMITTEDLOCK, as in push) and the insert, the
+-- unique index refuses the insert (error 2601), and the transaction is tried again.
 -- Indexes: {table}__staged_order, {table}__staged_key, {table}__key.
 -- One transaction with writer_advance: a crash publishes none.
 declare @write varchar(255) = cast(:write as varchar(255));

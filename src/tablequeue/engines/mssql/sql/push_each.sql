@@ -1,9 +1,10 @@
 -- Push a batch of messages with options of their own, in the order of the JSON array :rows; null for each whose key a
 -- message has already, or an earlier row of the batch.
--- Which rows are fresh is decided first. The identities go up with the place (see push_many), so that the nth id is
--- that of the nth fresh row: OUTPUT could not say it, for an INSERT has nothing of its source.
--- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key. If one has come between
--- the look and the insert, the unique index refuses (error 2601), and all of it is tried again.
+-- First it decides which rows are fresh, which means that their keys are free. The identities rise with the place (see
+-- push_many), so that the nth id belongs to the nth fresh row. OUTPUT could not tell: in an INSERT it has no columns of
+-- the source.
+-- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key. If one pushes the key
+-- between the look and the insert, the unique index refuses the insert (error 2601), and all of it is tried again.
 -- In one transaction: a crash leaves nothing.
 declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 declare @producer nvarchar(512) = cast(:producer as nvarchar(512));

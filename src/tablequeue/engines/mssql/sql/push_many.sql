@@ -1,6 +1,6 @@
 -- Push a batch of messages, in the order of the JSON array :payloads: all of them, or none.
--- INSERT ... SELECT ... ORDER BY assigns the identities in that order; the order of OUTPUT's rows says nothing, so that
--- the ids are sorted before they are given to the messages.
+-- INSERT ... SELECT ... ORDER BY assigns the identities in that order. OUTPUT returns them in any order, so the caller
+-- sorts the ids to match them with the messages.
 -- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 declare @payloads nvarchar(max) = cast(:payloads as nvarchar(max));
 declare @headers nvarchar(max) = cast(:headers as nvarchar(max));

@@ -1,6 +1,6 @@
 -- Counts by state, each from its filtered index, and the age in seconds of the first ready message.
--- Of one moment, and without locks, under READ_COMMITTED_SNAPSHOT; else of one moment for each state, and it waits for
--- who is changing a row.
+-- Under READ_COMMITTED_SNAPSHOT all counts are of one moment, and it takes no locks. Without that option each count has
+-- a moment of its own, and it waits for transactions that change a row.
 declare @now datetime2(6) = {now};
 select
     (select count_big(*) from {queue} where state = 'ready') as ready,

@@ -1,5 +1,5 @@
--- How many finished messages are in the history: counted below 100,000, and from there on the rows that the server
--- knows of, lost messages among them; for a user that may not see those, as the caller of a procedure, all are counted.
+-- The number of finished messages in the history. Up to 100,000 are counted; above it is the server's own number of
+-- rows, which includes lost messages. A user that may not see this number, as the caller of a procedure, counts all.
 -- Index: {table}__finished, for 100,000 entries.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
 -- transactions that change a row.

@@ -1,8 +1,8 @@
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay the stream's until it completes the batch, or somebody releases it.
+-- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready, and hints, as in claim. A stream does not wait for the head of a strict queue either: nothing
 -- behind a head is ready. Locks: the rows; rows that another claim has locked are skipped.
--- In one transaction with stream_set: a crash claims none.
+-- In one transaction with stream_set: after a crash none is claimed.
 declare @n bigint = :n;
 declare @high bigint = coalesce(cast(:high as bigint), 9223372036854775807);
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

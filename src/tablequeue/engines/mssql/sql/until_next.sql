@@ -1,6 +1,6 @@
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
--- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Without locks under
--- READ_COMMITTED_SNAPSHOT; else it waits for who is changing one of these rows.
+-- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
+-- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none under
+-- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
 declare @now datetime2(6) = {now};
 select case
     when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0e0

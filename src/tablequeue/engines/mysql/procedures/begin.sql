@@ -1,8 +1,9 @@
--- {queue}_begin: before the work of another procedure: a transaction, READ COMMITTED, if the caller has none, which the
--- other one commits (p_ours); else a savepoint in the caller's. For the other procedures.
--- Who has one open cannot set the isolation of the next (error 1568): MariaDB has a variable for it, MySQL has not.
--- With autocommit off the caller ends the transaction, also one that begins here.
--- MariaDB cuts what JSON_ARRAYAGG makes to group_concat_max_len bytes, in the middle of an id: the session gets more.
+-- {queue}_begin: begin a READ COMMITTED transaction, if the caller has none; the calling procedure commits it (p_ours).
+-- Else set a savepoint in the caller's transaction. For the other procedures.
+-- Error 1568 tells that a transaction is open, because then the isolation level of the next one cannot be set. Only
+-- MariaDB has a variable for that.
+-- With autocommit off the caller ends the transaction, even one that begins here.
+-- MariaDB truncates the result of JSON_ARRAYAGG to group_concat_max_len bytes, even within an id. So this is raised.
 {create} procedure {queue}_begin(out p_ours boolean)
 begin
     declare continue handler for 1568 set p_ours = false;

@@ -1,11 +1,11 @@
--- {queue}_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- {queue}_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- [at_least_once]
 -- It is tried again after retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is a
--- dead letter. Its new state: ready, scheduled or dead.
+-- dead letter. Returns its new state: ready, scheduled or dead.
 -- Options: retry_in, now.
 -- [end]
 -- [at_most_once]
--- It stays lost, with the error; 'lost'.
+-- It stays lost, with the error. Returns 'lost'.
 -- Options: now.
 -- [end]
 -- Error 51003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves

@@ -1,6 +1,6 @@
--- {queue}_find: lock up to p_n messages that are ready, for {queue}_pop and {queue}_take; their ids in the order of the
--- queue, as a JSON array, or null. Once a second a session sweeps before it; and after it, and then looks again, if too
--- little was ready.
+-- {queue}_find: lock up to p_n ready messages, for {queue}_pop and {queue}_take. Returns their ids in the order of the
+-- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
+-- sweeps after that too, and looks again.
 -- JSON_ARRAYAGG aggregates the rows of a derived table with a limit in their order, which only MariaDB can ask it for.
 -- In a transaction of the caller's, not p_ours, it finds what that sees: see claim_find.sql.
 {create} procedure {queue}_find(

@@ -1,4 +1,4 @@
--- {queue}_insert: one message; its id. For {queue}_push_one and {queue}_push_many; see {queue}_push.
+-- {queue}_insert: insert one message. Returns its id. For {queue}_push_one and {queue}_push_many; see {queue}_push.
 {create} procedure {queue}_insert(
     p_payload {payload},
     p_headers {text},

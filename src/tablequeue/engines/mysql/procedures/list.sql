@@ -1,4 +1,4 @@
--- {queue}_list: refuses what is no JSON array. For the other procedures.
+-- {queue}_list: refuse a value that is not a JSON array. For the other procedures.
 {create} procedure {queue}_list(p_list {text})
 begin
     if p_list is null or not json_valid(p_list) or left(ltrim(p_list), 1) <> '[' then

@@ -1,5 +1,5 @@
--- {queue}_move_on: promotes after {queue}_complete or {queue}_fail has committed. If that is refused, it is no failure
--- of theirs, which the caller would repeat: the next pop that finds too little promotes.
+-- {queue}_move_on: promote after {queue}_complete or {queue}_fail has committed. Errors are ignored here, or the caller
+-- would repeat a call that has succeeded. The next pop that finds too few messages promotes.
 {create} procedure {queue}_move_on(p_now datetime(6))
 begin
     declare ours boolean;

@@ -1,5 +1,5 @@
--- {queue}_options: refuses options that are no JSON object, are none of p_names, or not of their type; none is
--- '{}'. For the other procedures: JSON_TABLE would make a nought of a number, and of a time, that is none.
+-- {queue}_options: refuse options that are not a JSON object, not among p_names, or of a wrong type; '{}' has none.
+-- For the other procedures: JSON_TABLE would turn a wrong number or a wrong time into zero.
 {create} procedure {queue}_options(inout p_options {text}, p_names {text})
 begin
     declare refusal varchar(128) character set utf8mb4;
@@ -30,7 +30,7 @@ begin
             when 'whole number' then json_type(value) = 'INTEGER'
             when 'object' then json_type(value) = 'OBJECT'
             when 'string' then json_type(value) = 'STRING'
-            -- No zone: MySQL would convert it to that of the session.
+            -- Without a time zone: MySQL would convert a time with one to the time zone of the session.
             else json_unquote(value) regexp '^[0-9]+-[0-9]+-[0-9]+[ T][0-9]+:[0-9]+:[0-9]+([.][0-9]+)?$'
         end;
     end if;

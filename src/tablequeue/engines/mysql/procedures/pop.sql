@@ -54,8 +54,8 @@ begin
     -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
-    -- The rows go out before the change, which in a take leaves nothing of them. If it fails, an error follows them,
-    -- and all is undone: a client reads to the end.
+    -- The rows are returned before the change, because a take deletes them. If the change fails, an error follows the
+    -- rows, and all is rolled back. So a client must read to the end.
     with message (
         {claimed_names}
     ) as (

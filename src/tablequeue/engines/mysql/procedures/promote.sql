@@ -1,5 +1,5 @@
--- {queue}_promote: in up to p_n groups whose turn came free, the next message becomes ready; in how many. For the
--- other procedures.
+-- {queue}_promote: promote the next message of up to p_n groups that have no head. Returns the number of groups. For
+-- the other procedures.
 -- It runs in the transaction of their caller, which keeps the new heads locked until it commits: keep transactions
 -- around pop and take short.
 {create} procedure {queue}_promote(p_n bigint, p_now datetime(6), out p_promoted bigint)

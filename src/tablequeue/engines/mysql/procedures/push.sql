@@ -1,4 +1,4 @@
--- {queue}_push: push one message, for producers; its id. If a message has its key already: error 51002, or with
+-- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
 -- login), now.

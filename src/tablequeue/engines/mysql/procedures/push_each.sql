@@ -1,5 +1,5 @@
--- {queue}_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
--- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- [bytes]
 -- The payload is a string in base64.
 -- [end]

@@ -1,4 +1,4 @@
--- {queue}_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
+-- {queue}_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
 -- [bytes]
 -- The payloads are strings in base64.
 -- [end]

@@ -1,5 +1,5 @@
--- {queue}_push_one: one message with options of its own; its id. For {queue}_push and {queue}_push_each.
--- Strings are read as JSON: of a surrogate pair in a column of text, JSON_TABLE of MariaDB makes nothing at all.
+-- {queue}_push_one: push one message with its own options. Returns its id. For {queue}_push and {queue}_push_each.
+-- Strings are read as JSON: from a surrogate pair, MariaDB's JSON_TABLE returns nothing in a text column.
 {create} procedure {queue}_push_one(
     p_payload {payload},
     p_options {text},

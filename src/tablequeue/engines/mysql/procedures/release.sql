@@ -1,5 +1,5 @@
--- {queue}_release: give back those of the JSON array p_ids that p_token holds, unworked, for consumers; which they
--- were. They are ready after a delay, and the attempt is not counted. Error 51003 if it holds none of them.
+-- {queue}_release: release the messages of the JSON array p_ids that are held under p_token, for consumers. Returns
+-- their ids. They are ready after a delay, and the attempt does not count. Error 51003 if none of them is held.
 -- Options: delay (seconds, else 0), now.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 {create} procedure {queue}_release(p_ids {text}, p_token {token}, p_options {text})

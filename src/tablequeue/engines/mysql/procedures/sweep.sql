@@ -1,7 +1,7 @@
--- {queue}_sweep: what is due or abandoned becomes ready; p_moved is how many, or null if the last sweep of this session
--- was less than p_every seconds ago. For {queue}_find.
--- In a transaction of the caller's, nobody else has what it makes ready until that commits: so there p_n says how
--- many, of each kind, it makes ready at the most. The session remembers it in the variable @`tablequeue.{table}`.
+-- {queue}_sweep: make messages ready that are due or abandoned. p_moved is their number, or null if the last sweep of
+-- this session was less than p_every seconds ago. For {queue}_find.
+-- In a caller's transaction, no other consumer can claim these messages until the commit. So there p_n limits them, for
+-- each kind. The session remembers the time of its last sweep in the variable @`tablequeue.{table}`.
 {create} procedure {queue}_sweep(p_every bigint, p_n bigint, p_now datetime(6), out p_moved bigint)
 sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));

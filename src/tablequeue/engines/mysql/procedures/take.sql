@@ -33,8 +33,8 @@ begin
     end if;
     call {queue}_find(p_n, ours, p_now, p_ids);
     set p_popped_at = {now};
-    -- The rows go out before the change, which may leave nothing of them. If it fails, an error follows them, and all
-    -- is undone: a client reads to the end.
+    -- The rows are returned before the change, which may delete them. If the change fails, an error follows the rows,
+    -- and all is rolled back. So a client must read to the end.
     with message (
         {claimed_names}
     ) as (

@@ -1,7 +1,7 @@
--- {queue}_undo: after an error, what {queue}_begin began is as if it had not been. For the other procedures.
+-- {queue}_undo: after an error, roll back what {queue}_begin began. For the other procedures.
 {create} procedure {queue}_undo(p_ours boolean)
 begin
-    -- No such savepoint: a deadlock has rolled the caller's transaction back, all of it.
+    -- The savepoint does not exist if a deadlock has rolled back all of the caller's transaction.
     declare continue handler for 1305 begin end;
     if p_ours then
         rollback;

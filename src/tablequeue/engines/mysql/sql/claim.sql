@@ -1,11 +1,11 @@
 -- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
 -- another claim has locked. Two round trips in autocommit: the update, then the row of the id that it remembered.
--- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) LAST_INSERT_ID() is asked in SQL: where
--- there are triggers, MariaDB's answer to the update does not have it.
+-- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) The second statement asks for
+-- LAST_INSERT_ID() in SQL, because MariaDB's response to the update lacks it if the table has triggers.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.
--- Index: {claim_index}, which has the order: were the rows to be sorted, all of them would be locked. It is forced, for
--- statistics that are out of date have the optimizer read the primary key instead. From :low_water on, where the order
--- is that of the ids: dead entries before it are not walked again (low_water.py).
+-- Index: {claim_index}, which has the order of the queue: if the rows had to be sorted, all of them would be locked. It
+-- is forced, because with outdated statistics the optimizer may read the primary key instead. If the order is that of
+-- the ids, it begins at :low_water, so that dead entries before it are not walked again (low_water.py).
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
 update (
     select last_insert_id(id) as claimed from {queue} force index ({claim_index})

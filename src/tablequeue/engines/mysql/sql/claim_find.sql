@@ -1,9 +1,9 @@
--- Which messages to claim or take inside a transaction of the caller's. That is REPEATABLE READ mostly, the default, in
--- which the locking range read of claim_many would lock the gaps too: nobody could push or promote until it ends, not
--- even this program on another connection. So they are looked for without locks, in the order of the queue, and then
--- locked by their ids, as many as are wanted; locked rows are skipped.
--- The first statement is run on a connection of our own, which sees what the caller's transaction may not, and then
--- within it, for what it has pushed itself.
+-- Find the messages to claim or take in a caller's transaction. Its isolation level is mostly REPEATABLE READ, the
+-- default. At that level the locking range read of claim_many would lock the gaps between the rows too: no connection
+-- could push or promote until the transaction ends. So the first statement finds messages without locks, in the order
+-- of the queue, and the second one locks as many as are wanted by their ids. Locked rows are skipped.
+-- The first statement runs on a connection of our own, which sees messages that the caller's transaction may not see,
+-- and then in that transaction, for messages that it has pushed itself.
 -- Indexes: {claim_index}, the primary key. Locks: the rows.
 select id, due_at, priority
 from {queue} force index ({claim_index})

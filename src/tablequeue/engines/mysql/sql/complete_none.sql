@@ -1,5 +1,5 @@
 -- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
--- The first statement tells which of several they are. One alone is known by the number of rows: one round trip.
+-- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
 -- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token

@@ -1,10 +1,10 @@
 -- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
 -- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
 -- the order of their ids. A claim changes one index entry.
--- Keys and groups are binary: 'a', 'A' and 'a ' are three, which no collation says on both MariaDB and MySQL.
+-- Keys and groups are binary: 'a', 'A' and 'a ' are three different keys. No collation of both servers does so.
 -- JSON is kept as text, as it was pushed: the type JSON of MySQL would sort the keys of an object.
--- Under the creator's lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, and whose
--- comment says whose it is; the next create drops it (leftovers.sql) and begins again.
+-- Under the creators' lock. A DDL commits by itself: a crash leaves a table that is not in the catalogue, but has a
+-- comment with the name of its queue. The next create drops it (leftovers.sql) and begins again.
 create table {queue} (
     id bigint not null auto_increment primary key,
     state enum({states})

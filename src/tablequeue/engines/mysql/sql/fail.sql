@@ -1,6 +1,6 @@
 -- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
--- if this was its last attempt. The error is kept. LAST_INSERT_ID remembers which it is, for fail_state: a look at the
--- row would come too late, for another one may have claimed it meanwhile.
+-- if this was its last attempt. The error is kept. LAST_INSERT_ID remembers the new state for fail_state. A look at the
+-- row would come too late, because another consumer may have claimed the message meanwhile.
 -- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
 update {queue}
 set state = elt(

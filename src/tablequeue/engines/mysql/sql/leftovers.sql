@@ -1,5 +1,5 @@
--- What is there under the names of a queue's tables, and whose it says it is. Under the creator's lock, and only when
--- the catalogue has no such queue: then tables of ours are what a crash in the middle of create or drop left.
+-- The existing tables with the names of a queue's tables, and their comments, which tell the owner. Under the creators'
+-- lock, and only if the catalogue has no such queue: then tables of ours were left by a crash during create or drop.
 select table_name, table_comment
 from information_schema.tables
 where table_schema = {database} and table_name in ('{table}', '{table}_history', '{table}__turns');

@@ -1,8 +1,8 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none.
 -- The statements: find notes; lock those that are not locked; find the lowest message of each of their groups that has
 -- no head; make it the head; delete the notes.
--- IGNORE: if another one makes a head of the same group at once, the unique index lets one of them through, and the
--- other goes without. Nothing else can fail here that it would hide.
+-- IGNORE: if two transactions promote in the same group at once, the unique index refuses one head, which is skipped.
+-- It hides no other error, because nothing else can fail here.
 -- Indexes: {table}__front, {table}__blocked. Locks: the notes (locked ones are skipped), the new heads.
 -- A crash leaves all or nothing: groups that were not promoted are still noted.
 select id from {turns} order by id limit :n;

@@ -1,6 +1,6 @@
 -- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
--- taken, also by an earlier one of them, is left out; the caller counts.
--- If somebody pushes one of the keys at the same moment, the unique index refuses the statement, and it is repeated.
+-- taken, even by an earlier one of them, is left out; the caller counts the others.
+-- If another transaction pushes one of the keys at the same moment, the unique index refuses it, and it is repeated.
 -- Indexes: the primary key, {table}__key. Locks: the rows. One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state

@@ -1,4 +1,4 @@
--- Of the :n messages with the highest ids, live or not, those pushed less than :age seconds ago, summed up by moment:
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids, live or not. Returns
 -- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
 -- Locks: none.

@@ -1,10 +1,10 @@
--- {queue}_claim: the rows of pop, in any order. Once a second a session sweeps before it; and after it, and then claims
--- again, if too little was ready.
--- A function cannot know whether a transaction of the caller's is around it, in which what it sweeps is nobody else's.
--- One that has written something, or began more than a second ago, is taken for one: there it sweeps no more than it
--- is to claim.
--- No low-water mark, which is a process's own: under a snapshot that stays open for long, a claim walks the index
--- entries of all that was ready since.
+-- {queue}_claim: the rows of pop, in any order. A session sweeps once a second before it claims. If too few messages
+-- were ready, it sweeps after that too, and claims again.
+-- In a caller's transaction, only the caller can claim what it sweeps until the commit. A function cannot know whether
+-- it runs in one. It assumes so if the transaction has written anything or is older than a second. Then it sweeps
+-- no more messages than it is to claim.
+-- It has no low-water mark, which only a process can keep: while an old snapshot is open, a claim walks the index
+-- entries of all messages that were ready since.
 create or replace function {queue}_claim(
     p_n integer, p_consumer text, p_lease float8, p_token uuid, p_now timestamptz
 ) returns table (

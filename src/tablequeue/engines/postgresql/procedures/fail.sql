@@ -1,4 +1,4 @@
--- {queue}_fail: the attempt on message p_id, held under p_token, failed; for consumers.
+-- {queue}_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- [at_least_once]
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is
 -- a dead letter. Returns its new state: ready, scheduled or dead.

@@ -1,7 +1,7 @@
--- {queue}_promote: in up to p_n groups whose turn came free, the next message becomes ready. For the other functions.
+-- {queue}_promote: promote the next message of up to p_n groups that have no head. For the other functions.
 -- It runs in the transaction of their caller, which keeps the new heads locked until it commits: keep transactions
--- around pop and take short. Of two that promote in the same group at once, the second waits for the end of the first
--- one's transaction, and then leaves it as that left it.
+-- around pop and take short. If two transactions promote in the same group at once, the second one waits for the end of
+-- the first one, and then keeps its head.
 create or replace function {queue}_promote(p_n integer, p_now timestamptz) returns bigint language plpgsql as $$
     declare
         promoted bigint;

@@ -1,5 +1,5 @@
--- {queue}_push_each: push a JSON array of messages with options of their own, for producers; their ids, in that order.
--- A message is an object: payload, and as it needs them headers, delay, due, priority, group, key.
+-- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
 -- [bytes]
 -- The payload is a string in base64.
 -- [end]
@@ -92,7 +92,7 @@ create or replace function {queue}_push_each(
             loop
                 pushed[place] := id;
             end loop;
-            -- What was finished between the two statements is pushed again.
+            -- Otherwise the message with that key was finished between the two statements: push again.
             places := array(select chosen from unnest(places) as chosen where pushed[chosen] is null order by chosen);
         end loop;
         perform {queue}_notify(waited_for);

@@ -1,7 +1,7 @@
--- {queue}_sweep: what is due or abandoned becomes ready; how many, or null if the last sweep of this session was less
--- than p_every seconds ago. For pop and take.
--- Nobody else has what it makes ready until the transaction commits: it makes p_n ready at the most, and 1,000.
--- The session remembers it in the setting tablequeue.{table}.
+-- {queue}_sweep: make messages ready that are due or abandoned. Returns their number, or null if the last sweep of this
+-- session was less than p_every seconds ago. For pop and take.
+-- No other consumer can claim these messages until the transaction commits. So they are at most p_n, and at most 1,000.
+-- The session remembers the time of its last sweep in the setting tablequeue.{table}.
 create or replace function {queue}_sweep(p_every float8, p_n integer, p_now timestamptz)
 returns bigint language plpgsql as $$
     declare

@@ -5,7 +5,7 @@ create or replace function {queue}_unpack(p_token uuid) returns void language pl
     declare
         unpacked integer;
     begin
-        -- Mostly there is none: 5 µs for every call that finishes something; in a function of SQL it was 110.
+        -- Mostly there is no pack: this costs 5 µs in each call that finishes messages, and 110 µs in an SQL function.
         if exists (select from {packs} where token = p_token) then
             {sql unpack}
             into unpacked;

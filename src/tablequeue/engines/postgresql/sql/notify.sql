@@ -1,6 +1,6 @@
--- Notify the consumers that wait at the queue, at the commit of this transaction; nothing if none waits. After a COPY.
--- :within a transaction of a caller's no consumer is notified here: the transaction may last, and may be prepared, for
--- which NOTIFY is forbidden. Then the answer is whether consumers wait. They are notified from another connection, at
--- once. By the lock that is taken here they see that a push is under way, and look again until it has ended.
--- Locks: advisory ones, which another transaction waits for no longer than a test of them takes.
+-- Notify waiting consumers of the queue at the commit of this transaction; do nothing if none waits. For use after a
+-- COPY. :within a caller's transaction no consumer is notified here: the transaction may last long, and NOTIFY is
+-- forbidden in one that will be prepared. Then the result tells whether consumers wait. They are notified at once from
+-- another connection. The lock taken here shows them that a push is under way, and they poll until it has ended.
+-- Locks: advisory ones, for which another transaction waits only for the length of a test.
 select {waited_for};

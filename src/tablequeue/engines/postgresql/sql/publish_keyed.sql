@@ -1,5 +1,5 @@
 -- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
--- taken, also by an earlier one of them, is left out; the caller counts. See publish, if none has a key.
+-- taken, even by an earlier one of them, is left out; the caller counts the others. See publish, if none has a key.
 -- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key.
 -- One transaction with writer_advance: a crash publishes none.
 insert into {queue} (

@@ -1,7 +1,7 @@
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
--- they stay the stream's until it completes the batch, or somebody releases it.
+-- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
--- In one transaction with stream_set: a crash claims none.
+-- In one transaction with stream_set: after a crash none is claimed.
 update {queue}
 set state = 'in_progress',
     attempts = attempts + 1,

@@ -1,5 +1,5 @@
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come; and whether a push is under way
--- in a transaction that is open, so that one may come at any moment. For consumers that wait.
+-- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
+-- has pushed, so that a message may come at any moment. For waiting consumers.
 -- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, {table}__packs_lease, one entry
 -- of each. Locks: an advisory one, for the length of a look.
 select

@@ -1,5 +1,5 @@
 -- Push what the :attempts of the write :write staged, in the order of their parts, all at once. A message whose key is
--- taken, also by an earlier one of them, is left out; the caller counts.
+-- taken, even by an earlier one of them, is left out; the caller counts the others.
 -- Index: {table}__key. Locks: the database. One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state

@@ -1,5 +1,5 @@
 -- Stage one message of the write :write; the engine repeats it. Locks: the database.
--- A crash leaves what was staged, which nobody sees, for a day.
+-- After a crash the staged messages stay for a day, invisible.
 insert into {staged} (
     write_id, attempt, part, place, payload, headers, priority, group_key, dedup_key, due_at, staged_at
 )
