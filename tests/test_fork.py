@@ -76,7 +76,7 @@ CLOSES: dict[str, Callable[[Queue], Any]] = {
 @only("sqlite")
 @pytest.mark.parametrize("order", CLOSES)
 @pytest.mark.parametrize("first", ["parent", "child"])
-def test_whoever_closes_first(place: Place, queue: Queue, order: str, first: str) -> None:
+def test_parent_or_child_closes_first(place: Place, queue: Queue, order: str, first: str) -> None:
     check_whoever_closes_first(place, queue, CLOSES[order], first)
 
 

@@ -133,7 +133,7 @@ def without_looking(engine: type[Engine]) -> type[Engine]:
 
 
 @servers
-def test_the_check_notices_who_does_not_look(place: Place, kind: Kind) -> None:
+def test_the_check_notices_an_engine_that_does_not_check(place: Place, kind: Kind) -> None:
     @contextmanager
     def mutant(engine: sa.Engine, place: Place) -> Iterator[Database]:
         made = without_looking(kind.engine_class)(engine.dialect, place.schema)
@@ -157,7 +157,7 @@ def test_who_may_create_tables_needs_no_right_to_create_schemas(place: Place, ki
 
 
 @servers
-def test_who_may_not_read_the_catalogue_creates_nothing(place: Place, kind: Kind) -> None:
+def test_without_access_to_the_catalogue_nothing_is_created(place: Place, kind: Kind) -> None:
     """The tables of the queue are not enough, because its definition is in the catalogue."""
     place.open().create_queue("work")
     made, *grants = documented(kind)

@@ -119,7 +119,7 @@ def test_our_connections_are_read_committed_and_strict(strange: Database) -> Non
     raw.invalidate()
 
 
-def test_a_caller_who_is_not_strict_gets_nothing_cut_off(db: Database, place: Place) -> None:
+def test_nothing_is_truncated_without_strict_mode(db: Database, place: Place) -> None:
     queue = db.create_queue("work", payload="text", groups=True)
     engine = sa.create_engine(with_setting(place, "sql_mode = ''"))
     longest = "é" * 255
@@ -174,7 +174,7 @@ def test_versions(words: str, enough: bool) -> None:
 # -- a caller's transaction, under REPEATABLE READ ---------------------------------------------------------------------
 
 
-def test_a_caller_who_finds_too_little_keeps_nobody_waiting(db: Database, place: Place) -> None:
+def test_a_caller_that_finds_too_few_messages_blocks_nobody(db: Database, place: Place) -> None:
     queue = db.create_queue("work")
     queue.push(0)
     with place.sa_engine().connect() as connection:

@@ -50,7 +50,7 @@ def test_a_transaction_without_begin(db: Database) -> None:
     assert counts(queue) == {}
 
 
-def test_a_turn_that_cannot_be_given_is_no_failure_of_complete(db: Database) -> None:
+def test_a_promotion_that_fails_does_not_fail_the_completion(db: Database) -> None:
     """The completion took effect and must not be repeated. The next pop promotes."""
     queue = made(db, groups=True)
     assert queue.push_many([1, 2], group="a") == [1, 2]

@@ -224,7 +224,7 @@ def test_bytes_come_back_as_they_are_stored(server: tds.Server, driver: Callable
     assert batch.to_pylist()[0]["payload"] == payload
 
 
-def test_half_a_surrogate_fails_nobody(server: tds.Server, driver: Callable[[int], Any]) -> None:
+def test_half_a_surrogate_fails_no_message(server: tds.Server, driver: Callable[[int], Any]) -> None:
     """T-SQL stores half a surrogate. An error from the driver would come after the claim, and cost the whole batch an
     attempt."""
     queue = queue_on(server, driver, payload="text")

@@ -95,7 +95,7 @@ def test_who_waits_finds_what_was_pushed(pooled: Place, queue: Queue) -> None:
         pooled.open().queue("work").push("x")
 
 
-def test_a_push_through_it_wakes_who_waits_beside_it(place: Place, queue: Queue) -> None:
+def test_a_push_through_it_wakes_a_consumer_with_a_direct_connection(place: Place, queue: Queue) -> None:
     with waiting(place.open().queue("work")):
         queue.push("x")
 

@@ -188,7 +188,7 @@ def test_the_check_notices_procedures_with_the_rights_of_their_caller(
     queue.drop()
 
 
-def test_who_did_it_is_the_login(place: Place, kind: Kind, db: Database) -> None:
+def test_the_consumer_is_the_login(place: Place, kind: Kind, db: Database) -> None:
     """It is not the owner, with whose rights the procedures run."""
     queue = db.create_queue("work")
     db.install_procedures("work")

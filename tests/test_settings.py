@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Database, Queue
-from tablequeue.engines.postgresql import engine as postgresql
+from tablequeue.engines.postgresql import connection as postgresql
 from tablequeue.errors import BadInput
 from tests.servers import Place, only
 from tests.support import DESIGNS, at, claimed, counts, design_group, found, refuses
@@ -71,7 +71,9 @@ def test_a_callers_connection_that_cannot_be_read_by_is_refused(db: Database, pl
 
 
 @only("postgresql")
-def test_the_check_notices_who_does_not_look(db: Database, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_notices_an_engine_that_does_not_check(
+    db: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(postgresql, "READABLE", {})
     with pytest.raises((pytest.fail.Exception, AssertionError, ValueError)):
         test_a_callers_connection_that_cannot_be_read_by_is_refused(db, place, STYLES[0])

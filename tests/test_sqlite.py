@@ -89,7 +89,7 @@ def lasts(disk: Disk, verb: str) -> bool:
 
 
 @pytest.mark.parametrize("verb", LASTING)
-def test_what_a_call_has_done_lasts(disk: Disk, verb: str) -> None:
+def test_the_effect_of_a_call_lasts(disk: Disk, verb: str) -> None:
     assert lasts(disk, verb)
 
 
@@ -101,7 +101,7 @@ def test_without_the_flush_it_does_not_last(disk: Disk, monkeypatch: pytest.Monk
     assert not lasts(disk, "push")
 
 
-def test_what_was_seen_of_others_lasts_too(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_changes_of_others_that_a_call_has_read_last_too(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer that a key exists must last, although the process that pushed it may not have flushed it yet."""
     url = f"sqlite:///{disk.path}"
     with tablequeue.connect(url) as ours, tablequeue.connect(url) as theirs:
@@ -113,7 +113,7 @@ def test_what_was_seen_of_others_lasts_too(disk: Disk, monkeypatch: pytest.Monke
         assert disk.after_a_power_cut() == {"ready": 1}
 
 
-def test_a_flush_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = Event(), Event()
 
     def slow(file: int) -> None:
@@ -148,7 +148,7 @@ def test_a_disk_that_fails_at_the_flush(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("synchronous", "flushed"), [("off", False), ("normal", False), ("full", True)])
-def test_a_caller_who_flushes_less_keeps_to_that(
+def test_an_engine_that_flushes_less_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synchronous: str, flushed: bool
 ) -> None:
     flushes: list[int] = []

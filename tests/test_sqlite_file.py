@@ -181,7 +181,7 @@ def test_what_is_no_file_is_refused_at_once(folder: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_whoever_looks_changes_no_file(folder: Path, mode: str) -> None:
+def test_reading_changes_no_file(folder: Path, mode: str) -> None:
     """The file may be the database of another program, named by mistake."""
     with closing(sqlite3.connect("work.db")) as other:
         other.execute(f"pragma journal_mode = {mode}")
@@ -210,7 +210,7 @@ class LooksAndMakes(SQLite):
         return None
 
 
-def test_the_check_notices_who_makes_a_file(folder: Path) -> None:
+def test_the_check_notices_an_engine_that_creates_a_file(folder: Path) -> None:
     engine = sa.create_engine("sqlite:///work.db")
     with Database(engine, Runner(engine, LooksAndMakes(engine.dialect)), None) as database:
         assert database.queues() == []

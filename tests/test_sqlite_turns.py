@@ -78,7 +78,7 @@ def test_a_writer_that_is_stopped_is_named(queue: Queue, path: Path) -> None:
     queue.push("z")
 
 
-def test_one_that_was_stopped_before_it_wrote_holds_nobody_up(queue: Queue, path: Path) -> None:
+def test_a_process_suspended_before_its_write_blocks_nobody(queue: Queue, path: Path) -> None:
     with stopped(path, writes=False):
         queue.push("x")
         message = queue.pop()

@@ -268,7 +268,7 @@ def test_a_commit_of_unknown_outcome_that_left_something(book: Book) -> None:
     assert "finished twice" in book.kinds()
 
 
-def test_a_refusal_of_who_holds_the_lease(book: Book) -> None:
+def test_a_refusal_of_the_consumer_that_holds_the_lease(book: Book) -> None:
     book.push(1, "m1")
     ada = book.pop(2, "m1")
     book.finish("complete", 2.5, ada, outcome=REFUSED, error="LeaseLost", lost=(1,))
@@ -286,7 +286,7 @@ def test_an_uncommitted_message_is_popped(book: Book) -> None:
     assert "uncommitted" in book.kinds()
 
 
-def test_a_call_that_waits_for_somebody_who_stands_still(book: Book) -> None:
+def test_a_call_that_waits_for_a_client_that_hangs(book: Book) -> None:
     book.push(1, "m1")
     book.op("stop", 1.5, 14, who="run", whom="bob", queue="")
     book.finish("complete", 16, book.pop(2, "m1", end=14.5, lease=20.0))
@@ -299,7 +299,7 @@ def test_a_call_that_waits_for_somebody_who_stands_still(book: Book) -> None:
 # -- attempts and times --------------------------------------------------------------------------------------------
 
 
-def test_a_claim_that_nobody_noted(book: Book) -> None:
+def test_an_unrecorded_claim(book: Book) -> None:
     book.push(1, "m1")
     book.op("pop", 1.5, outcome=CANCELLED, who="bob")
     book.finish("complete", 4, book.pop(3.8, "m1", attempt=2))
@@ -308,7 +308,7 @@ def test_a_claim_that_nobody_noted(book: Book) -> None:
 
 
 @pytest.mark.parametrize("outcome", [UNKNOWN, PENDING])
-def test_a_claim_of_somebody_who_died(book: Book, outcome: str) -> None:
+def test_a_claim_of_a_client_that_died(book: Book, outcome: str) -> None:
     book.push(1, "m1")
     book.op("pop", 1.5, INF if outcome == PENDING else None, outcome=outcome, who="bob")
     book.op("kill", 1.7, who="run", whom="bob", queue="")
@@ -589,7 +589,7 @@ def test_a_message_whose_lease_is_over_is_late(book: Book) -> None:
     assert book.kinds() == {"late"}
 
 
-def test_a_waiter_that_nobody_wakes() -> None:
+def test_a_consumer_that_is_not_woken() -> None:
     book = Book("waited")
     book.push(1, "m1")
     book.finish("complete", 4, book.pop(0.5, "m1", end=3.9, wait=3.5))

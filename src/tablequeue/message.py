@@ -261,3 +261,6 @@ def checked_token(token: str) -> str:
             "Commit that to finish it, or roll it back to put the message back.",
         )
     raise BadInput(f"{token!r} is not the token of a claim.", "Give the 32 characters that pop returned.")
+
+
+__all__ = ["AttemptError", "Claim", "FailedState", "Finisher", "Message", "NewMessage", "State"]

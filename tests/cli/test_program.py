@@ -64,7 +64,7 @@ def test_output_that_cannot_be_written(url: str, db: Database) -> None:
     assert counts(emails) == {"ready": 1}
 
 
-def test_what_a_pipe_has_not_taken_is_given_back(url: str, db: Database) -> None:
+def test_messages_that_a_pipe_did_not_take_are_released(url: str, db: Database) -> None:
     emails = db.create_queue("emails")
     emails.push_many(["x" * 1000] * 500)
     process = program("--url", url, "pop", "emails", "-n", "500", "--json")

@@ -340,7 +340,7 @@ def released(queue: Queue, id: int) -> bool:
 
 
 @in_loop
-async def test_what_a_cancelled_pop_claims_is_given_back(queue: Queue, behind: Gated, gate: Gate) -> None:
+async def test_the_claims_of_a_cancelled_pop_are_released(queue: Queue, behind: Gated, gate: Gate) -> None:
     id = queue.push("x")
     work = behind("claim")
     popping = asyncio.create_task(work.pop())
@@ -352,7 +352,7 @@ async def test_what_a_cancelled_pop_claims_is_given_back(queue: Queue, behind: G
 
 
 @in_loop
-async def test_what_a_pop_had_claimed_when_it_was_cancelled_is_given_back(queue: Queue, work: AsyncQueue) -> None:
+async def test_messages_claimed_before_a_cancellation_are_released(queue: Queue, work: AsyncQueue) -> None:
     """The thread has finished, but the event loop has not noticed yet."""
     id = queue.push("x")
     popping = asyncio.create_task(work.pop())
@@ -364,7 +364,7 @@ async def test_what_a_pop_had_claimed_when_it_was_cancelled_is_given_back(queue:
     assert released(queue, id)
 
 
-def test_what_a_pop_claims_after_the_end_of_the_loop_is_given_back(queue: Queue, behind: Gated, gate: Gate) -> None:
+def test_the_claims_of_a_pop_after_the_end_of_the_loop_are_released(queue: Queue, behind: Gated, gate: Gate) -> None:
     id = queue.push("x")
     work = behind("claim")
 
@@ -393,7 +393,7 @@ async def test_a_cancelled_pop_that_has_no_thread_yet_never_runs(queue: Queue, b
 
 
 @in_loop
-async def test_a_cancelled_pop_that_fails_disturbs_nobody(behind: Gated, gate: Gate, queue: Queue) -> None:
+async def test_a_cancelled_pop_that_fails_has_no_effect(behind: Gated, gate: Gate, queue: Queue) -> None:
     work = behind("claim")
     popping = asyncio.create_task(work.pop())
     await gate.is_reached()

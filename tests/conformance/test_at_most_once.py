@@ -68,7 +68,7 @@ def test_the_order_is_that_of_the_queue(queue: Queue, design: str) -> None:
 
 
 @every_order
-def test_lost_are_those_that_nobody_completed(queue: Queue) -> None:
+def test_messages_that_were_not_completed_are_lost(queue: Queue) -> None:
     ids = queue.push_many("abcdef", now=at(0))
     claims = {claim.id: claim for time in range(6) for claim in queue.pop_many(1, now=at(10 * time))}
     claims[ids[1]].complete(now=at(60))
@@ -124,7 +124,7 @@ def test_the_fence(queue: Queue, first: str, second: str) -> None:
     assert snapshot(queue) == before
 
 
-def test_a_token_of_somebody_else_finishes_nothing(queue: Queue) -> None:
+def test_the_token_of_another_claim_finishes_nothing(queue: Queue) -> None:
     queue.push_many("ab")
     one, other = claimed(queue), claimed(queue)
     before = snapshot(queue)

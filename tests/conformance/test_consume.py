@@ -209,7 +209,7 @@ LOOKS: dict[str, Callable[[Queue], Any]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_looking_waits_for_nobody(db: Database, queue: Queue, look: Callable[[Queue], Any]) -> None:
+def test_a_read_waits_for_nobody(db: Database, queue: Queue, look: Callable[[Queue], Any]) -> None:
     """An open transaction of another program does not block a read, and its changes are not visible."""
     queue.push("x")
     before = look(queue)

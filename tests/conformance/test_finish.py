@@ -165,7 +165,7 @@ def test_the_jitter_only_shortens_the_wait() -> None:
         assert len(set(waits)) > 1
 
 
-def test_a_claim_is_no_key_to_another_queue(db: Database, queue: Queue) -> None:
+def test_a_claim_is_not_valid_in_another_queue(db: Database, queue: Queue) -> None:
     other = db.create_queue("other")
     queue.push("x")
     other.push(1)

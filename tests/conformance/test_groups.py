@@ -235,7 +235,7 @@ def test_many_consumers_keep_the_order_of_every_group(queue: Queue, place: Place
     assert seen == {group: ids[number::5] for number, group in enumerate("abcde")}
 
 
-def test_many_producers_and_consumers_leave_nobody_behind(queue: Queue, place: Place) -> None:
+def test_many_producers_and_consumers_leave_no_message_behind(queue: Queue, place: Place) -> None:
     """However a push and a completion of the same group interleave."""
 
     def produce(queue: Queue) -> None:

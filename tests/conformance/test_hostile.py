@@ -212,7 +212,7 @@ DURATIONS: list[Any] = [-1, -1e-9, float("nan"), float("inf"), 1e300, "1", True,
 
 
 @pytest.mark.parametrize("duration", DURATIONS, ids=lambda value: repr(value)[:20])
-def test_durations_that_are_none(db: Database, duration: Any) -> None:
+def test_invalid_durations(db: Database, duration: Any) -> None:
     queue = db.create_queue("work")
     queue.push(1)
     refuses(BadInput, queue.push, 2, delay=duration)
@@ -225,7 +225,7 @@ def test_durations_that_are_none(db: Database, duration: Any) -> None:
     assert counts(queue) == {"finished": 1}
 
 
-def test_a_clock_set_backwards_hands_nothing_out_twice(db: Database, place: Place) -> None:
+def test_a_clock_set_backwards_delivers_nothing_twice(db: Database, place: Place) -> None:
     """When the clock goes back an hour, a lease lasts longer and a due time comes later. No message is lost or held by
     two."""
     queue, other = db.create_queue("work"), place.open().queue("work")
@@ -258,7 +258,7 @@ def test_numbers_that_are_no_count(db: Database, n: Any) -> None:
 
 
 @pytest.mark.parametrize("id", [-1, 1 << 63, True, 1.0, "1", None, "1 or 1=1"], ids=repr)
-def test_ids_that_are_none(db: Database, id: Any) -> None:
+def test_invalid_ids(db: Database, id: Any) -> None:
     queue = db.create_queue("work")
     refuses(BadInput, Claim.of, queue, id, "f" * 32)
     refuses(BadInput, queue.find, id)
@@ -271,13 +271,13 @@ TOKENS: list[Any] = ["", "f" * 31, "f" * 33, "F" * 32, "f" * 32 + "\n", "' or '1
 
 
 @pytest.mark.parametrize("token", TOKENS, ids=repr)
-def test_tokens_that_are_none(db: Database, token: Any) -> None:
+def test_invalid_tokens(db: Database, token: Any) -> None:
     queue = db.create_queue("work")
     refuses(BadInput, Claim.of, queue, queue.push(1), token)
 
 
 @pytest.mark.parametrize("attempts", [-1, True, 1.5, "1", None, 10**100], ids=repr)
-def test_attempts_that_are_none(db: Database, attempts: Any) -> None:
+def test_invalid_attempts(db: Database, attempts: Any) -> None:
     refuses(BadInput, Claim.of, db.create_queue("work"), 1, "f" * 32, attempts)
 
 

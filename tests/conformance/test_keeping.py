@@ -24,7 +24,7 @@ DEFINITIONS = {
 LONGEST = "q" + "_9" * 23 + "z"
 
 
-def test_nothing_is_created_by_looking(place: Place) -> None:
+def test_reading_creates_nothing(place: Place) -> None:
     db = place.open()
     assert db.queues() == []
     error = refuses(QueueNotFound, db.queue, "work")
@@ -271,7 +271,7 @@ def test_purge_dead(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("id", ["1", 1.0, True, -1, 1 << 63, None])
-def test_ids_that_are_none(queue: Queue, id: Any) -> None:
+def test_invalid_ids(queue: Queue, id: Any) -> None:
     refuses(BadInput, queue.redrive, [id])
     refuses(BadInput, queue.purge_dead, [id])
     refuses(BadInput, queue.find, id)

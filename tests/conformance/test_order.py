@@ -242,7 +242,7 @@ def test_strict_a_lease_that_ended_gives_the_head_again(strict: Queue) -> None:
     assert claimed(strict, now=at(11)).id == other
 
 
-def test_strict_whoever_waits_gets_the_next_one_after_the_complete(strict: Queue, place: Place) -> None:
+def test_strict_a_waiting_consumer_gets_the_next_one_after_the_completion(strict: Queue, place: Place) -> None:
     first, second = strict.push_many("ab")
     claim = claimed(strict)
     waiting = place.open().queue("work")

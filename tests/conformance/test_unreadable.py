@@ -67,7 +67,7 @@ def test_its_neighbours_are_delivered(queue: Queue, place: Place, kind: Kind, na
 
 
 @pytest.mark.parametrize("design", ["fifo"])
-def test_the_check_notices_who_reads_all_or_nothing(
+def test_the_check_notices_an_engine_that_decodes_all_or_nothing(
     queue: Queue, place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def together(context: Context, token: str, rows: Sequence[Row], *_: Any) -> list[tuple[Row, Any]]:

@@ -233,10 +233,10 @@ def test_a_stop_ends_after_a_batch_and_the_next_run_goes_on(spark: Any, small: D
     [
         (lambda rows: rows.select("nix"), "column, variable, or function parameter with name `nix` cannot be resolved"),
         (lambda rows: rows.nix, "Attribute `nix` is not supported"),
-        (lambda rows: rows.select("id"), "There is no column payload to write. Make one, for JSON by"),
+        (lambda rows: rows.select("id"), "There is no column payload to write. Add one, for JSON by"),
         (lambda rows: rows.withColumn("payload", f.udf(lambda v: 1 / 0)("payload")), "ZeroDivisionError: division by"),
         (lambda rows: rows.select(f.col("payload").cast("int").cast("string").alias("payload")), "cannot be cast to"),
-        (lambda rows: rows.select(f.lit("why").alias("error")), "a column error and no column id"),
+        (lambda rows: rows.select(f.lit("why").alias("error")), "a column error but no column id"),
     ],
     ids=["column", "attribute", "payload", "udf", "cast", "error"],
 )

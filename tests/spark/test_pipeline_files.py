@@ -47,7 +47,7 @@ def test_a_file_has_one_pipeline_or_it_is_named(file: Path) -> None:
     [
         (TWO, "", "has 2 pipelines: one, two. Name one: "),
         (GOOD, ":three", "has no pipeline 'three'. Name one of: one."),
-        ("", "", "has no pipelines. Make one"),
+        ("", "", "has no pipelines. Define one"),
         ("1 +", "", "cannot be loaded: SyntaxError: invalid syntax"),
         (f"{GOOD}\n1 / 0", "", "cannot be loaded: ZeroDivisionError: division by zero, line 5."),
         ("import nix", "", "ModuleNotFoundError: No module named 'nix', line 1."),

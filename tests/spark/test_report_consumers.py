@@ -53,7 +53,7 @@ def test_needed(messages: list[tuple[float, float]], target: float) -> None:
 
 @settings(deadline=None)
 @given(hours, st.integers(1, 8))
-def test_one_more_consumer_lets_nobody_wait_longer(messages: list[tuple[float, float]], consumers: int) -> None:
+def test_one_more_consumer_makes_no_message_wait_longer(messages: list[tuple[float, float]], consumers: int) -> None:
     """What the search for `needed` rests on."""
     arrived, service = map(list, zip(*messages, strict=True))
     fewer, more = waits(arrived, service, consumers), waits(arrived, service, consumers + 1)

@@ -79,12 +79,12 @@ def check_others(place: Place, kind: Kind, definition: str) -> None:
 
 @pytest.mark.parametrize("batch", [None, 7])
 @pytest.mark.parametrize("definition", DEFINITIONS)
-def test_what_is_done_is_counted_once(place: Place, kind: Kind, definition: str, batch: int | None) -> None:
+def test_a_finished_message_is_counted_once(place: Place, kind: Kind, definition: str, batch: int | None) -> None:
     check_counts(place, kind, definition, batch)
 
 
 @pytest.mark.parametrize("definition", ["history", "no history"])
-def test_what_others_have_done_is_not_counted(
+def test_completions_of_others_are_not_counted(
     place: Place, kind: Kind, definition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Heartbeat, "_extend", lambda *args: None)

@@ -176,7 +176,7 @@ def test_a_push_in_a_transaction_that_is_prepared(
     assert waited_for or claimed(queue).payload == "x"
 
 
-def test_all_who_wait_are_woken(place: Place, queue: Queue, long_pauses: None) -> None:
+def test_all_waiting_consumers_are_woken(place: Place, queue: Queue, long_pauses: None) -> None:
     with waiting(queue), waiting(place.open().queue("work")), waiting(place.open().queue("work")):
         place.open().queue("work").push_many("xyz")
 
@@ -199,7 +199,7 @@ def test_so_is_the_end_of_a_lease(place: Place, queue: Queue, monkeypatch: pytes
         pass
 
 
-def test_looking_again_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polling_is_enough(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A notifier without notifications, as behind PgBouncer in transaction mode."""
     monkeypatch.setattr("tablequeue.engines.notifier.Notifier.attend", lambda *args: True)
     with waiting(queue):
@@ -285,7 +285,7 @@ def test_a_wasted_wake_up_makes_the_next_one_back_off(queue: Queue) -> None:
 
 
 @only("mariadb", "postgresql")
-def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue: Queue) -> None:
+def test_one_poll_covers_all_queues_that_consumers_wait_for(db: Database, queue: Queue) -> None:
     others = [db.create_queue(name) for name in ("here", "there")]
     runner = queue.context.runner
     listener = Poll(runner._connect())
@@ -300,7 +300,7 @@ def test_one_look_is_for_all_queues_that_somebody_waits_for(db: Database, queue:
 
 
 @only("mariadb")
-def test_those_who_come_and_go_do_not_put_the_look_off(db: Database, queue: Queue) -> None:
+def test_consumers_that_come_and_go_do_not_postpone_the_poll(db: Database, queue: Queue) -> None:
     runner, busy = queue.context.runner, db.create_queue("busy")
     listener = Poll(runner._connect())
     listener.attend(queue.context.table)

@@ -144,7 +144,7 @@ class PausingHandler:
         assert {message.attempts for message in self.queue.peek(1000)} == {0}
 
 
-def test_what_was_not_begun_is_given_back(db: Database, queue: Queue) -> None:
+def test_messages_that_were_not_begun_are_released(db: Database, queue: Queue) -> None:
     pausing = PausingHandler(queue)
     worker = of(pausing.handle, maximum=1)
     with working(worker, db):

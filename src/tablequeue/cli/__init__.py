@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Root
+from tablequeue.cli.commands import Root, Settings
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
 from tablequeue.cli.doctor import doctor
@@ -18,7 +18,6 @@ from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
 from tablequeue.cli.serve import serve
-from tablequeue.cli.settings import Settings
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
 from tablequeue.cli.stream import stream

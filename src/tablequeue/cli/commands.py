@@ -1,4 +1,4 @@
-"""The classes of all commands: --json everywhere, and each refusal as two sentences and an exit code."""
+"""What all commands share: settings, the option --json, and errors as two sentences and an exit code."""
 
 from __future__ import annotations
 
@@ -7,16 +7,43 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
 
 import click
 
 from tablequeue.cli.output import one_line, print_json
-from tablequeue.cli.settings import Settings
+from tablequeue.database import Database, connect
 from tablequeue.errors import DriverMissing, TablequeueError
+from tablequeue.queue import Queue
 
 REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 141
+
+
+@dataclass
+class Settings:
+    """The options before the command."""
+
+    url: str | None = None
+    schema: str | None = None
+    name: str | None = None
+    json: bool = False
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        if not self.url:
+            raise click.UsageError(
+                "No database is given. Set TABLEQUEUE_URL, or write --url before the command: "
+                "tablequeue --url sqlite:///work.db ..."
+            )
+        with connect(self.url, schema=self.schema, name=self.name) as database:
+            yield database
+
+    @contextmanager
+    def queue(self, name: str) -> Iterator[Queue]:
+        with self.database() as database:
+            yield database.queue(name)
 
 
 class _Json:
@@ -77,6 +104,14 @@ class Root(Group):
         except OSError as error:
             code = _refuse_system(ctx, error)
         ctx.exit(code)
+
+
+def report(settings: Settings, done: str, count: int) -> None:
+    """Print what was done, and to how many messages."""
+    if settings.json:
+        print_json({done: count})
+    else:
+        click.echo(f"{count} {done}")
 
 
 @contextmanager

@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group
+from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import payload_text, print_messages, set_fields, time_text
 from tablequeue.cli.options import COUNT, ID, F
-from tablequeue.cli.output import print_fields, report
-from tablequeue.cli.settings import Settings
+from tablequeue.cli.output import print_fields
 from tablequeue.message import Message
 from tablequeue.operations.maintain import Which
 from tablequeue.queue import Queue
@@ -30,9 +29,7 @@ def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 _FILTERS = (
     click.option("--id", "ids", type=ID, multiple=True, help="Only this dead letter; may be repeated."),
-    click.option(
-        "--error", metavar="TEXT", callback=_not_empty, help="Only dead letters whose last error contains TEXT."
-    ),
+    click.option("--error", metavar="TEXT", callback=_not_empty, help="Only those whose last error contains TEXT."),
     click.option("--group", callback=_not_empty, help="Only dead letters of this group."),
     click.option("--key", callback=_not_empty, help="Only the dead letter with this deduplication key."),
 )

@@ -6,9 +6,8 @@ import dataclasses
 
 import click
 
-from tablequeue.cli.commands import REFUSED, Command
+from tablequeue.cli.commands import REFUSED, Command, Settings
 from tablequeue.cli.output import one_line, print_json
-from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)

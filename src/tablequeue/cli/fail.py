@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import ID
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.message import Claim
 
 

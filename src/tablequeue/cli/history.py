@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Group
+from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
-from tablequeue.cli.output import report
-from tablequeue.cli.settings import Settings
 
 
 @click.group(cls=Group)
@@ -33,9 +31,7 @@ def list_(settings: Settings, queue: str, number: int) -> None:
 
 @history.command()
 @click.argument("queue")
-@click.option(
-    "--older-than", type=float, required=True, help="Only messages finished or lost at least so many seconds ago."
-)
+@click.option("--older-than", type=float, required=True, help="Only those that ended at least so many seconds ago.")
 @click.pass_obj
 def purge(settings: Settings, queue: str, older_than: float) -> None:
     """Delete old messages from the history of QUEUE.

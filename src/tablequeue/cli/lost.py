@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
-from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=100, show_default=True, help="Maximum number of messages.")
-@click.option(
-    "--older-than", type=float, help="Only messages popped at least so many seconds ago.  [default: the queue's lease]"
-)
+@click.option("--older-than", type=float, help="Only those popped at least so many seconds ago.  [default: the lease]")
 @click.pass_obj
 def lost(settings: Settings, queue: str, number: int, older_than: float | None) -> None:
     """Show the messages of QUEUE that were delivered at most once and never completed.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from tablequeue.cli.commands import Settings
 from tablequeue.cli.output import one_line, print_json, print_table
-from tablequeue.cli.settings import Settings
 from tablequeue.message import Claim, Message
 from tablequeue.payload import Unreadable, json_text
 

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tablequeue.cli.settings import Settings
 from tablequeue.operations.stats import Stats
 from tablequeue.payload import on_any_stack
 
@@ -34,14 +33,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(type(value))
-
-
-def report(settings: Settings, done: str, count: int) -> None:
-    """Print what was done, and to how many messages."""
-    if settings.json:
-        print_json({done: count})
-    else:
-        click.echo(f"{count} {done}")
 
 
 def one_line(text: str) -> str:

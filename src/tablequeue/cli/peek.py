@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import EMPTY, Command
+from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.messages import print_messages
 from tablequeue.cli.options import COUNT
-from tablequeue.cli.settings import Settings
 from tablequeue.states import STATES, LiveState
 
 
 @click.command(cls=Command)
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=10, show_default=True, help="Maximum number of messages.")
-@click.option(
-    "--state", type=click.Choice(STATES), default="ready", show_default=True, help="The state of the messages."
-)
+@click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="Their state.")
 @click.pass_context
 def peek(ctx: click.Context, queue: str, number: int, state: LiveState) -> None:
     """Show the first messages of QUEUE in a state, without claiming them.

@@ -16,10 +16,9 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from tablequeue.cli.commands import Group, needed_packages
+from tablequeue.cli.commands import Group, Settings, needed_packages
 from tablequeue.cli.options import Seconds
 from tablequeue.cli.output import one_line, print_json, print_table, table_of
-from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
 from tablequeue.worker.signals import stop_on_signals
 
@@ -38,26 +37,10 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("file", metavar="FILE[:NAME]")
-@click.option(
-    "--available-now",
-    is_flag=True,
-    help="Run one stage after another, each until it has read all messages that are there.",
-)
-@click.option(
-    "--checkpoints",
-    metavar="FOLDER",
-    help="The folder for the positions of the stages.  [default: checkpoints/PIPELINE]",
-)
-@click.option(
-    "--master", default="local[2]", show_default=True, help="Where Spark runs: on this machine, or on a cluster."
-)
-@click.option(
-    "--trigger",
-    type=Seconds(0.01),
-    default=1.0,
-    show_default=True,
-    help="Seconds between two polls for messages.",
-)
+@click.option("--available-now", is_flag=True, help="Run one stage after another, each until no message is left.")
+@click.option("--checkpoints", metavar="FOLDER", help="Positions of the stages.  [default: checkpoints/PIPELINE]")
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
+@click.option("--trigger", type=Seconds(0.01), default=1.0, show_default=True, help="Seconds between two polls.")
 @click.pass_obj
 def run(
     settings: Settings, file: str, available_now: bool, checkpoints: str | None, master: str, trigger: float

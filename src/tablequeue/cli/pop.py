@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import EMPTY, Command
+from tablequeue.cli.commands import EMPTY, Command, Settings
 from tablequeue.cli.messages import payload_text, record_of, set_fields, time_text
 from tablequeue.cli.options import COUNT
 from tablequeue.cli.output import print_fields, print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.message import Claim
 
 FIELDS = "id token payload headers attempts priority group key pushed_at due_at lease_until".split()
@@ -24,7 +23,7 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
 
     No other consumer gets them while the lease holds. End each with `complete` or `fail`, and its id and token. A
     message that is not ended is delivered again after the lease; where delivery is at most once, it is lost. Messages
-    that cannot be printed, as when a pipe is broken, are given back. Exit code 3 if no message is ready.
+    that cannot be printed, as when a pipe is broken, are released. Exit code 3 if no message is ready.
     """
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:

@@ -11,11 +11,10 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.progress import track
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
 from tablequeue.cli.options import time_option
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError

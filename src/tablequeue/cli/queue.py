@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group
+from tablequeue.cli.commands import Group, Settings
 from tablequeue.cli.options import definition_of, definition_options
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
-from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
 from tablequeue.readable import estimates_of
 

@@ -13,10 +13,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tablequeue.cli.commands import Command, needed_packages
+from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.options import Seconds, time_option
 from tablequeue.cli.output import print_json, print_table
-from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)

@@ -10,9 +10,8 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli import logs
-from tablequeue.cli.commands import Command, needed_packages
+from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
 

@@ -9,10 +9,9 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import definition_of, definition_options
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
 from tablequeue.engines import ENGINES, engine_class, procedures
@@ -35,12 +34,8 @@ PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="For peek and purge.")
 @click.option("--producer", multiple=True, metavar="ROLE", help="For grant: a role that may push.")
 @click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: a role that may pop and finish.")
-@click.option(
-    "--observer", multiple=True, metavar="ROLE", help="For grant: a role that may read statistics and messages."
-)
-@click.option(
-    "--from-version", type=int, default=1, show_default=True, help="For upgrade: the present version of the tables."
-)
+@click.option("--observer", multiple=True, metavar="ROLE", help="For grant: a role that may only read.")
+@click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
 @click.option("--values", is_flag=True, help="Print example values in place of parameters.")
 @definition_options
 @click.pass_obj

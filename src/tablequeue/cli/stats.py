@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
-from tablequeue.cli.settings import Settings
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats, Times
 from tablequeue.readable import estimates_of

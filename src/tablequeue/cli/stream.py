@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from tablequeue import stream as streams
-from tablequeue.cli.commands import Group
+from tablequeue.cli.commands import Group, Settings, report
 from tablequeue.cli.messages import time_text
-from tablequeue.cli.output import print_json, print_table, report
-from tablequeue.cli.settings import Settings
+from tablequeue.cli.output import print_json, print_table
 from tablequeue.spark.reconcile import reconcile as reconcile_checkpoint
 
 

@@ -10,9 +10,8 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import one_line, print_json, stats_record
-from tablequeue.cli.settings import Settings
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 
 
 @click.command(cls=Command)

@@ -9,10 +9,9 @@ from dataclasses import replace
 import click
 
 from tablequeue.cli import logs
-from tablequeue.cli.commands import Command
+from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.options import COUNT, Seconds
 from tablequeue.cli.output import print_json
-from tablequeue.cli.settings import Settings
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tablequeue.worker.handler import import_target
@@ -21,24 +20,16 @@ from tablequeue.worker.handler import import_target
 @click.command(cls=Command)
 @click.argument("target", metavar="MODULE:NAME")
 @click.option(
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="QUEUE[:CONSUMERS]",
-    help="A queue to work on, and its maximum of consumers.",
+    "--queue", "queues", multiple=True, metavar="QUEUE[:CONSUMERS]", help="A queue, and its maximum of consumers."
 )
-@click.option(
-    "--min", "minimum", type=click.IntRange(min=0), help="Minimum number of consumers of each queue.  [default: 0]"
-)
-@click.option("--max", "maximum", type=COUNT, help="Maximum number of consumers of all queues together.  [default: 8]")
+@click.option("--min", "minimum", type=click.IntRange(min=0), help="Minimum consumers of each queue.  [default: 0]")
+@click.option("--max", "maximum", type=COUNT, help="Maximum consumers of all queues together.  [default: 8]")
 @click.option("--batch", type=COUNT, help="Call the handler with lists of up to so many messages.")
 @click.option("--timeout", type=float, help="Seconds after which a call of the handler has failed.")
 @click.option("--processes", is_flag=True, help="Run each consumer in a process of its own, not in a thread.")
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
 @click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
-@click.option(
-    "--longest-pause", type=Seconds(), help="Maximum seconds between two polls of a queue, if no wake-up arrives."
-)
+@click.option("--longest-pause", type=Seconds(), help="Maximum seconds between two polls, if no wake-up arrives.")
 @click.pass_obj
 def work(
     settings: Settings,
@@ -60,7 +51,7 @@ def work(
     `tablequeue.worker.Worker` with its own handlers; then --queue chooses among them.
 
     Consumers are added while messages wait, and retire when there are none. At the first signal running calls end, and
-    other messages are given back; the second signal ends the process at once. Failures are logged on stderr.
+    other messages are released; the second signal ends the process at once. Failures are logged on stderr.
     """
     found = import_target(target)
     named = dict(_named(queue) for queue in queues)

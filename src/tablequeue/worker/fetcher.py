@@ -71,7 +71,7 @@ class Fetcher:
         """Whether consumers begin nothing more."""
         self._assignments: set[Assignment] = set()
         self._unbegun = 0
-        """Assignments that no consumer has begun, and that were not given back."""
+        """Assignments that no consumer has begun, and that were not released."""
         self._busy = 0
         """Consumers that cannot take an assignment now: they have one, or are still starting."""
         self._starting = 0
@@ -111,9 +111,9 @@ class Fetcher:
         self._waiter.wake()
 
     def stop(self) -> None:
-        """Pop no more and begin nothing more. Calls that run go on; other messages are given back.
+        """Pop no more and begin nothing more. Calls that run go on; other messages are released.
 
-        Messages delivered at most once cannot be given back: those that were popped are still handled.
+        Messages delivered at most once cannot be released: those that were popped are still handled.
         """
         with self._state:
             self._stopping = True

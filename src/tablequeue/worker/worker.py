@@ -128,7 +128,7 @@ class Worker:
     def run(self, database: Database, *, drain: bool = False) -> Mapping[str, int]:
         """Run handlers until `stop`, SIGTERM or SIGINT; with `drain`, until nothing is ready in any of the queues.
 
-        Then running handlers end, and messages that none has begun are given back. Returns how many messages became
+        Then running handlers end, and messages that none has begun are released. Returns how many messages became
         what: `completed`, `snoozed`, or the state after a failure. Handlers that still run after the shutdown time-out
         have failed, and their messages are ready at once for another worker. A second signal ends the process at once.
         Then, as after SIGKILL, the messages that it held come back when their leases expire.

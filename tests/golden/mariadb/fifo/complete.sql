@@ -1,9 +1,9 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
--- Finish those of :ids that are held under :token: they move to the history.
+-- Complete the messages of :ids that are held under :token: they move to the history.
 -- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
 -- (BEGIN, INSERT, DELETE, COMMIT).
--- Index: the primary key. Locks: the rows. A crash finishes all or none.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = :token
 for update;

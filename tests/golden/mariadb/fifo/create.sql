@@ -48,8 +48,8 @@ create table tq_emails (
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
     comment = 'tablequeue: messages of tq_emails';
 
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 create table tq_emails_history (

@@ -287,7 +287,7 @@ end //
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
 -- login), now.
--- Locks: none that another reader or writer waits for, except pushes of the same key until the transaction ends.
+-- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace procedure tq_emails_push(p_payload longtext character set utf8mb4, p_options longtext character set utf8mb4)
     sql security definer
@@ -323,7 +323,7 @@ end //
 -- tq_emails_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
 -- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, producer (else the login), now.
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace procedure tq_emails_push_many(p_messages longtext character set utf8mb4, p_options longtext character set utf8mb4)
     sql security definer
 begin
@@ -444,9 +444,9 @@ begin
 end //
 
 -- tq_emails_pop: claim ready messages, for consumers; in the order of the queue, each with the token that finishes it.
--- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else 60.0), now. Who does not
--- finish a message by the end of the lease has lost it.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else 60.0), now. A consumer that
+-- does not finish a message by the end of the lease has lost it.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 create or replace procedure tq_emails_pop(p_options longtext character set utf8mb4)
     sql security definer
@@ -519,7 +519,7 @@ end //
 -- tq_emails_take: remove ready messages, for consumers; in the order of the queue. They are finished when the transaction
 -- commits.
 -- Options: n (up to how many, else 1), consumer (else the login), now.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too. Without a transaction of the caller's they are gone.
 create or replace procedure tq_emails_take(p_options longtext character set utf8mb4)
     sql security definer
@@ -584,7 +584,7 @@ begin
     end if;
 end //
 
--- tq_emails_complete: finish those of the JSON array p_ids that p_token holds, for consumers; which they were.
+-- tq_emails_complete: complete the messages of the JSON array p_ids that p_token holds, for consumers; returns their ids.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
 -- Options: now.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.

@@ -1,8 +1,8 @@
 -- A word after a colon is a parameter; with --values there are examples, for mariadb or mysql.
 
--- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
--- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; those that another one has
--- are passed over. A rollback puts all of them back, a crash before the commit too.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- Index: tq_emails__state, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
+-- rollback puts all of them back, a crash before the commit too.
 select
     id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), cast(null as datetime(6)), priority,
     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at

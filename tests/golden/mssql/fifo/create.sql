@@ -37,7 +37,7 @@ if object_id(N'tq_queues', N'U') is null
 -- text again.
 -- No lock escalation: a table lock would stop every consumer. Statements keep to 1,000 messages besides.
 -- Names of constraints begin with their kind: they are objects like tables, and tq_emails_new may be a queue's.
--- Who writes here needs the settings of filtered indexes; see session.
+-- Every session that writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_emails (
     id bigint identity (1, 1) not null constraint pk_tq_emails primary key clustered,
@@ -67,8 +67,8 @@ create index tq_emails__dead on tq_emails (id) include (state) where state = 'de
 create index tq_emails__blocked on tq_emails (group_key, id) include (state) where state = 'blocked';
 create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
 -- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 create table tq_emails_history (

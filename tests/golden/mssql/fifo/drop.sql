@@ -29,7 +29,7 @@ drop table if exists tq_emails;
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
 
--- What streams and bulk writes made beside a queue, if they did.
+-- Drop the tables that streams and bulk writes made beside a queue, if there are any.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists tq_emails__streams;
 drop table if exists tq_emails__staged;

@@ -371,7 +371,7 @@ go
 
 -- tq_emails_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids, in
 -- that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure tq_emails_push_many
@@ -597,7 +597,7 @@ go
 
 -- tq_emails_pop: claim up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue, each with
 -- the token that finishes it. The lease is of @p_lease seconds (else 60.0); at most once there is none.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 set ansi_nulls, quoted_identifier on;
 go
@@ -690,7 +690,7 @@ go
 
 -- tq_emails_take: remove up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue. They
 -- are finished when the transaction commits.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 set ansi_nulls, quoted_identifier on;
 go
@@ -779,7 +779,8 @@ begin
 end;
 go
 
--- tq_emails_complete: finish those of the JSON array @p_ids that @p_token holds, for consumers; which they were.
+-- tq_emails_complete: complete the messages of the JSON array @p_ids that @p_token holds, for consumers; returns their
+-- ids.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 set ansi_nulls, quoted_identifier on;

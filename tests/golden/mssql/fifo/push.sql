@@ -1,9 +1,9 @@
 -- A word after a colon is a parameter; with --values there are examples, for sqlcmd.
 
--- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
+-- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
 -- Index: tq_emails__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
--- waits for another transaction that is pushing the same one. Two that look at the same moment: the unique index
--- refuses the second one (error 2601), which engine.py takes for the same answer.
+-- waits for another transaction that is pushing the same one. If two look at the same moment, the unique index
+-- refuses the second one (error 2601), which messages.py takes for the same answer.
 -- A crash before the commit leaves nothing.
 declare @payload nvarchar(max) = cast(:payload as nvarchar(max));
 declare @headers nvarchar(max) = cast(:headers as nvarchar(max));

@@ -49,7 +49,7 @@ if @granted < 0
 --     drop table tq_schedules;
 -- end;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named tq_emails__part, as no queue's table is.
 -- Of the procedures, those that were for the others are dropped; all are to be made again.
 -- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3. What has its new name is passed
 -- over.

@@ -1,7 +1,7 @@
 -- A word after a colon is a parameter; with --values there are examples, for psql.
 
--- Finish those of :ids that are held under :token: they move to the history in this one statement.
--- Index: the primary key. Locks: the rows. A crash finishes all or none.
+-- Complete the messages of :ids that are held under :token: this one statement moves them to the history.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 with finished as (
     delete from tq_emails
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)

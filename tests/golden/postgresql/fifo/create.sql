@@ -58,9 +58,9 @@ select n, 'ready', now(), now() - (100 - n) * interval '1 second', 'null' from g
 analyze tq_emails (id, state, due_at);
 truncate tq_emails;
 
--- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
--- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
--- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
+-- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
+-- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
+-- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
 -- The view has them one by one, as they would be in the table.
 -- Not compressed, and few dead rows: each may have a megabyte elsewhere.
 -- Runs in one transaction: a crash leaves nothing.
@@ -106,8 +106,8 @@ from tq_emails__packs as pack, unnest(
         pack.ids, pack.priorities, pack.pushed_ats, pack.due_ats, pack.producers, pack.headers, pack.payloads
     ) as message (id, priority, pushed_at, due_at, producer, headers, payload);
 
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table tq_emails_history (
     id bigint constraint tq_emails__history_id primary key,

@@ -1,4 +1,4 @@
--- public.tq_emails_check: refuses options that a push to this queue cannot have. For push, push_many and push_each.
+-- public.tq_emails_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
 create or replace function public.tq_emails_check(
     p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
 ) returns void language plpgsql as $$
@@ -245,7 +245,7 @@ revoke all on function public.tq_emails_unpack from public;
 
 -- public.tq_emails_push: push one message, for producers; its id. If a message has its key already: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
--- Locks: none that another reader or writer waits for, except pushes of the same key until the transaction ends.
+-- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace function public.tq_emails_push(
     p_payload json,
@@ -309,7 +309,7 @@ create or replace function public.tq_emails_push(
 revoke all on function public.tq_emails_push from public;
 
 -- public.tq_emails_push_many: push each element of a JSON array as a payload, for producers; their ids, in that order.
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace function public.tq_emails_push_many(
     p_messages json,
     p_headers json default null,
@@ -470,8 +470,8 @@ revoke all on function public.tq_emails_push_each from public;
 
 -- public.tq_emails_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
 -- finishes it.
--- The lease is of p_lease seconds (else 60.0); who does not finish a message by then has lost it.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- The lease is of p_lease seconds (else 60.0); a consumer that does not finish a message by then has lost it.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 create or replace function public.tq_emails_pop(
     p_n integer default 1,
@@ -506,7 +506,7 @@ revoke all on function public.tq_emails_pop from public;
 
 -- public.tq_emails_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
 -- transaction commits.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 create or replace function public.tq_emails_take(
     p_n integer default 1,
@@ -530,7 +530,7 @@ create or replace function public.tq_emails_take(
     $$;
 revoke all on function public.tq_emails_take from public;
 
--- public.tq_emails_complete: finish those of p_ids that p_token holds, for consumers; which they were.
+-- public.tq_emails_complete: complete the messages of p_ids that p_token holds, for consumers; returns their ids.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 create or replace function public.tq_emails_complete(
@@ -632,8 +632,8 @@ create or replace function public.tq_emails_fail(
     $$;
 revoke all on function public.tq_emails_fail from public;
 
--- public.tq_emails_release: give back those of p_ids that p_token holds, unworked, for consumers; which they were. They are
--- ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- public.tq_emails_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
+-- are ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace function public.tq_emails_release(
     p_ids bigint[],

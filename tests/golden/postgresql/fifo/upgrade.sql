@@ -20,9 +20,9 @@ alter table tq_emails_history add column group_key text;
 alter table tq_emails_history add column dedup_key text;
 create index tq_emails_finished on tq_emails_history (finished_at);
 
--- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
--- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
--- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
+-- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
+-- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
+-- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
 -- The view has them one by one, as they would be in the table.
 -- Not compressed, and few dead rows: each may have a megabyte elsewhere.
 -- Runs in one transaction: a crash leaves nothing.
@@ -88,7 +88,7 @@ from tq_emails__packs as pack, unnest(
 -- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_schedules rename to tq__schedules;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named tq_emails__part, as no queue's table is.
 -- Of the procedures, those that take other parameters now are dropped; all are to be made again.
 -- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3.
 alter index if exists tq_emails_ready rename to tq_emails__ready;

@@ -10,7 +10,7 @@ create table if not exists tq_queues (
 ) strict, without rowid;
 
 -- A queue's table. Times are whole microseconds since 1970 in UTC.
--- AUTOINCREMENT: without it an emptied queue would give an id a second time.
+-- AUTOINCREMENT: without it, an empty queue would give an id a second time.
 -- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
 -- A deduplication key is unique among the messages in the table: live ones and dead letters.
 -- Runs in one transaction: a crash leaves nothing.
@@ -40,8 +40,8 @@ create index tq_emails__dead on tq_emails (id) where state = 'dead';
 create index tq_emails__blocked on tq_emails (group_key, id) where state = 'blocked';
 create unique index tq_emails__key on tq_emails (dedup_key) where dedup_key is not null;
 
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table tq_emails_history (
     id integer primary key,

@@ -1,6 +1,6 @@
 -- A word after a colon is a parameter; with --values there are examples, for sqlite3.
 
--- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
 -- Index: tq_emails__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
 insert into tq_emails_history (

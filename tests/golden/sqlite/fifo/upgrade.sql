@@ -26,7 +26,7 @@ create index tq_emails_finished on tq_emails_history (finished_at);
 -- Remove the dashes if there is such a table and no queue has that name:
 -- alter table tq_schedules rename to tq__schedules;
 
--- From schema version 3 to 4: what belongs to a queue's table is named tq_emails__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named tq_emails__part, as no queue's table is.
 -- SQLite has no other way to rename an index than to make it again.
 -- Locks: the database, for as long as its indexes take. Runs in one transaction: a crash leaves version 3.
 drop index if exists tq_emails_ready;

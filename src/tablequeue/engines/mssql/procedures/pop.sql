@@ -1,6 +1,6 @@
 -- {queue}_pop: claim up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue, each with
 -- the token that finishes it. The lease is of @p_lease seconds (else {lease}); at most once there is none.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 set ansi_nulls, quoted_identifier on;
 go

@@ -1,6 +1,6 @@
 -- {queue}_push_many: push each string of a JSON array as a payload (1,000 at the most), for producers; their ids, in
 -- that order. A payload of JSON is the string of its text, one of bytes is in hexadecimal digits.
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}_push_many

@@ -1,6 +1,6 @@
--- Finish those of the JSON array :ids that are held under :token: one statement moves them to the history.
+-- Complete the messages of the JSON array :ids that are held under :token: one statement moves them to the history.
 -- Index: the primary key. FORCESEEK: OPENJSON is always taken for 50 rows, and on a short table the plan could be to
--- scan, and so to lock, all of it. Locks: the rows. A crash finishes all or none.
+-- scan, and so to lock, all of it. Locks: the rows. A crash leaves all of them completed, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @now datetime2(6) = {now};

@@ -14,7 +14,7 @@
 -- text again.
 -- No lock escalation: a table lock would stop every consumer. Statements keep to 1,000 messages besides.
 -- Names of constraints begin with their kind: they are objects like tables, and tq_emails_new may be a queue's.
--- Who writes here needs the settings of filtered indexes; see session.
+-- Every session that writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},

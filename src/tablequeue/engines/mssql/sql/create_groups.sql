@@ -1,4 +1,4 @@
--- What a grouped queue has besides: its messages are pushed as blocked, and one of each group, the head, is not.
+-- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
 -- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
 -- Which groups promote has to look at is noted in {turns}, in the transaction of the change: those that got a message,
 -- and those that may have lost their head. A note too many costs a look; a note too few would stop a group.

@@ -1,5 +1,5 @@
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages (which it has the time of), and for statistics over a time.
 -- Written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 create table {history} (

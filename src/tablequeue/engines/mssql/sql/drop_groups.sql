@@ -1,2 +1,2 @@
--- What a grouped queue has besides its table: the notes of which groups to look at.
+-- Drop what a grouped queue has beside its table: the notes of which groups to look at.
 drop table if exists {turns};

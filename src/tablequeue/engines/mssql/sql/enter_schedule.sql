@@ -1,5 +1,5 @@
--- Enter a schedule, if it is not there: nothing was due before now.
--- Two that enter it at the same moment: the primary key refuses the second (error 2627), which is tried again.
+-- Insert a schedule if it is not there, as if it had been due now.
+-- If two insert it at once, the primary key refuses the second one (error 2627), which tries again.
 -- Index: the primary key. Locks: the row.
 declare @name varbinary(1020) = convert(varbinary(1020), cast(:name as nvarchar(510)));
 declare @now datetime2(6) = {now};

@@ -1,4 +1,4 @@
--- The lease on message :id, held under :token, ends :lease seconds from now.
+-- Extend the lease on message :id, held under :token: it ends :lease seconds from now.
 -- Index: the primary key. Locks: the row.
 declare @id bigint = :id;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

@@ -1,5 +1,5 @@
--- Which of the JSON array :keys messages of the queue have, with their ids. Index: {table}__key.
--- Locks: none under READ_COMMITTED_SNAPSHOT; else it waits for who is pushing one of them.
+-- Return those of the JSON array :keys that messages of the queue have, with their ids. Index: {table}__key.
+-- Locks: none under READ_COMMITTED_SNAPSHOT; without that option it waits for transactions that push one of them.
 declare @keys nvarchar(max) = cast(:keys as nvarchar(max));
 select distinct convert(nvarchar(510), message.dedup_key) as dedup_key, message.id
 from openjson(@keys) as given

@@ -1,6 +1,7 @@
 -- The last :n messages with ids from :low to :high that were finished from :since on and before :until, by id, the
--- highest first. Indexes: the primary key, {table}__finished. Locks: none under
--- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+-- highest first.
+-- Indexes: the primary key, {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared
+-- locks while it reads, and it waits for transactions that change a row.
 declare @n bigint = :n;
 declare @low bigint = :low;
 declare @high bigint = :high;

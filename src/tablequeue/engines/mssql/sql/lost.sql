@@ -1,6 +1,6 @@
--- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
--- Index: {table}__finished. Locks: none under
--- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+-- The first :n messages that were claimed at most once, :age seconds ago or longer, and not completed.
+-- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
+-- reads, and it waits for transactions that change a row.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};

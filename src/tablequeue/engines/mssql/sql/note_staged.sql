@@ -1,7 +1,7 @@
 -- Note the groups of what the JSON array :attempts of the write :write staged, for promote, in the transaction that
 -- publishes it: one note a group, where the OUTPUT of publish would write one for every message. In the order of their
 -- first messages, in which promote takes them up.
--- Index: {table}__staged_order, the range of the write. Locks: none that anybody else waits for.
+-- Index: {table}__staged_order, the range of the write. Locks: none that another transaction waits for.
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
 declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));

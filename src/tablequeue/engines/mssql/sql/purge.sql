@@ -1,5 +1,6 @@
--- Delete up to :n messages that are {state}. Index: {table}__{state}, in its own order: all of them go in the end.
--- Bounded, and passing over locked rows, so that no consumer waits. A crash keeps what was deleted before.
+-- Delete up to :n messages that are {state}.
+-- Index: {table}__{state}, in its own order: all of them go in the end. Bounded, and locked rows are skipped, so that
+-- no consumer waits. What was deleted before a crash stays deleted.
 declare @n bigint = :n;
 with gone as (
     select top (@n) id, group_key

@@ -1,5 +1,5 @@
 -- Delete up to :n messages from the history that were finished, or lost, :age seconds ago or longer.
--- Index: {table}__finished. Locks: the rows of one bounded batch; locked ones are passed over.
+-- Index: {table}__finished. Locks: the rows of one bounded batch; locked rows are skipped.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};

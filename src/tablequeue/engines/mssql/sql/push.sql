@@ -1,7 +1,7 @@
--- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
+-- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
 -- Index: {table}__key, for the key only. READCOMMITTEDLOCK: under READ_COMMITTED_SNAPSHOT too, the look at the key
--- waits for another transaction that is pushing the same one. Two that look at the same moment: the unique index
--- refuses the second one (error 2601), which engine.py takes for the same answer.
+-- waits for another transaction that is pushing the same one. If two look at the same moment, the unique index
+-- refuses the second one (error 2601), which messages.py takes for the same answer.
 -- A crash before the commit leaves nothing.
 declare @payload {payload_type} = cast(:payload as {payload_type});
 declare @headers nvarchar(max) = cast(:headers as nvarchar(max));

@@ -1,7 +1,7 @@
 -- Push a batch of messages, in the order of the JSON array :payloads: all of them, or none.
 -- INSERT ... SELECT ... ORDER BY assigns the identities in that order; the order of OUTPUT's rows says nothing, so that
 -- the ids are sorted before they are given to the messages.
--- Locks: none that another reader or writer waits for. A crash before the commit leaves nothing.
+-- Locks: none that another transaction waits for. A crash before the commit leaves nothing.
 declare @payloads nvarchar(max) = cast(:payloads as nvarchar(max));
 declare @headers nvarchar(max) = cast(:headers as nvarchar(max));
 declare @producer nvarchar(512) = cast(:producer as nvarchar(512));

@@ -1,5 +1,5 @@
--- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
--- Index: {table}__dead. Locks: the rows. A crash leaves all or nothing of a batch.
+-- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
+-- Index: {table}__dead. Locks: the rows. A crash leaves all of a batch done, or nothing.
 declare @n bigint = :n;
 declare @after bigint = :after;
 with letters as (

@@ -1,5 +1,6 @@
--- Those of the JSON array :ids that are held under :token are given back, unworked: ready after :delay seconds, the
--- attempt not counted. Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- Those of the JSON array :ids that are held under :token are released, unworked: they are ready after :delay seconds,
+-- and the attempt does not count.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows.
 -- A crash leaves them in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

@@ -1,5 +1,5 @@
 -- Stage the messages in the JSON array :rows, of the part :part of the write :write.
--- Locks: none that anybody else waits for. A crash leaves what was staged, which nobody sees, for a day.
+-- Locks: none that another transaction waits for. A crash leaves what was staged, which nobody sees, for a day.
 declare @rows nvarchar(max) = cast(:rows as nvarchar(max));
 declare @write varchar(255) = cast(:write as varchar(255));
 declare @attempt varchar(255) = cast(:attempt as varchar(255));

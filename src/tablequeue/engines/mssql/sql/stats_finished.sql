@@ -1,7 +1,7 @@
--- Who pushed and finished the last :n messages of those finished less than :age seconds ago, the last one first: the
--- seconds that each waited and ran, its attempts, and how many seconds ago it was finished.
--- Index: {table}__finished. Locks: none under
--- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+-- Of the last :n messages that were finished less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
+-- reads, and it waits for transactions that change a row.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};

@@ -1,6 +1,7 @@
--- How many messages that were claimed at most once, :age seconds ago or longer, are not acknowledged, by producer and
--- consumer. Index: {table}__finished, of which it reads what has no time. Locks: none under
--- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+-- How many messages that were claimed at most once, :age seconds ago or longer, are not completed, by producer and
+-- consumer.
+-- Index: {table}__finished, of which it reads what has no time. Locks: none under READ_COMMITTED_SNAPSHOT. Without that
+-- option: shared locks while it reads, and it waits for transactions that change a row.
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};
 declare @before datetime2(6) = {now_less_age};

@@ -1,8 +1,8 @@
 -- Of the :n messages with the highest ids, live or not, those pushed less than :age seconds ago, summed up by moment:
--- who pushed them, how many seconds ago, and how many they are.
+-- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
--- Locks: none under
--- READ_COMMITTED_SNAPSHOT; else shared ones while it reads, and it waits for who is changing a row.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it reads, and it waits for
+-- transactions that change a row.
 declare @n bigint = :n;
 declare @age float = cast(:age as float);
 declare @now datetime2(6) = {now};

@@ -1,7 +1,7 @@
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
 -- they stay the stream's until it completes the batch, or somebody releases it.
 -- Index: {table}__ready, and hints, as in claim. A stream does not wait for the head of a strict queue either: nothing
--- behind a head is ready. Locks: the rows; those that another one is claiming are passed over.
+-- behind a head is ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: a crash claims none.
 declare @n bigint = :n;
 declare @high bigint = coalesce(cast(:high as bigint), 9223372036854775807);

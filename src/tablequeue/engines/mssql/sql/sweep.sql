@@ -1,7 +1,7 @@
 -- Up to :n messages that are due become ready; then as many whose lease has expired, or dead letters if their last
 -- attempt is spent. A lost lease is an error of the attempt.
--- Indexes: {table}__scheduled, {table}__in_progress, forced as in claim. Locks: the rows; those locked already are
--- passed over. Each of the two leaves all or nothing in a crash.
+-- Indexes: {table}__scheduled, {table}__in_progress, forced as in claim. Locks: the rows; locked rows are skipped. Each
+-- of the two leaves all or nothing in a crash.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 with due as (

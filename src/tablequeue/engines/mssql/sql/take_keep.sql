@@ -1,8 +1,8 @@
--- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged. One statement
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed. One statement
 -- deletes them, writes the history and answers.
 -- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
--- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for
--- where the queue is strict. A rollback puts all of them back, a crash before the commit too.
+-- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
+-- strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));

@@ -1,7 +1,7 @@
--- Remove up to :n ready messages, for this queue keeps no history.
+-- Delete up to :n ready messages: the queue keeps no history.
 -- Index: {table}__ready, forced; it has the order, and the literals are its filter (see claim).
--- Locks: the rows, until the transaction ends; those that another one has are passed over by READPAST, or waited for
--- where the queue is strict. A rollback puts all of them back, a crash before the commit too.
+-- Locks: the rows, until the transaction ends; locked rows are skipped by READPAST, or waited for where the queue is
+-- strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 with next as (

@@ -1,4 +1,4 @@
--- What the write :write staged goes, published or not, and what any write left behind a day ago or earlier.
+-- Delete what the write :write staged, published or not, and what any write left behind a day ago or earlier.
 -- Index: {table}__staged_order, the range of the write; then it reads the whole table, which holds the writes under way
 -- only, and passes over what others are staging: two that waited for each other's rows would deadlock.
 -- Locks: the rows that go. A crash leaves them for the next write.

@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 -- Only if there is such a table, and no queue has that name.
 -- Locks: the table, for a moment. In the transaction of the upgrade.
 if object_id(N'{queue}_streams', N'U') is not null

@@ -1,4 +1,4 @@
--- {queue}_complete: finish those of the JSON array p_ids that p_token holds, for consumers; which they were.
+-- {queue}_complete: complete the messages of the JSON array p_ids that p_token holds, for consumers; returns their ids.
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
 -- [grouped]
 -- Then the next messages of their groups become ready; not in a transaction of the caller's, where the next pop that

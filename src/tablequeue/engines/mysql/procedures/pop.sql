@@ -1,13 +1,13 @@
 -- {queue}_pop: claim ready messages, for consumers; in the order of the queue, each with the token that finishes it.
 -- [at_least_once]
--- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else {lease}), now. Who does not
--- finish a message by the end of the lease has lost it.
+-- Options: n (up to how many, else 1), consumer (else the login), lease (seconds, else {lease}), now. A consumer that
+-- does not finish a message by the end of the lease has lost it.
 -- [end]
 -- [at_most_once]
--- They are in the history already, and are never delivered again; complete acknowledges them.
+-- They are in the history already, and are never delivered again; complete finishes them.
 -- Options: n (up to how many, else 1), consumer (else the login), now.
 -- [end]
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 {create} procedure {queue}_pop(p_options {text})
     sql security definer

@@ -1,7 +1,7 @@
 -- {queue}_promote: in up to p_n groups whose turn came free, the next message becomes ready; in how many. For the
 -- other procedures.
--- It runs in the transaction of their caller, who holds the new heads of the groups, whichever they are, until it
--- commits: keep transactions around pop and take short.
+-- It runs in the transaction of their caller, which keeps the new heads locked until it commits: keep transactions
+-- around pop and take short.
 {create} procedure {queue}_promote(p_n bigint, p_now datetime(6), out p_promoted bigint)
 begin
     declare found, notes, heads longtext character set ascii;

@@ -2,7 +2,7 @@
 -- on_conflict 'skip' null, or with 'return' the id of that message.
 -- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
 -- login), now.
--- Locks: none that another reader or writer waits for, except pushes of the same key until the transaction ends.
+-- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 {create} procedure {queue}_push(p_payload {payload}, p_options {text})
     sql security definer

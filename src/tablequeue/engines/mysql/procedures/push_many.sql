@@ -4,7 +4,7 @@
 -- [end]
 -- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, producer (else the login), now.
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 {create} procedure {queue}_push_many(p_messages {text}, p_options {text})
     sql security definer
 begin

@@ -1,7 +1,7 @@
 -- {queue}_take: remove ready messages, for consumers; in the order of the queue. They are finished when the transaction
 -- commits.
 -- Options: n (up to how many, else 1), consumer (else the login), now.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too. Without a transaction of the caller's they are gone.
 {create} procedure {queue}_take(p_options {text})
     sql security definer

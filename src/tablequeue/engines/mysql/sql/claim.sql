@@ -1,5 +1,5 @@
--- Claim one message under a new lease: it is claimed by one consumer only, for SKIP LOCKED passes over those that
--- another one is claiming. Two round trips in autocommit: the update, then the row of the id that it remembered.
+-- Claim one message under a new lease: it is claimed by one consumer only, because SKIP LOCKED skips the rows that
+-- another claim has locked. Two round trips in autocommit: the update, then the row of the id that it remembered.
 -- (BEGIN, SELECT ... FOR UPDATE, UPDATE, COMMIT, as in claim_many, are four.) LAST_INSERT_ID() is asked in SQL: where
 -- there are triggers, MariaDB's answer to the update does not have it.
 -- The attempt is counted here, so that a message that kills its consumer runs out of attempts too.

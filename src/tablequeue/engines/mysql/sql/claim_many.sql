@@ -1,5 +1,5 @@
 -- Claim up to :n messages under a new lease, as claim does one: lock them, then mark them.
--- Index: {claim_index}, then the primary key. Locks: the rows; those that another one is claiming are passed over.
+-- Index: {claim_index}, then the primary key. Locks: the rows; rows that another claim has locked are skipped.
 -- A crash before the commit claims none.
 select
     {claimed with

@@ -1,7 +1,7 @@
--- Finish those of :ids that are held under :token: they move to the history.
+-- Complete the messages of :ids that are held under :token: they move to the history.
 -- The first statement tells which of several they are. One alone is known by the number of rows: four round trips
 -- (BEGIN, INSERT, DELETE, COMMIT).
--- Index: the primary key. Locks: the rows. A crash finishes all or none.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;

@@ -1,6 +1,6 @@
--- Finish those of :ids that are held under :token: they are deleted, for this queue keeps no history.
+-- Complete the messages of :ids that are held under :token: they are deleted, because the queue keeps no history.
 -- The first statement tells which of several they are. One alone is known by the number of rows: one round trip.
--- Index: the primary key. Locks: the rows. A crash finishes all or none.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;

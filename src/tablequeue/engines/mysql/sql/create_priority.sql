@@ -1,5 +1,5 @@
--- What a queue in order of priorities has besides: an index over the ready messages, by the priority turned round, for
--- MariaDB before 10.8 has no descending indexes.
+-- What a queue in order of priorities has in addition: an index over the ready messages, by the priority turned round,
+-- for MariaDB before 10.8 has no descending indexes.
 -- A crash before the end leaves tables that are not in the catalogue: see create.
 alter table {queue}
     add column waiting tinyint generated always as (case when {indexed} then 1 end) stored,

@@ -1,4 +1,4 @@
--- The first :n messages that were claimed at most once, :age seconds ago or longer, and not acknowledged.
+-- The first :n messages that were claimed at most once, :age seconds ago or longer, and not completed.
 -- Index: {table}__finished, which has them by id. Locks: none.
 select
     {history_columns}

@@ -1,10 +1,10 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none.
--- Which notes there are; those of them that nobody else is at, locked; of their groups without a head, the lowest
--- message; that becomes the head; the notes are done with.
+-- The statements: find notes; lock those that are not locked; find the lowest message of each of their groups that has
+-- no head; make it the head; delete the notes.
 -- IGNORE: if another one makes a head of the same group at once, the unique index lets one of them through, and the
 -- other goes without. Nothing else can fail here that it would hide.
--- Indexes: {table}__front, {table}__blocked. Locks: the notes (passing over those another one has), the new heads.
--- A crash leaves all or nothing: what was not promoted is still noted.
+-- Indexes: {table}__front, {table}__blocked. Locks: the notes (locked ones are skipped), the new heads.
+-- A crash leaves all or nothing: groups that were not promoted are still noted.
 select id from {turns} order by id limit :n;
 select turn.id
 from {given} straight_join {turns} as turn force index (primary) on turn.id = given.id

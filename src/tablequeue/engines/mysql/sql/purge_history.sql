@@ -1,5 +1,5 @@
 -- Delete up to :n messages from the history that were finished, and as many that were lost, :age seconds ago or longer.
--- Index: {table}__finished. Locks: the rows of one bounded batch, by their ids; locked ones are passed over.
+-- Index: {table}__finished. Locks: the rows of one bounded batch, by their ids; locked rows are skipped.
 (
     select id from {history} force index ({table}__finished)
     where finished_at <= {now} - interval :age second

@@ -1,4 +1,4 @@
--- Push one message: ready at once, or scheduled if it is due later; a duplicate-key error if a message has its :key.
+-- Push one message: it is ready, or scheduled if it is due later. A duplicate-key error if a live message has its :key.
 -- One statement in autocommit: one round trip. The id is the one that the driver gets back with the answer.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
 insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)

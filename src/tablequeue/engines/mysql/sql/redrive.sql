@@ -1,6 +1,7 @@
--- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
--- Found, locked by their ids (passing over those another one has), changed. Index: {table}__state.
--- A crash leaves all or nothing of a batch.
+-- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay. Found, locked
+-- by their ids (locked ones are skipped), changed.
+-- Index: {table}__state.
+-- A crash leaves all of a batch done, or nothing.
 select id from {queue} force index ({table}__state)
 where state = 'dead' and sweep_at is null and id > :after
 order by id

@@ -1,4 +1,4 @@
--- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
+-- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'

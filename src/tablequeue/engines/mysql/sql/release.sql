@@ -1,5 +1,6 @@
--- Those of :ids that are held under :token are given back, unworked: ready after :delay seconds, the attempt not
--- counted. The first statement tells which of several they are; one alone is known by the number of rows.
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count. The first statement tells which of several they are; one alone is known by the number of
+-- rows.
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token

@@ -1,4 +1,4 @@
--- Stage one message of the write :write; the engine repeats it. Locks: none that anybody else waits for.
+-- Stage one message of the write :write; the engine repeats it. Locks: none that another transaction waits for.
 -- A crash leaves what was staged, which nobody sees, for a day.
 insert into {staged} (
     write_id, attempt, part, place, payload, headers, priority, group_key, dedup_key, due_at

@@ -1,5 +1,6 @@
--- How many finished messages are in the history: counted below 100,000, and from there on as the statistics of the
--- table estimate it. Index: {table}__finished, for 100,000 entries. Locks: none.
+-- How many finished messages are in the history: counted below 100,000, and from there on as the table's statistics
+-- estimate it.
+-- Index: {table}__finished, for 100,000 entries. Locks: none.
 -- As a whole number: greatest() makes a decimal of the unsigned estimate.
 select cast(case when counted < 100000 then counted else greatest(counted, coalesce((
     select table_rows from information_schema.tables

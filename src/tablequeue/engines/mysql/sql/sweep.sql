@@ -1,7 +1,7 @@
--- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead letters
--- instead if their last attempt is spent. A lost lease is an error of the attempt.
+-- Up to :n messages that are due, and up to :n whose lease has expired, become ready. The latter become dead letters if
+-- they have no attempts left. The expired lease is kept as an error of the attempt.
 -- The first statement looks, and mostly finds nothing: one round trip and no locks. Then: which of those are still so,
--- locked by their ids; those locked already are passed over. Then the changes.
+-- locked by their ids; locked rows are skipped. Then the changes.
 -- Indexes: {table}__state, the primary key. A crash leaves all or nothing.
 (
     select id from {queue} force index ({table}__state)

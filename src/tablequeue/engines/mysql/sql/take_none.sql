@@ -1,6 +1,6 @@
--- Remove up to :n ready messages, for this queue keeps no history.
--- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; those that another one has
--- are passed over. A rollback puts all of them back, a crash before the commit too.
+-- Delete up to :n ready messages: the queue keeps no history.
+-- Index: {claim_index}, then the primary key. Locks: the rows, until the transaction ends; locked rows are skipped. A
+-- rollback puts all of them back, a crash before the commit too.
 select
     {claimed with
         attempts = attempts + 1

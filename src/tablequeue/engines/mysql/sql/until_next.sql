@@ -1,4 +1,4 @@
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
 -- Index: {table}__state, one entry of each state. Locks: none.
 select case
     when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0

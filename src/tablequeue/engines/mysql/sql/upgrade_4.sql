@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 -- Each statement commits by itself. An index that is not there is passed over: a crash may have come after its
 -- statement.
 alter table {queue} rename index {table}_state to {table}__state;

@@ -1,2 +1,2 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 rename table {queue}_turns to {queue}__turns;

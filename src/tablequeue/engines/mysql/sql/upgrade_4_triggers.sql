@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 drop trigger if exists {queue}_pushed;
 drop trigger if exists {queue}_left;
 drop trigger if exists {queue}_moved;

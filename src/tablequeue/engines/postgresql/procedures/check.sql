@@ -1,4 +1,4 @@
--- {queue}_check: refuses options that a push to this queue cannot have. For push, push_many and push_each.
+-- {queue}_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
 create or replace function {queue}_check(
     p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
 ) returns void language plpgsql as $$

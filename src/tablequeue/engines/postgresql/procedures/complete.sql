@@ -1,4 +1,4 @@
--- {queue}_complete: finish those of p_ids that p_token holds, for consumers; which they were.
+-- {queue}_complete: complete the messages of p_ids that p_token holds, for consumers; returns their ids.
 -- Error TQ003 if it holds none of them: an error undoes the statement, so it cannot be raised for some of them.
 -- [grouped]
 -- The next messages of their groups become ready; in a transaction of the caller's by the next pop after its commit

@@ -1,12 +1,12 @@
 -- {queue}_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
 -- finishes it.
 -- [at_least_once]
--- The lease is of p_lease seconds (else {lease}); who does not finish a message by then has lost it.
+-- The lease is of p_lease seconds (else {lease}); a consumer that does not finish a message by then has lost it.
 -- [end]
 -- [at_most_once]
--- They are in the history already, and are never delivered again; complete acknowledges them.
+-- They are in the history already, and are never delivered again; complete finishes them.
 -- [end]
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 create or replace function {queue}_pop(
     p_n integer default 1,

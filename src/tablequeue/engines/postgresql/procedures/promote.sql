@@ -1,7 +1,7 @@
 -- {queue}_promote: in up to p_n groups whose turn came free, the next message becomes ready. For the other functions.
--- It runs in the transaction of their caller, who holds the new heads of the groups, whichever they are, until it
--- commits: keep transactions around pop and take short. Of two that promote in the same group at once, the second waits
--- for the end of the first one's transaction, and then leaves it as that left it.
+-- It runs in the transaction of their caller, which keeps the new heads locked until it commits: keep transactions
+-- around pop and take short. Of two that promote in the same group at once, the second waits for the end of the first
+-- one's transaction, and then leaves it as that left it.
 create or replace function {queue}_promote(p_n integer, p_now timestamptz) returns bigint language plpgsql as $$
     declare
         promoted bigint;

@@ -1,6 +1,6 @@
 -- {queue}_push: push one message, for producers; its id. If a message has its key already: error TQ002, or with
 -- p_on_conflict 'skip' null, or with 'return' the id of that message.
--- Locks: none that another reader or writer waits for, except pushes of the same key until the transaction ends.
+-- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace function {queue}_push(
     p_payload {payload_type},

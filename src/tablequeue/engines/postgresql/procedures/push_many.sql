@@ -2,7 +2,7 @@
 -- [bytes]
 -- The payloads are strings in base64.
 -- [end]
--- Locks: none that another reader or writer waits for. All of them are pushed, or none.
+-- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace function {queue}_push_many(
     p_messages json,
     p_headers json default null,

@@ -1,5 +1,5 @@
--- {queue}_release: give back those of p_ids that p_token holds, unworked, for consumers; which they were. They are
--- ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- {queue}_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
+-- are ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace function {queue}_release(
     p_ids bigint[],

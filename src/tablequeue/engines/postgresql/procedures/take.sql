@@ -1,6 +1,6 @@
 -- {queue}_take: remove up to p_n ready messages, for consumers; in the order of the queue. They are finished when the
 -- transaction commits.
--- Locks: the messages, until the transaction ends; those that another one has are passed over.
+-- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 create or replace function {queue}_take(
     p_n integer default 1,

@@ -1,6 +1,5 @@
--- From here on, a push to the queue notifies this session. The channel is heard by all queues of that name, in any
--- schema: a wake-up too many costs its hearer one look. The lock is what a push sees of those who wait, and it ends
--- with the session, however that ends. Locks: an advisory one, shared, which waits for nobody longer than a push
--- takes to look at it.
+-- From here on, a push to the queue notifies this session. Queues of that name in all schemas share the channel: a
+-- needless wake-up costs a session one look. By the lock, a push sees that consumers wait; it ends with the session.
+-- Locks: a shared advisory lock, which waits no longer than a push takes to test it.
 listen {table};
 select pg_advisory_lock_shared({waiting_lock});

@@ -1,6 +1,5 @@
--- As claim, of many: if nobody has had any of the messages yet, and none is large or has a key, which must stay in
--- its index, they leave the table for one row of {packs}. A retry, and what a sweep adds to a pack, is claimed row by
--- row.
+-- As claim, for many messages. If none of them was claimed before, is large, or has a key, which must stay in its
+-- index, they leave the table for one row of {packs}. Other messages are claimed row by row.
 -- Index: {table}__ready; in order of ids from :low_water on. Locks: the rows; a crash claims none.
 -- A consumer that dies leaves its pack; sweep returns the messages when the lease has expired.
 with picked as materialized (

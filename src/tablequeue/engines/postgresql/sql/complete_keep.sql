@@ -1,5 +1,5 @@
--- Finish those of :ids that are held under :token: they move to the history in this one statement.
--- Index: the primary key. Locks: the rows. A crash finishes all or none.
+-- Complete the messages of :ids that are held under :token: this one statement moves them to the history.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them completed, or none.
 with finished as (
     delete from {queue}
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)

@@ -1,7 +1,7 @@
 -- The triggers of a grouped queue only note, in the transaction of the change, which groups to look at: those that got
--- a message, and those that may have lost their head. Notes are inserts, which nobody waits for; promote reads them
--- when they are committed. To decide in the trigger would miss what others have not committed yet, or wait for it.
--- They fire in sessions whose session_replication_role is replica, too: else groups would stand still.
+-- a message, and those that may have lost their head. Notes are inserts, for which no transaction waits; promote reads
+-- them when they are committed. To decide in the trigger would miss what others have not committed yet, or wait for it.
+-- They also fire in sessions whose session_replication_role is replica: else groups would stop.
 create function {turn}() returns trigger language plpgsql as $$
     begin
         if tg_op = 'INSERT' then

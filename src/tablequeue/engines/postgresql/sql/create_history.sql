@@ -1,5 +1,5 @@
--- The messages that left a queue. A row without finished_at was delivered at most once and not acknowledged (yet);
--- its token is the fence of the acknowledgement.
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
 -- The index is for retention, for lost messages, and for statistics over a time.
 create table {history} (
     id bigint constraint {table}__history_id primary key,

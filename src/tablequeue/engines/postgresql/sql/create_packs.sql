@@ -1,6 +1,6 @@
--- The packs of a queue: a claim of many messages that nobody has had yet is one row with their columns as arrays, in
--- the order of the ids, instead of a changed row for each. They have left the queue's table for as long. A pack is
--- finished as a whole, or unpacked: its messages are back in the table then, in progress under the same token.
+-- The packs of a queue: a claim of many messages that were not claimed before is one row with their columns as arrays,
+-- in the order of the ids, instead of a changed row for each. Meanwhile the messages are not in the queue's table. A
+-- pack is completed as a whole, or unpacked: then its messages are back in the table, in progress under the same token.
 -- The view has them one by one, as they would be in the table.
 -- Not compressed, and few dead rows: each may have a megabyte elsewhere.
 -- Runs in one transaction: a crash leaves nothing.

@@ -1,4 +1,4 @@
--- What streams and bulk writes made beside a queue, if they did.
+-- Drop the tables that streams and bulk writes made beside a queue, if there are any.
 -- In one transaction with the queue: a crash leaves all or nothing.
 drop table if exists {streams};
 drop table if exists {staged};

@@ -1,5 +1,5 @@
--- The attempt on message :id, held under :token, failed: it is ready again after :delay seconds, or a dead letter
--- if this was its last attempt. The error is kept. Beside the state, as in push, whether consumers wait.
+-- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
+-- if this was its last attempt. The error is kept. Returns the state, and as in push, whether consumers wait.
 -- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
 with failed as (
     update {queue}

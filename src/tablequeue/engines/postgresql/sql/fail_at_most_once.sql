@@ -1,4 +1,4 @@
--- Message :id, delivered at most once under :token, was not worked: it stays lost, and the error is kept.
+-- Fail message :id, delivered at most once under :token: it stays lost, and the error is kept.
 -- Index: the primary key of the history. Locks: the row.
 update {history}
 set errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(

@@ -1,2 +1,2 @@
--- Whether the schema of the queues is there.
+-- Return whether the schema of the queues exists.
 select exists (select from pg_namespace where nspname = '{schema}');

@@ -1,2 +1,3 @@
--- Whether there is a table :table, whose name may have the schema before it. Who may not use that schema is told so.
+-- Return whether the table :table exists, whose name may have the schema before it. A user that may not use that schema
+-- gets an error.
 select to_regclass(cast(:table as text)) is not null;

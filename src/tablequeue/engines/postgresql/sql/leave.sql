@@ -1,2 +1,2 @@
--- This session does not wait at the queue any more: for its sake no push need notify.
+-- This session no longer waits for the queue: pushes need not notify it.
 select pg_advisory_unlock_shared({waiting_lock});

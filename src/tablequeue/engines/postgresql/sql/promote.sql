@@ -1,12 +1,12 @@
--- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none. How
--- many did, the last note, and whether consumers wait, as in push.
+-- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none.
+-- Returns the number of new heads, the last note, and whether consumers wait, as in push.
 -- Indexes: {table}__front, {table}__blocked. In order of notes from :noted on: dead entries before it are not walked
 -- again (engine.py; 0.7 ms with 200,000 of them).
--- Locks: the notes (passing over those another one has), the new heads.
--- Two that promote in the same group at once: the unique index lets one of them through, the other one tries again.
+-- Locks: the notes (locked ones are skipped), the new heads.
+-- If two promote in the same group at once, the unique index lets one of them through; the other one tries again.
 -- state || '': else the planner, whose statistics are always late here, may read all of {table}__blocked beside the
 -- primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
--- A crash leaves all or nothing: what was not promoted is still noted.
+-- A crash leaves all or nothing: groups that were not promoted are still noted.
 with turn as (
     delete from {turns}
     where id = any(array(select id from {turns} where id > :noted order by id limit :n for update skip locked))

@@ -1,5 +1,5 @@
 -- Push what the :attempts of the write :write staged, in the order of their parts, all at once. None has a key.
--- Index: none. Locks: none that anybody else waits for.
+-- Index: none. Locks: none that another transaction waits for.
 -- Not publish_keyed: its on conflict takes a lock and a record of the log for each row, an eighth of the time and of
 -- the log. Half of what it takes are the two indexes by id, and a fifth are the ids.
 -- One transaction with writer_advance: a crash publishes none.

@@ -1,7 +1,7 @@
--- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
--- Beside the id, whether consumers wait who are to be notified apart; see notify.
--- Locks: none that another reader or writer waits for; and, if consumers wait, that of NOTIFY, for the length of the
--- commit. A crash before the commit leaves nothing.
+-- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
+-- Returns the id, and whether waiting consumers must be notified from another connection; see notify.
+-- Locks: none that another transaction waits for; and, if consumers wait, that of NOTIFY, for the length of the commit.
+-- A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (
         payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state

@@ -1,6 +1,6 @@
 -- Push a batch of messages in one statement, in the order of the array: all of them, or none.
--- Beside the ids, as in push, whether consumers wait who are to be notified apart.
--- Locks: none that another reader or writer waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
+-- Returns the ids, and as in push, whether waiting consumers must be notified from another connection.
+-- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
     select

@@ -1,5 +1,5 @@
--- Up to :n dead letters with an id above :after become ready, with all their attempts before them; their errors stay.
--- Index: {table}__dead. Locks: the rows. A crash leaves all or nothing of a batch.
+-- Up to :n dead letters with an id above :after become ready, with no attempts made. Their errors stay.
+-- Index: {table}__dead. Locks: the rows. A crash leaves all of a batch done, or nothing.
 with redriven as (
     update {queue}
     set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}

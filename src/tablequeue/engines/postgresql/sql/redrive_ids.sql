@@ -1,4 +1,4 @@
--- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
+-- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key, and not that of the dead letters beside it (state || '': see promote). Locks: the rows.
 -- A crash leaves all or nothing.
 with redriven as (

@@ -1,5 +1,6 @@
--- Those of :ids that are held under :token are given back, unworked: ready after :delay seconds, the attempt not
--- counted. Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 with released as (
     update {queue}
     set state = case when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,

@@ -1,6 +1,6 @@
 -- Claim up to :n ready messages, with ids up to :high if that is given, for a batch of a stream. There is no lease:
 -- they stay the stream's until it completes the batch, or somebody releases it.
--- Index: {table}__ready. Locks: the rows; those that another one is claiming are passed over.
+-- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: a crash claims none.
 update {queue}
 set state = 'in_progress',

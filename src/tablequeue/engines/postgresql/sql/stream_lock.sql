@@ -1,4 +1,4 @@
--- What is known of the stream :stream, held until the transaction ends: one run acts at a time.
+-- Read the row of the stream :stream, and lock it until the transaction ends: one run acts at a time.
 -- Index: the primary key. Locks: the row.
 select epoch, batch, completed, token, failures
 from {streams}

@@ -1,4 +1,4 @@
--- Those of :ids that are in progress under :token, which is a stream's and has no lease. Locks: none.
+-- Read the messages of :ids that are in progress under :token, which is a stream's and has no lease. Locks: none.
 -- Index: {table}__in_progress; by the ids alone 5,000 of 100,000 messages were found by reading them all.
 select
     {live_columns}

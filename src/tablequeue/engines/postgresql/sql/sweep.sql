@@ -1,8 +1,8 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
 -- Those of up to ten packs, too, whose lease has expired: they are rows of the queue again.
--- Indexes: {table}__scheduled, {table}__in_progress, {table}__packs_lease. Locks: the rows; those locked already are
--- passed over. A crash leaves all or nothing.
+-- Indexes: {table}__scheduled, {table}__in_progress, {table}__packs_lease. Locks: the rows; locked rows are skipped. A
+-- crash leaves all or nothing.
 with due as (
     select id from {queue}
     where state = 'scheduled' and due_at <= {now}

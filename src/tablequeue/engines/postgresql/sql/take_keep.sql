@@ -1,5 +1,5 @@
--- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
--- Index: {table}__ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
+-- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 with taken as (
     delete from {queue}

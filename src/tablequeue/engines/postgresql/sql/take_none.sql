@@ -1,5 +1,5 @@
--- Remove up to :n ready messages, for this queue keeps no history.
--- Index: {table}__ready. Locks: the rows, until the transaction ends; those that another one has are passed over.
+-- Delete up to :n ready messages: the queue keeps no history.
+-- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
 where id = any(array(

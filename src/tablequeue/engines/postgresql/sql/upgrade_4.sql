@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 -- Of the procedures, those that take other parameters now are dropped; all are to be made again.
 -- Locks: the table, for a moment. Runs in one transaction: a crash leaves version 3.
 alter index if exists {queue}_ready rename to {table}__ready;

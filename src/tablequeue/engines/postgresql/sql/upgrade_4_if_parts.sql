@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 -- Only if there is such a table, and no queue has that name.
--- What bulk writes staged that are under way is lost: they fail, and are to be written again.
+-- What bulk writes under way have staged is lost: they fail, and must be written again.
 drop table {queue}_parts;

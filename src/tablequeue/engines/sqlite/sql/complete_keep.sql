@@ -1,5 +1,6 @@
--- Finish those of :ids that are held under :token: they move to the history.
--- Index: the primary key. Locks: the database. Both statements commit together: a crash finishes all or none.
+-- Complete the messages of :ids that are held under :token: they move to the history.
+-- Index: the primary key. Locks: the database. Both statements commit together: a crash leaves all of them completed,
+-- or none.
 insert into {history} (
     {history_row without token}
 )

@@ -1,5 +1,5 @@
 -- A queue's table. Times are whole microseconds since 1970 in UTC.
--- AUTOINCREMENT: without it an emptied queue would give an id a second time.
+-- AUTOINCREMENT: without it, an empty queue would give an id a second time.
 -- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
 -- A deduplication key is unique among the messages in the table: live ones and dead letters.
 -- Runs in one transaction: a crash leaves nothing.

@@ -1,4 +1,4 @@
--- The attempt on message :id, held under :token, failed: it is ready again after :delay seconds, or a dead letter
+-- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
 -- if this was its last attempt. The error is kept.
 -- Index: the primary key. Locks: the database. A crash leaves the message in progress until its lease expires.
 update {queue}

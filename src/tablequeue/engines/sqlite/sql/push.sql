@@ -1,4 +1,4 @@
--- Push one message: ready at once, or scheduled if it is due later; nothing if a message has its :key already.
+-- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
 -- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
 insert into {queue} (
     payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state

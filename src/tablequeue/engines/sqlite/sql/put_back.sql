@@ -1,4 +1,4 @@
--- A message that was taken in this transaction, and whose payload cannot be read, is put back as a dead letter.
+-- Put back, as a dead letter, a message that was taken in this transaction and whose payload cannot be read.
 -- Index: the primary key. Locks: the database. A crash before the commit leaves it where it was before it was taken.
 insert into {queue} (
     {queue_row without token lease_until producer}

@@ -1,4 +1,4 @@
--- Those of :ids that are dead letters become ready, with all their attempts before them; their errors stay.
+-- Those of :ids that are dead letters become ready, with no attempts made. Their errors stay.
 -- Index: the primary key. A crash leaves all or nothing.
 update {queue}
 set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}

@@ -1,5 +1,6 @@
--- Those of :ids that are held under :token are given back, unworked: ready after :delay seconds, the attempt not
--- counted. Index: the primary key. Locks: the database. A crash leaves them in progress until the lease expires.
+-- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
+-- attempt does not count.
+-- Index: the primary key. Locks: the database. A crash leaves them in progress until the lease expires.
 update {queue}
 set state = case when :delay > 0 then 'scheduled' else 'ready' end,
     due_at = case when :delay > 0 then {now} + cast(:delay * 1000000 as integer) else due_at end,

@@ -1,5 +1,5 @@
--- Who pushed and finished the last :n messages of those finished less than :age seconds ago, the last one first: the
--- seconds that each waited and ran, its attempts, and how many seconds ago it was finished.
+-- Of the last :n messages that were finished less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was finished.
 -- Index: {table}__finished. Locks: none.
 select
     producer,

@@ -1,5 +1,5 @@
 -- Of the :n messages with the highest ids, live or not, those pushed less than :age seconds ago, summed up by moment:
--- who pushed them, how many seconds ago, and how many they are.
+-- the producer, how many seconds ago, and the number of messages.
 -- Index: the primary keys, backwards, for :n rows each: no index has the time of a push, but ids rise with it.
 -- Locks: none.
 select producer, ({now} - pushed_at) / 1e6 as ago, count(*) as pushed

@@ -1,4 +1,4 @@
--- Those of :ids that are in progress under :token. Index: the primary key. Locks: none.
+-- Read the messages of :ids that are in progress under :token. Index: the primary key. Locks: none.
 select
     {live_columns}
 from {queue}

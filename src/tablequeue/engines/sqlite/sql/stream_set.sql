@@ -1,4 +1,5 @@
--- The stream :stream, locked before, is at :batch, of which :claim is the token, or null if it is completed as well.
+-- Set the stream :stream, whose row is locked, to :batch. :claim is the token of that batch, or null if it is
+-- completed.
 -- Index: the primary key. A crash before the commit leaves it where it was, and its messages too.
 update {streams}
 set batch = :batch,

@@ -1,4 +1,4 @@
--- Remove up to :n ready messages to the history: finished, or under :token until they are acknowledged.
+-- Move up to :n ready messages to the history: finished, or under :token until they are completed.
 -- Index: {table}__ready. Locks: the database. The statements commit together: a rollback puts all of them back, a crash
 -- before the commit too.
 insert into {history} (

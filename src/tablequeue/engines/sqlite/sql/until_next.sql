@@ -1,4 +1,4 @@
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For who waits.
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
 -- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none.
 select case
     when exists (select 1 from {queue} where state = 'ready') then 0

@@ -1,4 +1,4 @@
--- From schema version 3 to 4: what belongs to a queue's table is named {table}__part, which is no queue's table.
+-- From schema version 3 to 4: the parts of a queue's table are named {table}__part, as no queue's table is.
 -- SQLite has no other way to rename an index than to make it again.
 -- Locks: the database, for as long as its indexes take. Runs in one transaction: a crash leaves version 3.
 drop index if exists {table}_ready;
