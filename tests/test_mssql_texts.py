@@ -312,7 +312,10 @@ def test_no_queue_can_be_named_like_a_constraint_of_another() -> None:
 @pytest.mark.parametrize("design", DESIGNS)
 def test_an_upgrade_renames_all_that_got_a_new_name(design: str) -> None:
     """Until version 3 each part was named with one underscore. Staging tables are created again."""
-    there = [operation for operation in CREATING if operation != "create_due" or design == "due"]
+    left_out = {"create_due"} if design != "due" else set()
+    if design not in ("strict", "groups"):
+        left_out |= {operation for operation in CREATING if "group" in operation}
+    there = [operation for operation in CREATING if operation not in left_out]
     texts = "\n".join(batch for operation in there for batch in batches(operation, design))
     made = {*re.findall(r"\b(?:index|constraint) (\w+?tq_work__\w+|tq_work__\w+)", texts)}
     upgrade = "\n".join(batch for name in OPERATIONS if name.startswith("upgrade_4") for batch in batches(name, design))

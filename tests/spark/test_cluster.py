@@ -214,5 +214,5 @@ def test_sessions_of_others(tmp_path: Path) -> None:
     assert password not in warning
     assert (hiding["warned"], told(hiding["shown"], password)) == ([], [])
     for cause, remedy in (showing["failed"], hiding["failed"]):
-        assert cause.endswith("has no tablequeue.")
+        assert cause.endswith("does not have tablequeue.")
         assert "PYSPARK_PYTHON" in remedy
