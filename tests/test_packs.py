@@ -301,7 +301,9 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("check", {check for _, check in MUTANTS.values()}, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", dict.fromkeys(check for _, check in MUTANTS.values()), ids=lambda check: check.__name__
+)
 def test_the_engine_passes(place: Place, kind: Kind, check: Any) -> None:
     check(place.open_with(packing(kind.engine_class)).create_queue("work"))
 
