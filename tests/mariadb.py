@@ -30,7 +30,6 @@ def kind(kind: Callable[..., Any], server: Callable[[], Any]) -> Any:
         dict_rows=_dict_rows,
         rows_attribute="cursorclass",
         server=server,
-        waiting="select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'",
         number=lambda dbapi: dbapi.thread_id(),
         blocked=_blocked_threads,
         drop_schema="drop schema if exists {}",

@@ -67,8 +67,6 @@ class Kind:
     """The processes of a large crowd, and the threads in each. Half of all threads are consumers."""
     messages: int = 10
     """The number of messages of each producer in a large crowd."""
-    waiting: str | None = None
-    """Counts the sessions that wait for a lock of another one."""
     number: Callable[[Any], int] = id
     """Returns the number by which the server identifies a raw connection."""
     blocked: Callable[[sa.Connection], set[int]] | None = None
@@ -128,7 +126,6 @@ KINDS = (
         "analyze ",
         _dict_row,
         server=lambda: _postgresql_server(),
-        waiting="select count(*) from pg_stat_activity where wait_event_type = 'Lock'",
         number=lambda dbapi: dbapi.info.backend_pid,
         blocked=lambda watch: _blocked_backends(watch),
     ),

@@ -445,8 +445,8 @@ def reconnected(survivor: Survivor) -> Queue:
 
 def await_a_wait(kind: Kind, place: Place) -> None:
     """Wait until a session of this server waits for another one."""
-    assert kind.waiting
+    assert kind.blocked
     deadline = monotonic() + PATIENCE
     with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while connection.exec_driver_sql(kind.waiting).scalar_one() != 1:
+        while not kind.blocked(connection):
             assert monotonic() < deadline, "nobody waits"
