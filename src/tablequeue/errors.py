@@ -42,6 +42,10 @@ class QueueDiffers(TablequeueError):
     """A queue, or some other table, of this name is already there with another definition."""
 
 
+class SeekRefused(TablequeueError):
+    """Messages of the subscription are in progress, so its position was not changed."""
+
+
 class BadName(TablequeueError):
     """A queue or schema name is not `[a-z][a-z0-9_]{0,47}`, or is reserved."""
 

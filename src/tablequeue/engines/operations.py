@@ -40,13 +40,15 @@ class Operation(NamedTuple):
 
 # The files that create a queue, in the order in which they run.
 CREATE = {
-    "create": "",
-    "create_packs": "",
+    "create_topic": "topic",
+    "create": "states",
+    "create_packs": "states",
     "create_due": "due",
     "create_priority": "priority",
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
+    "create_ranges": "subscription",
 }
 
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
@@ -93,7 +95,15 @@ OPERATIONS: Mapping[str, Operation] = {
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,
-        {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
+        {
+            "drop_topic": "topic",
+            "drop_ranges": "subscription",
+            "drop": "states",
+            "drop_groups": "grouped",
+            "drop_history": "keep",
+            "drop_streams": "states",
+            "unregister": "",
+        },
         parts="drop_notifications",
     ),
     # Pushes
@@ -102,6 +112,26 @@ OPERATIONS: Mapping[str, Operation] = {
     "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
+    # Topics, and their subscriptions
+    "topic_push": Operation(Effect.WRITE),
+    "topic_push_many": Operation(Effect.WRITE, parts="topic_reserve topic_copy"),
+    "topic_push_each": Operation(Effect.WRITE),
+    "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
+    "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
+    "sequence": Operation(Effect.WRITE),
+    "seek": Operation(Effect.WRITE, {"range_seek": ""}),
+    "progress": Operation(Effect.READ, {"range_stats": ""}),
+    "range_claim": Operation(Effect.WRITE),
+    "range_complete": Operation(Effect.WRITE),
+    "range_hold": Operation(Effect.STEP),
+    "range_mark": Operation(Effect.STEP),
+    "range_set_apart": Operation(Effect.STEP),
+    "range_expired": Operation(Effect.STEP),
+    "range_expire": Operation(Effect.STEP),
+    "range_extend": Operation(Effect.WRITE),
+    "range_lock": Operation(Effect.STEP),
+    "range_pump": Operation(Effect.STEP),
+    "range_until_next": Operation(Effect.READ),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
@@ -243,8 +273,15 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
 
 
 def conditions(definition: Definition) -> set[str]:
-    """Return the conditions of files and procedures that a queue's definition meets."""
+    """Return the conditions of files and procedures that a definition meets.
+
+    `states`: its messages have states. Those of a topic have none.
+    """
+    if definition.kind == "topic":
+        return {definition.kind, definition.payload}
     return {
+        definition.kind,
+        "states",
         definition.order,
         definition.delivery,
         definition.payload,

@@ -85,6 +85,18 @@ class Params(TypedDict, total=False):
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
+    # Topics, and their subscriptions
+    sum: int
+    """The sum of the `number` ids of a range."""
+    all_holes: bool
+    """Whether to look at all holes of a topic."""
+    durable: bool
+    """Whether a claim of a range must be on the disk when it returns."""
+    start: int
+    """An offset."""
+    force: bool
+    """Whether to seek while messages are in progress."""
+
     # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""

@@ -29,11 +29,11 @@ class Poll(Listener):
         self._closed = False
 
     def attend(self, table: Table) -> None:
-        self._tables[table.table_name] = table
+        self._tables[table.channel] = table
         self._hurry.set()
 
     def leave(self, table: Table) -> None:
-        self._tables.pop(table.table_name, None)
+        self._tables.pop(table.channel, None)
 
     def listen(self) -> Collection[str] | None:
         while not self._closed:
@@ -60,6 +60,6 @@ class Poll(Listener):
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
         look = "select '{}', seconds from ({}) as look"
-        looks = [look.format(table.table_name, table.statement("until_next")) for table in tables]
+        looks = [look.format(table.channel, table.statement("until_next")) for table in tables]
         self.connection.cursor.execute(" union all ".join(looks), {"now": None})
         return [name for name, seconds in self.connection.cursor.fetchall() if seconds is not None and seconds <= 0]

@@ -38,7 +38,7 @@ def claimed(
     context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
-    messages = context.engine.messages
+    messages = context.messages
     remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
     return _swept(context, remove, params, now, connection, refusable)
 
@@ -63,7 +63,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "Give a connection, or use pop() and complete().",
         )
     params = _params(context, n, None, now)
-    return _swept(context, context.engine.messages.take, params, now, connection, refusable=True)
+    return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
@@ -86,9 +86,9 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "now": context.time(now),
     }
     run = context.run if context.engine.sweeps_within else context.run_beside
-    moved = run(context.engine.messages.sweep, params, connection)
+    moved = run(context.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
-        moved += context.run_beside(context.engine.messages.promote, _promoting(context, now), connection)
+        moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
 
 
@@ -100,7 +100,7 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
     """
     if not context.engine.promotes or connection is not None:
         return 0
-    return context.run(context.engine.messages.promote, _promoting(context, now))
+    return context.run(context.messages.promote, _promoting(context, now))
 
 
 def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
@@ -150,7 +150,7 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.run_beside(context.engine.messages.look, params, connection)}
+        params = params | {"seen": context.run_beside(context.messages.look, params, connection)}
     return context.run(remove, params, connection)
 
 
@@ -199,5 +199,5 @@ def topped_up(
 
 def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
     params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.run(context.engine.messages.purge_history, params)
+    deleted = context.run(context.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -109,7 +109,7 @@ class Stats:
 
 def stats(context: Context, window: Duration | None, now: datetime | None) -> Stats:
     length = None if window is None else _length(window)
-    row = context.run(context.engine.reads.stats, {"now": context.time(now)})
+    row = context.run(context.reads.stats, {"now": context.time(now)})
     lost = _lost(context, now)
     looked = None
     if length is not None and context.table.definition.keeps_history:
@@ -149,14 +149,14 @@ def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
     if definition.delivery != "at_most_once":
         return None
     params: Params = {"age": definition.lease, "now": context.time(now)}
-    return context.run(context.engine.reads.stats_lost, params)
+    return context.run(context.reads.stats_lost, params)
 
 
 def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now: datetime | None) -> Window:
     params: Params = {"age": length, "now": context.time(now)}
-    finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
+    finished = context.run(context.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
-        pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})
+        pushed = context.run(context.reads.stats_pushed, params | {"n": most})
         number = sum(row.messages for row in pushed)
         if number < most:
             break

@@ -163,8 +163,10 @@ class SQLServer(Engine):
     def split(self, text: str) -> list[str]:
         return batches_in(text)
 
-    def table(self, name: str, definition: Definition, table_name: str | None = None) -> SQLServerTable:
-        return SQLServerTable(self, name, definition, table_name)
+    def table(
+        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
+    ) -> SQLServerTable:
+        return SQLServerTable(self, name, definition, table_name, topic)
 
     def compile(self, text: str) -> str:
         # The cursor binds it: the text depends on the driver, and on which parameters are null.

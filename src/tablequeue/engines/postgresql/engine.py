@@ -24,6 +24,7 @@ from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQ
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
+from tablequeue.engines.postgresql.topics import PostgreSQLRanges, PostgreSQLTopics
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
@@ -40,12 +41,18 @@ TYPES = {
     **dict.fromkeys(TIMES, "timestamptz"),
     "errors": "jsonb",
 }
+# The seeds of the advisory locks of a topic and of a subscription, after those of queues in listener.py.
+TOPIC_LOCKS = (8318836324, 8318836325)
+# The ids of a segment of a topic's log.
+SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
 
 
 class PostgreSQL(Engine):
     name = "postgresql"
     messages: ClassVar[PostgreSQLMessages] = PostgreSQLMessages(Packs())
+    topics = PostgreSQLTopics()
+    ranges = PostgreSQLRanges(messages, topics)
     reads = PostgreSQLReads()
     staging = PostgreSQLStaging()
     checks = CHECKS
@@ -113,7 +120,7 @@ class PostgreSQL(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        waiting, notifying, pushing = (f"hashtextextended('{table.table_name}', {key})" for key in LOCKS)
+        waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
         return {
@@ -139,15 +146,29 @@ class PostgreSQL(Engine):
                 f"    when pg_try_advisory_lock({waiting}) then not pg_advisory_unlock({waiting})\n"
                 f"    when :within then true\n"
                 f"    when not pg_try_advisory_xact_lock({notifying} # {now}) then false\n"
-                f"    else pg_notify('{table.table_name}', '') is null end)"
+                f"    else pg_notify('{table.channel}', '') is null end)"
             ),
+        }
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        words = super().topic_words(table)
+        locked = zip((words["log"], words["ranges"]), TOPIC_LOCKS, strict=True)
+        sequencing, claiming = (f"hashtextextended('{name}', {key})" for name, key in locked)
+        return {
+            **words,
+            "segment": str(SEGMENT),
+            "claim_range": f"{words['ranges']}_claim",
+            "sequence_lock": sequencing,
+            "range_lock": claiming,
         }
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
 
-    def table(self, name: str, definition: Definition, table_name: str | None = None) -> PackedTable:
-        return PackedTable(self, name, definition, table_name)
+    def table(
+        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
+    ) -> PackedTable:
+        return PackedTable(self, name, definition, table_name, topic)
 
     # -- connections and errors ------------------------------------------------------------------------------------
 

@@ -1,0 +1,85 @@
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
+-- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
+-- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- Runs in one transaction: a crash leaves nothing.
+create table {ranges} (
+    id bigint generated always as identity (sequence name {ranges}_ids),
+    first_offset bigint not null,
+    last_offset bigint not null,
+    messages integer not null,
+    ids_sum bigint not null,
+    apart integer not null default 0,
+    token uuid,
+    consumer text,
+    popped_at timestamptz not null,
+    lease_until timestamptz,
+    finished_at timestamptz,
+    left_ids bigint[],
+    constraint {table}__range primary key (id)
+);
+create index {table}__token on {ranges} (token) where lease_until is not null;
+create index {table}__lease on {ranges} (lease_until) where lease_until is not null;
+insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+values (
+    cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
+);
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
+-- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
+-- it began, so the lock comes before the look at the last range.
+-- `durable`: whether the commit must be on the disk. A claim need not be: if the server crashes before, the range is
+-- claimed again, and the token of the lost claim finishes nothing.
+create function {claim_range}(
+    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean, durable boolean
+)
+    returns table (
+        {claimed_types}
+    ) language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    declare
+        begins bigint;
+        ends bigint;
+    begin
+        if not durable then
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+        select last_offset + 1 into begins from {ranges} order by id desc limit 1;
+        select first_offset + last_id - first_id into ends from {runs} order by first_offset desc limit 1;
+        if ends - begins + 1 < n then
+            perform {log}__sequence(all_holes);
+        end if;
+        perform pg_advisory_xact_lock({range_lock});
+        select greatest(last_offset + 1, (select min(first_offset) from {runs} where first_offset > 0))
+        into begins from {ranges} order by id desc limit 1;
+        select least(first_offset + last_id - first_id, begins + n - 1)
+        into ends from {runs} order by first_offset desc limit 1;
+        if ends < begins then
+            return;
+        end if;
+        return query
+            with pieces as materialized (
+                select
+                    first_offset, first_id + greatest(begins - first_offset, 0) as low,
+                    least(last_id, first_id + ends - first_offset) as high
+                from {runs}
+                where first_offset >= (select max(first_offset) from {runs} where first_offset <= begins)
+                    and first_offset <= ends
+            ), claimed as (
+                insert into {ranges} (
+                    first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until
+                )
+                select
+                    begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) / 2), as_token, who, at,
+                    at + lease * interval '1 second'
+                from pieces
+                returning popped_at, lease_until
+            )
+            select
+                log.id, log.payload, log.headers, 1, log.pushed_at, claimed.popped_at, claimed.lease_until, 0,
+                log.group_key, cast(null as text), cast(null as timestamptz)
+            from pieces
+            cross join claimed
+            join {log} as log on log.id between low and high
+            order by first_offset, log.id;
+    end;
+    $$;

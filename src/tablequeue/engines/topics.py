@@ -1,0 +1,37 @@
+"""The operations on a topic: pushes to its log, and the positions of its messages."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.rows import BoundsRow
+from tablequeue.errors import BadInput
+
+
+class Topics(Messages):
+    """Pushes to a log. It has no state for each message, so the other operations on messages do not exist there."""
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self._rows(cursor, table, "topic_push", params)[0][0]
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
+        raise BadInput(f"{table.name!r} is a topic.", f"Pop from a subscription, such as '{table.name}/mail'.")
+
+    take = sweep = claim
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Give the messages that have become visible their offsets. Do nothing if another session does it just now."""
+
+    def bounds(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        """Return the first offset that the log still has, and the one after the last."""
+        return BoundsRow(*self._row(cursor, table, "topic_bounds", params))
+
+    def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """Return when the message at the offset `start` was pushed; None if it is not there."""
+        row = self._row(cursor, table, "topic_pushed_at", params)
+        return row and row[0]

@@ -1,0 +1,138 @@
+"""Topics and their subscriptions: make them, move along the log, and measure the lag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from tablequeue.definition import SubscriptionDefinition
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadInput, SeekRefused
+from tablequeue.names import check_name, subscription_of, subscription_table_of
+from tablequeue.operations import maintain
+from tablequeue.operations.context import Context
+
+Start = Literal["beginning", "end"] | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a subscription is behind its topic.
+
+    messages   those that no consumer has claimed.
+    seconds    the age of the first of them; None if there is none.
+    """
+
+    messages: int
+    seconds: float | None
+
+
+def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:
+    """Make the subscription of a topic; or return it, if it is there with the same definition."""
+    engine, topic = context.engine, context.table
+    full = subscription_of(topic.name, check_name(name, "subscription"))
+
+    def create(cursor: object, topic: Table, params: Params) -> Table | QueueRow:
+        engine.catalogue.lock(cursor, topic, params)
+        row = engine.catalogue.lookup(cursor, topic, {"name": full})
+        if row is not None:
+            return row
+        number = 1 + max(_numbers(topic, engine.catalogue.names(cursor, topic, {})), default=0)
+        table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
+        engine.catalogue.create(cursor, table, params | maintain.entry(table))
+        return table
+
+    row: Table | QueueRow | None = maintain.lookup(context.runner, full)
+    if row is None:
+        row = context.run(create, {"start": offset_of(context, start), "now": None})
+    return row if isinstance(row, Table) else maintain.same(maintain.entered(engine, full, row), definition)
+
+
+def names(runner: Runner, topic: str) -> list[str]:
+    """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
+    prefix = subscription_of(topic, "")
+    return [name.removeprefix(prefix) for name in maintain.names(runner, "subscription") if name.startswith(prefix)]
+
+
+def drop(context: Context) -> None:
+    """Drop a topic with all of its subscriptions."""
+    engine, topic = context.engine, context.table
+
+    def drop(cursor: object, topic: Table, params: Params) -> None:
+        engine.catalogue.lock(cursor, topic, params)
+        for row in engine.catalogue.names(cursor, topic, {}):
+            if row.name.startswith(subscription_of(topic.name, "")):
+                entry = QueueRow(row.entry, engine.schema_version)
+                table = maintain.entered(engine, row.name, entry)
+                procedures.drop(engine, cursor, table)
+                engine.catalogue.drop(cursor, table, {"name": row.name})
+        engine.catalogue.drop(cursor, topic, {"name": topic.name})
+
+    context.run(drop, {"name": topic.name})
+
+
+def bounds(context: Context) -> BoundsRow:
+    """Return the offsets of a topic, after a look at what has become visible."""
+    context.run(context.engine.topics.sequence, {})
+    return context.run(context.engine.topics.bounds, {})
+
+
+def offset_of(context: Context, start: Start) -> int:
+    """Return the offset at the beginning or the end of a topic, or of the first message pushed at a time or later."""
+    if isinstance(start, datetime):
+        context.time(start, "start")
+        return _offset_at(context, start)
+    if start not in ("beginning", "end"):
+        raise BadInput(f"start is {start!r}.", "Give 'beginning', 'end', or an aware datetime.")
+    first, end = bounds(context)
+    return first if start == "beginning" else end
+
+
+def seek(topic: Context, subscription: Context, to: Start, force: bool) -> None:
+    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+    ranges = subscription.engine.ranges
+
+    def seek(cursor: object, table: Table, params: Params) -> int:
+        return ranges.seek(cursor, table, params)
+
+    in_progress = subscription.run(seek, {"start": offset_of(topic, to), "force": force, "now": None})
+    if in_progress:
+        raise SeekRefused(
+            f"{in_progress} messages of {subscription.table.name!r} are in progress.",
+            "Finish them first; or seek with force=True, and they may be delivered again.",
+        )
+
+
+def lag(context: Context) -> Lag:
+    """Return how far a subscription is behind its topic."""
+    row = context.run(context.engine.range_reads.progress, {"now": None})
+    return Lag(row.ready, row.oldest_age)
+
+
+def _numbers(topic: Table, rows: Sequence[NameRow]) -> list[int]:
+    """Return the numbers of the tables of a topic's subscriptions."""
+    prefix = subscription_table_of(topic.table_name, 0)[:-1]
+    tables = [json.loads(row.entry).get("table", "") for row in rows if row.name.startswith(f"{topic.name}/")]
+    return [int(table.removeprefix(prefix)) for table in tables]
+
+
+def _offset_at(context: Context, time: datetime) -> int:
+    """Return the first offset whose message was pushed at a time or later; by halves, as offsets go with time."""
+    first, end = bounds(context)
+    while first < end:
+        middle = (first + end) // 2
+        pushed_at = context.run(context.engine.topics.pushed_at, {"start": middle})
+        if pushed_at is not None and context.engine.load_time(pushed_at) < time:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+__all__ = ["Lag", "Start", "bounds", "drop", "lag", "names", "offset_of", "seek", "subscribe"]
