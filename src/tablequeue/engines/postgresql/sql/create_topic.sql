@@ -107,7 +107,7 @@ create function {log}__sequence(all_holes boolean) returns void language plpgsql
             from islands
             window hole as (partition by first_id order by low)
             union all
-            select distinct on (first_id) high + 1, last_id, bound from islands order by first_id, high desc
+            select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
         delete from {holes} where first_id >= recent and bound <= horizon;
