@@ -70,8 +70,8 @@ class PostgreSQLRanges(Notifying, Ranges):
             topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
         return rows
 
-    def _pump(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         self._run(cursor, table, "sequence", {"all_holes": True})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
-        return super()._pump(cursor, table, params)
+        return super().pump(cursor, table, params)
