@@ -75,7 +75,8 @@ def same(verb: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P]
 
     @wraps(verb)
     async def mutant(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._call(self._threads.run, partial(verb, self._own), *args, **options)
+        # By its name: a subscription has a verb of its own for some of a queue's.
+        return await self._call(self._threads.run, getattr(self._own, verb.__name__), *args, **options)
 
     return mutant
 

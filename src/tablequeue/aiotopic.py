@@ -59,6 +59,7 @@ class AsyncTopic(AsyncVerbs[Topic]):
     subscribe = opens(Topic.subscribe, AsyncSubscription)
     subscription = opens(Topic.subscription, AsyncSubscription)
     subscriptions = same(Topic.subscriptions)
+    trim = same(Topic.trim)
     drop = same(Topic.drop)
 
 
