@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from json.scanner import make_scanner
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
@@ -94,8 +93,8 @@ def _finite(text: str) -> float:
 
 
 # A number too large for a float would come back as infinity. Only floats cost a call.
-_decoder = json.JSONDecoder(parse_float=_finite)
-_decode, _scan = _decoder.decode, make_scanner(_decoder)
+_decoder: Any = json.JSONDecoder(parse_float=_finite)
+_decode, _scan = _decoder.decode, _decoder.scan_once
 
 
 def _check_structure(value: Any) -> None:

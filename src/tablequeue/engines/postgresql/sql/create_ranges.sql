@@ -27,10 +27,10 @@ values (
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
--- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not held,
--- nothing is claimed, and a row of nulls is returned.
--- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is claimed again, and the
--- token of the lost claim finishes nothing.
+-- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
+-- held, nothing is claimed, and a row of nulls is returned.
+-- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
+-- claimed again, and the token of the lost claim finishes nothing.
 create function {claim_range}(
     n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
     held uuid, held_messages integer, held_sum bigint
