@@ -1,6 +1,7 @@
 """The exact output of `tablequeue sql`, in files under tests/golden/, so that a review shows each change.
 
-The text for a fifo queue is stored whole, those for other queues as differences from it.
+The text for a fifo queue is stored whole, those for other queues as differences from it. Those of a topic and of a
+subscription are stored whole, too.
 
 After an intended change, run `TABLEQUEUE_REWRITE_GOLDEN=1 .venv/bin/pytest tests/test_golden.py`, and read the diff.
 """
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from tablequeue.cli import main
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.texts import operations_of
 
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = bool(os.environ.get("TABLEQUEUE_REWRITE_GOLDEN"))
@@ -31,6 +33,8 @@ DESIGNS = {
 OPERATIONS = ("create", "upgrade", "drop", "push", "pop", "take", "complete")
 # Long, and nearly the same in all designs.
 STORED = {"fifo": ("procedures", "grant"), "groups": ("procedures",)}
+# The name and the options of each, and what is stored of it besides `create` and `drop`.
+TOPICS = {"topic": ("events --topic", "push", "push_many"), "subscription": ("events/mail", "pop", "complete", "fail")}
 ROLES = "--producer web --consumer worker --observer board"
 
 CASES = [
@@ -39,6 +43,12 @@ CASES = [
     for design in DESIGNS
     for operation in (*OPERATIONS, *(STORED.get(design, ()) if engine_class(dialect).procedure_syntax else ()))
     if operation != "upgrade" or dialect in ("sqlite", "postgresql", "mssql")  # the others begin with version 2
+] + [
+    (dialect, design, operation)
+    for dialect in ENGINES
+    if "create_topic" in operations_of(engine_class(dialect).name)
+    for design, (_, *operations) in TOPICS.items()
+    for operation in ("create", "drop", *operations)
 ]
 
 
@@ -47,7 +57,8 @@ PARENTS = {"mysql": "mariadb"}
 
 
 def printed(dialect: str, design: str, operation: str) -> str:
-    words = f"sql {operation} emails --dialect {dialect} {DESIGNS[design]} {ROLES if operation == 'grant' else ''}"
+    queue = TOPICS[design][0] if design in TOPICS else f"emails {DESIGNS[design]}"
+    words = f"sql {operation} {queue} --dialect {dialect} {ROLES if operation == 'grant' else ''}"
     result = CliRunner().invoke(main, words.split(), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -58,7 +69,7 @@ def golden(dialect: str, design: str, operation: str) -> tuple[Path, str]:
     differ."""
     text = printed(dialect, design, operation)
     folder = GOLDEN / dialect / design
-    if design != "fifo":
+    if design != "fifo" and design not in TOPICS:
         whole = printed(dialect, "fifo", operation)
     elif dialect in PARENTS:
         whole = printed(PARENTS[dialect], design, operation)

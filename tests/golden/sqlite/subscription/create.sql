@@ -1,0 +1,92 @@
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
+
+-- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
+-- Locks: the caller's BEGIN IMMEDIATE lets one creator at a time through. A crash leaves nothing.
+create table if not exists tq_queues (
+    name text primary key,
+    definition text not null check (json_valid(definition)),
+    schema_version integer not null,
+    created_at integer not null
+) strict, without rowid;
+
+-- A queue's table. Times are whole microseconds since 1970 in UTC.
+-- AUTOINCREMENT: without it, an empty queue would give an id a second time.
+-- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
+-- A deduplication key is unique among the messages in the table: live ones and dead letters.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_events__s1 (
+    id integer primary key autoincrement,
+    state text not null default 'ready' check (state in ('ready', 'scheduled', 'in_progress', 'dead', 'blocked')),
+    attempts integer not null default 0,
+    priority integer not null default 0,
+    token text,
+    pushed_at integer not null,
+    due_at integer,
+    first_popped_at integer,
+    popped_at integer,
+    lease_until integer,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers text check (headers is null or json_valid(headers)),
+    errors text check (errors is null or json_valid(errors)),
+    payload text not null check (json_valid(payload))
+) strict;
+create index tq_events__s1__ready on tq_events__s1 (id) where state = 'ready';
+create index tq_events__s1__scheduled on tq_events__s1 (due_at) where state = 'scheduled';
+create index tq_events__s1__in_progress on tq_events__s1 (lease_until) where state = 'in_progress';
+create index tq_events__s1__dead on tq_events__s1 (id) where state = 'dead';
+create index tq_events__s1__blocked on tq_events__s1 (group_key, id) where state = 'blocked';
+create unique index tq_events__s1__key on tq_events__s1 (dedup_key) where dedup_key is not null;
+
+-- The messages that left a queue. A row without finished_at was delivered at most once and is not completed (yet);
+-- its token fences the completion.
+-- The index is for retention, for lost messages, and for statistics over a time.
+create table tq_events__s1_history (
+    id integer primary key,
+    attempts integer not null,
+    priority integer not null default 0,
+    token text,
+    pushed_at integer not null,
+    due_at integer,
+    first_popped_at integer,
+    popped_at integer,
+    finished_at integer,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers text,
+    errors text,
+    payload text not null check (json_valid(payload))
+) strict;
+create index tq_events__s1__finished on tq_events__s1_history (finished_at);
+
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
+-- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
+-- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_events__s1__ranges (
+    id integer primary key,
+    first_offset integer not null,
+    last_offset integer not null,
+    messages integer not null,
+    ids_sum integer not null,
+    apart integer not null default 0,
+    token text,
+    consumer text,
+    popped_at integer not null,
+    lease_until integer,
+    finished_at integer,
+    left_ids text check (left_ids is null or json_valid(left_ids))
+) strict;
+create index tq_events__s1__token on tq_events__s1__ranges (token) where lease_until is not null;
+create index tq_events__s1__lease on tq_events__s1__ranges (lease_until) where lease_until is not null;
+insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+values (1, 1 - 1, 0, 0, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);
+
+-- Enter a queue in the catalogue, in the transaction that makes its tables.
+insert into tq_queues (name, definition, schema_version, created_at)
+values ('events/mail', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_events__s1", "topic": "events"}', 4, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);

@@ -1,0 +1,19 @@
+-- For sqlite3, as it is. Between `begin;` and `commit;` it is all or nothing.
+
+-- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+drop table if exists tq_events__s1__ranges;
+
+-- Drop a queue's table; what was in it is gone. In one transaction with the history: a crash leaves all or nothing.
+drop table if exists tq_events__s1;
+
+-- Drop a queue's history, if it keeps one: another queue may have a table of that name.
+drop table if exists tq_events__s1_history;
+
+-- Drop the tables that streams and bulk writes made beside a queue, if there are any.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_events__s1__streams;
+drop table if exists tq_events__s1__staged;
+drop table if exists tq_events__s1__writers;
+
+-- Take a queue out of the catalogue, in the transaction that drops its tables.
+delete from tq_queues where name = 'events/mail';
