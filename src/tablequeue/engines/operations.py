@@ -119,6 +119,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "sequence": Operation(Effect.WRITE),
+    "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
+    "floor": Operation(Effect.READ, {"range_floor": ""}),
     "seek": Operation(Effect.WRITE, {"range_seek": ""}),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
     "range_claim": Operation(Effect.WRITE),
@@ -278,7 +280,7 @@ def conditions(definition: Definition) -> set[str]:
     `states`: its messages have states. Those of a topic have none.
     """
     if definition.kind == "topic":
-        return {definition.kind, definition.payload}
+        return {definition.kind, definition.payload} | ({"segments"} if definition.retention is not None else set())
     return {
         definition.kind,
         "states",

@@ -136,6 +136,10 @@ class Ranges(Messages):
                 return 0
         return in_progress
 
+    def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the first offset that the subscription still needs."""
+        return int(self._row(cursor, table, "range_floor", params)[0])
+
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
