@@ -90,8 +90,6 @@ class Params(TypedDict, total=False):
     """The sum of the `number` ids of a range."""
     all_holes: bool
     """Whether to look at all holes of a topic."""
-    durable: bool
-    """Whether a claim of a range must be on the disk when it returns."""
     start: int
     """An offset."""
     force: bool

@@ -69,16 +69,19 @@ class Ranges(Messages):
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump."""
         with self._atomic(cursor):
-            moved = (
-                self._pump(cursor, table, params) if table.definition.groups else self._expire(cursor, table, params)
-            )
+            moved = self.pump(cursor, table, params) if table.definition.groups else self._expire(cursor, table, params)
         moved += self.apart.sweep(cursor, table, params)
-        if moved or self.is_apart_ready(cursor, table, params):
+        if moved or self._is_apart_ready(cursor, table, params):
             table.apart_ready = True
         return moved
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         return self.apart.promote(cursor, table, params)
+
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
+        self._run(cursor, table, "range_pump", params | {"n": PUMPED, "token": secrets.token_hex(16)})
+        return int(cursor.rowcount)
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
@@ -186,12 +189,7 @@ class Ranges(Messages):
             table.ready_after(0)
         return len(expired)
 
-    def _pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
-        self._run(cursor, table, "range_pump", params | {"n": PUMPED, "token": secrets.token_hex(16)})
-        return int(cursor.rowcount)
-
-    def is_apart_ready(self, cursor: Cursor, table: Table, params: Params) -> bool:
+    def _is_apart_ready(self, cursor: Cursor, table: Table, params: Params) -> bool:
         seconds = Reads().until_next(cursor, table, params).seconds
         return seconds is not None and seconds <= 0
 

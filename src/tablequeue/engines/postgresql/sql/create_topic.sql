@@ -1,9 +1,9 @@
 -- The log of a topic. Its rows are never changed.
 -- Ids are given before commits. So the offset of a message, which says when it became visible, is in the runs: a run is
 -- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The run
--- with the lowest offset is the last message that was dropped, at first 0. The holes are the ids between runs, each
--- with a transaction id above those of all transactions that may still fill it (null: not known yet).
--- The default of the id gives the transaction its id first, by which a hole is forgotten; nextval alone gives none.
+-- with the lowest offset is the last message that was dropped; at first 0, which never was.
+-- The holes are the ids between runs, each with a transaction id above those of all transactions that may still fill it
+-- (null: not known yet). The default of the id gives the transaction its id first; nextval alone gives none.
 -- Runs in one transaction: a crash leaves nothing.
 create sequence {log}__ids;
 create table {log} (
@@ -109,12 +109,11 @@ create table {log}__segments (
     constraint {table}__segment primary key (number)
 );
 -- Drop the segments whose messages all come before the offset `upto`. Begin a new segment if the last one has `most`
--- messages, or a message that is older than `oldest` seconds: it has the next ids. Returns the number of segments
--- dropped.
--- A crash leaves each segment there or dropped. The ids of a new segment count at once, whatever the transaction does;
--- so what belongs to it is made if it is missing.
--- Two more segments are there always. So a statement that began long before a new segment finds it there.
--- A segment is dropped when no transaction can insert into it any more. The bound is the transaction id of a later
+-- messages, or a message that is older than `oldest` seconds. Returns the number of segments dropped. A crash leaves
+-- each segment there, or dropped.
+-- The next ids are in the new segment at once, whatever the transaction does. So two segments more are there always,
+-- for statements that began before, and what a crash left out is made by the next call.
+-- A segment is dropped when no transaction can insert into it any more. Its bound is the transaction id of a later
 -- call: that of the call that began the new segment may be below that of a transaction with an id of the old one.
 -- Locks: an advisory one; that of the log to drop a segment, for which it waits 0.1 s and then gives up, because all
 -- that use the log wait behind it. All of them are held until the transaction ends.
