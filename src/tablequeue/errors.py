@@ -169,6 +169,7 @@ __all__ = [
     "ReportFailed",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SeekRefused",
     "StreamNotFound",
     "StreamRefused",
     "TablequeueError",

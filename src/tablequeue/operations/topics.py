@@ -103,9 +103,11 @@ def offset_of(context: Context, start: Start) -> int:
     return first if start == "beginning" else end
 
 
-def seek(topic: Context, subscription: Context, to: Start, force: bool) -> None:
+def seek(subscription: Context, to: Start, force: bool) -> None:
     """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
     ranges = subscription.engine.ranges
+    assert subscription.table.topic is not None, "of a subscription"
+    topic = Context.at(subscription.runner, subscription.table.topic, subscription.who)
 
     def seek(cursor: object, table: Table, params: Params) -> int:
         return ranges.seek(cursor, table, params)
