@@ -195,6 +195,11 @@ class TopicDefinition(Definition):
         return False
 
     @property
+    def retention(self) -> float | None:
+        """Seconds that a message stays in the log at least; None: for ever."""
+        return 0.0 if self.keep == "consumed" else self.keep if isinstance(self.keep, (int, float)) else None
+
+    @property
     def takes_groups(self) -> bool:
         return True
 

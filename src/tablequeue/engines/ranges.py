@@ -136,6 +136,10 @@ class Ranges(Messages):
                 return 0
         return in_progress
 
+    def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the first offset that the subscription still needs."""
+        return int(self._row(cursor, table, "range_floor", params)[0])
+
     def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
 

@@ -41,6 +41,13 @@ class Topics(Messages):
         """Return the first offset that the log still has, and the one after the last."""
         return BoundsRow(*self._row(cursor, table, "topic_bounds", params))
 
+    def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Drop what comes before the offset `start`, as far as whole segments do. Return how much was dropped.
+
+        Begin a new segment if the last one has `n` messages, or one that is older than `age` seconds.
+        """
+        return int(self._row(cursor, table, "topic_trim", params)[0])
+
     def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """Return when the message at the offset `start` was pushed; None if it is not there."""
         row = self._row(cursor, table, "topic_pushed_at", params)

@@ -43,13 +43,14 @@ create function {claim_range}(
         if not durable then
             perform set_config('synchronous_commit', 'off', true);
         end if;
-        select last_offset + 1 into begins from {ranges} order by id desc limit 1;
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs}))
+        into begins from {ranges} order by id desc limit 1;
         select first_offset + last_id - first_id into ends from {runs} order by first_offset desc limit 1;
         if ends - begins + 1 < n then
             perform {log}__sequence(all_holes);
         end if;
         perform pg_advisory_xact_lock({range_lock});
-        select greatest(last_offset + 1, (select min(first_offset) from {runs} where first_offset > 0))
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs}))
         into begins from {ranges} order by id desc limit 1;
         select least(first_offset + last_id - first_id, begins + n - 1)
         into ends from {runs} order by first_offset desc limit 1;

@@ -6,7 +6,8 @@ select
 from (
     select first_offset, first_id, last_id
     from {runs}
-    where first_offset >= (select max(first_offset) from {runs} where first_offset <= :start) and first_offset < :end
+    where first_offset < :end
+        and first_offset >= coalesce((select max(first_offset) from {runs} where first_offset <= :start), 0)
     order by first_offset
 ) as run
 join {log} as log on log.id
