@@ -120,12 +120,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
     "sequence": Operation(Effect.WRITE),
-<<<<<<< HEAD
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
-=======
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
->>>>>>> t16
     "seek": Operation(Effect.WRITE, {"range_seek": ""}),
     "position": Operation(Effect.READ, {"range_position": ""}),
     "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_claim_lock"),

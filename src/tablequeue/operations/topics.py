@@ -21,8 +21,6 @@ from tablequeue.operations.context import Context
 
 # More messages than a topic can have.
 ALL = (1 << 63) - 1
-
-
 # A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them
 # until they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
 SEGMENTS = 8
@@ -129,7 +127,6 @@ def move(subscription: Context, offset: int, force: bool = False) -> None:
         )
 
 
-<<<<<<< HEAD
 def position(subscription: Context) -> int:
     """Return the offset at which the next claim begins."""
     return subscription.run(subscription.engine.range_reads.position, {})
@@ -148,7 +145,8 @@ def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> N
             + ("is ordered, so its messages are in a queue." if ordered else "has consumers: ranges are in progress."),
             "Note positions in a subscription of its own, which nobody pops from.",
         )
-=======
+
+
 def trim(context: Context, now: datetime | None = None) -> int:
     """Drop what the topic need not keep any more. Return how much: segments, or messages where there are none."""
     definition = context.table.definition
@@ -193,7 +191,6 @@ def _consumed(context: Context) -> int:
     )
     floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in opened]
     return min(floors, default=0)
->>>>>>> t16
 
 
 def lag(context: Context) -> Lag:
