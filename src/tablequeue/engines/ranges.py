@@ -143,7 +143,19 @@ class Ranges(Messages):
         """Return the first offset that the subscription still needs."""
         return int(self._row(cursor, table, "range_floor", params)[0])
 
+    def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
+
+        Return the number of ranges in progress; if there are any, nothing is noted. A position never goes back.
+        """
+        with self._atomic(cursor):
+            self._lock(cursor, table)
+            return self._row(cursor, table, "range_note", params)[0]
+
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _lock(self, cursor: Cursor, table: Table) -> None:
+        """Keep others from claiming until the transaction ends; here the runner does."""
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
@@ -197,6 +209,10 @@ class Ranges(Messages):
 class RangeReads(Reads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         return Next(*self._row(cursor, table, "range_until_next", params))
+
+    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the offset at which the next claim begins, whether its message is still there or not."""
+        return self._row(cursor, table, "range_position", params)[0]
 
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
         """Count the messages of a subscription that are in the log alone."""
