@@ -138,7 +138,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
-    "sweep": Operation(Effect.WRITE, parts="range_expired range_expire"),
+    "sweep": Operation(Effect.WRITE, parts="range_due range_expired range_expire"),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(

@@ -67,12 +67,22 @@ class Ranges(Messages):
             return super().complete_and_claim(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump."""
-        with self._atomic(cursor):
-            moved = self.pump(cursor, table, params) if table.definition.groups else self._expire(cursor, table, params)
-        moved += self.apart.sweep(cursor, table, params)
-        if moved or self._is_apart_ready(cursor, table, params):
-            table.apart_ready = True
+        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump.
+
+        Return the number of moves; 1 more if a message apart is ready, so that the next claim looks for it.
+        """
+        moved = 0
+        if table.definition.groups:
+            with self._atomic(cursor):
+                moved = self.pump(cursor, table, params)
+        expired, due, ready = self._row(cursor, table, "range_due", params)
+        if expired:
+            with self._atomic(cursor):
+                moved += self._expire(cursor, table, params)
+        if due:
+            moved += self.apart.sweep(cursor, table, params)
+        moved += bool(ready)
+        table.apart_ready = moved > 0
         return moved
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -200,10 +210,6 @@ class Ranges(Messages):
         if expired:
             table.ready_after(0)
         return len(expired)
-
-    def _is_apart_ready(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        seconds = Reads().until_next(cursor, table, params).seconds
-        return seconds is not None and seconds <= 0
 
 
 class RangeReads(Reads):
