@@ -199,15 +199,16 @@ def test_every_operation_of_topics_with_values(shell: Shell, ordered: bool) -> N
     """As the one before; a pop between the others gives them a range."""
     need_topics(shell.kind)
     options = ["--ordered"] if ordered else []
-    create = shell.printed("create", "--topic", "--groups", queue="events")
-    shell.run(create, shell.printed("create", *options, queue="events/mail"))
+    create = shell.printed("create", "--topic", "--groups", "--keep", "consumed", queue="events")
+    staged = shell.printed("create_staged", "--topic", queue="events")
+    shell.run(create, shell.printed("create", *options, queue="events/mail"), staged)
     ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
     run = [name for name in sorted(ours - NO_SCRIPTS) if not re.match("create|drop", name)]
     of = {name: shell.kind_of(name) for name in run}
     both = "pop complete fail release extend sweep until_next stats peek redrive purge history find".split()
     texts = [
-        *(shell.printed(name, "--values", queue="events") for name in run if of[name] == "topic"),
-        *(shell.printed(name, "--topic", "--values", queue="events") for name in ("push", "push_many")),
+        shell.printed(name, "--topic", "--groups", "--values", queue="events")
+        for name in ("push", "push_many", *(name for name in run if of[name] == "topic"))
     ]
     for name in [*both, *(name for name in run if of[name] == "subscription")]:
         texts += [shell.printed(each, *options, "--values", queue="events/mail") for each in ("pop", name)]

@@ -159,8 +159,8 @@ def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool
     """Return what an operation is about: by the name, the option --topic, and the tables of the operation's SQL."""
     files = [file for file in PRINTED.get(operation, {operation: ""}) if file in operations_of(engine.name)]
     texts = [sql_text(engine.name, file) for file in files]
-    of_ranges = bool(texts) and all(re.search(r"\{(ranges|claim_range)\}", text) for text in texts)
-    of_log = bool(texts) and all(re.search(r"\{(log|runs|holes)\}", text) for text in texts)
+    of_ranges = bool(texts) and all(re.search(r"\{(ranges|claim_range|range_lock)\}", text) for text in texts)
+    of_log = bool(texts) and all(re.search(r"\{(log|runs|holes|sequence_lock)\}", text) for text in texts)
     if name is not None and "/" in name:
         return "subscription"
     if of_ranges and name is not None:

@@ -20,6 +20,7 @@ _EXAMPLES = {
     "number": "2",
     "sum": "3",
     "start": "1",
+    "end": "10",
     "all_holes": "true",
     "durable": "true",
     "id": "1",

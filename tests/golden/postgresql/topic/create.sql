@@ -48,12 +48,14 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing if
--- another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing
+-- if another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
--- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound have ended before the
--- last look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
+-- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
+-- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
+-- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight.
 create function tq_events__sequence(all_holes boolean) returns void language plpgsql set jit = off as $$
     declare
@@ -62,60 +64,36 @@ create function tq_events__sequence(all_holes boolean) returns void language plp
         next bigint;
         last bigint;
         recent bigint;
-        added bigint;
     begin
         if not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
         select last_id into last from tq_events__runs order by last_id desc limit 1;
-        with fresh as (
-            select id from tq_events where id > last order by id limit 100000
-        ), islands as materialized (
-            select min(id) as low, max(id) as high
-            from (select id, id - row_number() over (order by id) as island from fresh) as numbered
-            group by island
-        ), gaps as (
-            insert into tq_events__holes (first_id, last_id, bound)
-            select after + 1, low - 1, case when clean then pg_current_xact_id() end
-            from (select low, coalesce(lag(high) over (order by low), last) as after from islands) as pairs
-            where after + 1 < low
-        ), added_runs as (
-            insert into tq_events__runs (first_offset, first_id, last_id)
-            select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
-            returning last_id - first_id + 1 as messages
-        )
-        select coalesce(sum(messages), 0) into added from added_runs;
-        if not exists (select from tq_events__holes) then
-            return;
-        end if;
-        next = next + added;
         recent = case when all_holes then 0 else
             coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
         end;
-        if clean and exists (select from tq_events__holes where bound is null) then
-            update tq_events__holes set bound = pg_current_xact_id() where bound is null;
-        end if;
         horizon = pg_snapshot_xmin(pg_current_snapshot());
         with filled as (
             delete from tq_events__holes as hole
             where first_id >= recent
                 and exists (select from tq_events where id between hole.first_id and hole.last_id)
             returning first_id, last_id, bound
-        ), late as materialized (
-            select filled.first_id, filled.last_id, bound, id
-            from filled
-            join tq_events on id between filled.first_id and filled.last_id
+        ), visible as (
+            select first_id, last_id, bound, id from filled join tq_events on id between first_id and last_id
+            union all
+            select last + 1, null, null, id
+            from (select id from tq_events where id > last order by id limit 100000) as fresh
         ), islands as materialized (
             select first_id, last_id, bound, min(id) as low, max(id) as high
-            from (select *, id - row_number() over (partition by first_id order by id) as island from late) as numbered
+            from (select *, id - row_number() over (order by id) as island from visible) as numbered
             group by first_id, last_id, bound, island
         ), added_runs as (
             insert into tq_events__runs (first_offset, first_id, last_id)
             select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
         )
         insert into tq_events__holes (first_id, last_id, bound)
-        select low, high, bound
+        select low, high, coalesce(bound, case when clean then pg_current_xact_id() end)
         from (
             select coalesce(lag(high) over hole + 1, first_id) as low, low - 1 as high, bound
             from islands
@@ -124,6 +102,16 @@ create function tq_events__sequence(all_holes boolean) returns void language plp
             select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
+        if clean and exists (
+            select from tq_events__holes
+            where bound is null or (
+                bound >= pg_snapshot_xmax(pg_current_snapshot())
+                and bound is distinct from pg_current_xact_id_if_assigned()
+            )
+        ) then
+            update tq_events__holes set bound = pg_current_xact_id()
+            where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
+        end if;
         delete from tq_events__holes where first_id >= recent and bound <= horizon;
     end;
     $$;

@@ -22,5 +22,11 @@ drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
 
+-- Drop the tables that streams and bulk writes made beside a queue, if there are any.
+-- In one transaction with the queue: a crash leaves all or nothing.
+drop table if exists tq_events__streams;
+drop table if exists tq_events__parts;
+drop table if exists tq_events__writers;
+
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = 'events';
