@@ -121,7 +121,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
-    "seek": Operation(Effect.WRITE, {"range_seek": ""}),
+    "seek": Operation(Effect.WRITE, {"range_seek": ""}, parts="range_wait"),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
     "pump": Operation(Effect.WRITE, {"range_pump": ""}, parts="range_lock"),
     # Claims

@@ -43,7 +43,7 @@ class PostgreSQLTopics(Notifying, Topics):
         return sorted(row[0] for row in self._rows(cursor, table, "topic_push_each", {**params, **arrays}))
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self._run(cursor, table, "sequence", {})
 
 
 _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
@@ -53,25 +53,42 @@ class PostgreSQLRanges(Notifying, Ranges):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        return super().complete_and_claim(cursor, table, {**params, "durable": True})
+        with atomic(cursor):
+            if monotonic() >= self._topic(table).next_sweep:
+                # Before the completion: see create_topic, of a transaction that has its id before it sees a hole.
+                self._sequence(cursor, table)
+            return super().complete_and_claim(cursor, table, {**params, "durable": True})
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        topic = table.topic
-        assert topic is not None, "of a subscription"
         began = monotonic()
-        all_holes = began >= topic.next_sweep
+        all_holes = began >= self._topic(table).next_sweep
         values = {"durable": False, **params, "all_holes": all_holes}
         rows = self._rows(cursor, table, "range_claim", values)
         if all_holes:
-            took = monotonic() - began
-            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
+            self._looked_at_all(table, began)
         return rows
 
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
+
+    def _topic(self, table: Table) -> Table:
+        assert table.topic is not None, "of a subscription"
+        return table.topic
+
+    def _sequence(self, cursor: Cursor, table: Table) -> None:
+        began = monotonic()
+        self.topics.sequence(cursor, table, {})
+        self._looked_at_all(table, began)
+
+    def _looked_at_all(self, table: Table, began: float) -> None:
+        """Note that all holes were looked at."""
+        self._topic(table).next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self.topics.sequence(cursor, table, {})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)

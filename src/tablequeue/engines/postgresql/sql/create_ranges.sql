@@ -24,7 +24,8 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, f
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
--- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
+-- if none has, it waits for a session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- `durable`: whether the commit must be on the disk. A claim need not be: if the server crashes before, the range is
@@ -47,7 +48,7 @@ create function {claim_range}(
         into begins from {ranges} order by id desc limit 1;
         select first_offset + last_id - first_id into ends from {runs} order by first_offset desc limit 1;
         if ends - begins + 1 < n then
-            perform {log}__sequence(all_holes);
+            perform {log}__sequence(all_holes, ends < begins);
         end if;
         perform pg_advisory_xact_lock({range_lock});
         select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs}))
