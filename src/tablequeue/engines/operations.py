@@ -134,6 +134,15 @@ OPERATIONS: Mapping[str, Operation] = {
     "range_lock": Operation(Effect.STEP),
     "range_pump": Operation(Effect.STEP),
     "range_until_next": Operation(Effect.READ),
+    "range_peek": Operation(Effect.READ, {"range_peek_ready": "", "range_peek_in_progress": ""}),
+    "range_find": Operation(Effect.READ),
+    "range_finished": Operation(Effect.READ),
+    "range_finished_bounds": Operation(Effect.READ),
+    "range_live": Operation(Effect.READ),
+    "range_live_bounds": Operation(Effect.READ),
+    "range_stats_finished": Operation(Effect.READ),
+    "topic_stats_pushed": Operation(Effect.READ),
+    "size": Operation(Effect.READ, {"topic_size": ""}),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
