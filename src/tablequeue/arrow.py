@@ -78,7 +78,6 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """Return `within`, narrowed to the messages that are there; None if there are none."""
     context = queue.context
-    engine = context.engine
     if source == "queue":
         low, high = context.run(context.reads.live_bounds, {})
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.support import at
 
 ENGINES = ("sqlite", "postgresql")
 LARGEST = (1 << 63) - 1
+ALL = Range(0, LARGEST)
 
 
 @pytest.fixture(params=[kind for kind in KINDS if kind.name in ENGINES], ids=lambda kind: kind.name)
@@ -137,12 +137,11 @@ def test_find_knows_the_state_of_each_message(topic: Topic, mail: Subscription) 
     mail.fail(b, "later", now=at(3))
     mail.fail(c, "never", retry=False, now=at(3))
     mail.release(d, now=at(3))
-    found = [mail.find(id) for id in ids]
-    states = [message and message.state for message in found]
-    assert states == ["finished", "scheduled", "dead", "ready", "in_progress", "ready", "ready"]
-    assert payloads(found) == list("abcdefg")
-    assert found[0]
-    assert (found[0].finished_at, found[0].run_time) == (at(3), timedelta(seconds=2))
+    assert states_of(mail, *ids) == ["finished", "scheduled", "dead", "ready", "in_progress", "ready", "ready"]
+    assert payloads(map(mail.find, ids)) == list("abcdefg")
+    first = mail.find(ids[0])
+    assert first
+    assert (first.finished_at, first.run_time) == (at(3), timedelta(seconds=2))
 
 
 def test_find_of_what_the_subscription_never_gets(topic: Topic) -> None:
@@ -164,7 +163,7 @@ def test_the_last_range_counts_after_a_seek(topic: Topic, mail: Subscription) ->
 
 
 def states_of(mail: Queue, *ids: int) -> list[str | None]:
-    return [message and message.state for message in map(mail.find, ids)]
+    return [message.state if message else None for message in map(mail.find, ids)]
 
 
 # -- the history -------------------------------------------------------------------------------------------------------
@@ -321,13 +320,12 @@ def test_an_ordered_subscription_shows_the_log_and_its_queue(db: Database, order
 
 
 @pytest.fixture(params=[False, True], ids=["rows", "native"])
-def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a connection that makes Arrow reads, where there is one."""
     monkeypatch.setattr(arrow, "FEW", 0 if request.param else 1 << 62)
-    return None
 
 
-def read(queue: Queue, source: arrow.Source, within: Range = Range(0, LARGEST)) -> list[dict[str, Any]]:
+def read(queue: Queue, source: arrow.Source, within: Range = ALL) -> list[dict[str, Any]]:
     schema = arrow.columns(queue, source)
     found = arrow.bounds(queue, source, within)
     batches = arrow.batches(queue, source, found, schema) if found else ()

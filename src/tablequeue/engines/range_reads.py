@@ -1,4 +1,4 @@
-"""The operations that only read a subscription: the messages apart, as of a queue, and those that ranges of the log have.
+"""The operations that only read a subscription: the messages apart, as of a queue, and those of the log, by ranges.
 
 Of an ordered subscription the ranges have no messages: what has been pumped is in its queue.
 """

@@ -19,8 +19,8 @@ from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
 
-# A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them until
-# they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
+# A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them
+# until they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
 SEGMENTS = 8
 CONSUMED_SEGMENT = 3600.0
 LARGEST_SEGMENT = 1_000_000

@@ -170,7 +170,7 @@ class PostgreSQL(Engine):
             "range_lock": claiming,
             "trim_lock": trimming,
             "finished_messages": FINISHED,
-            "pieces": PIECES.format(**words),
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
             "unclaimed": UNCLAIMED.format(**words),
         }
 

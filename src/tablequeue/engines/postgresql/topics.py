@@ -18,19 +18,21 @@ from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
 # The messages that a range has finished; see create_ranges.sql.
-FINISHED = """(case when left_ids is not null then cardinality(left_ids) when finished_at is not null then messages else 0 end
-            - coalesce(cardinality(apart_ids), 0))"""
+FINISHED = """(
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        )"""
 # The ranges, each with the intervals of ids that it has: a row for each.
-PIECES = f"""(
+PIECES = """(
         select
             range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
-            finished_at, left_ids, apart_ids, {FINISHED} as finished,
+            finished_at, left_ids, apart_ids, {finished_messages} as finished,
             run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
             least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
-        from {{ranges}} as range
-        join {{runs}} as run
+        from {ranges} as range
+        join {runs} as run
             on run.first_offset >= coalesce(
-                (select max(first_offset) from {{runs}} where first_offset <= range.first_offset), 0
+                (select max(first_offset) from {runs} where first_offset <= range.first_offset), 0
             ) and run.first_offset <= range.last_offset
     )"""
 # The intervals of ids that no range has, and that have messages after the position of the subscription; `messages` is

@@ -9,7 +9,7 @@ from tablequeue.engines.topics import Topics
 
 # The messages that a range has finished; see create_ranges.sql.
 FINISHED = """(
-    case when left_ids is not null then json_array_length(left_ids) when finished_at is not null then messages else 0 end
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
     - json_array_length(coalesce(apart_ids, '[]'))
 )"""
 

@@ -1,4 +1,5 @@
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
 -- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it. Locks: none.
 with message as (
     select log.*, first_offset + log.id - first_id as message_offset

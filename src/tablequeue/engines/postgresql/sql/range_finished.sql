@@ -1,5 +1,5 @@
--- The last :n messages with ids from :low to :high that were finished from :since on and before :until, highest id first:
--- those that ranges finished, if they are still in the log, and those of the subscription's history. Messages that left a
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
 -- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
@@ -26,9 +26,15 @@ from (
     select
         {log_columns}
     from spans
-    join {log} as log on log.id between spans.low and spans.high
+    cross join lateral (
+        select *
+        from {log}
+        where id between low and high
+            and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+        order by id desc
+        limit :n
+    ) as log
     where high >= (select low from reach)
-        and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
     union all
     (
         select

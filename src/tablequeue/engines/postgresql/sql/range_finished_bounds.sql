@@ -1,4 +1,4 @@
--- The lowest and the highest id of the ranges in which messages were finished from :since on and before :until, and of the
+-- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
 -- messages of the subscription's history that were: no other id has such a message.
 -- Indexes: the primary keys, {table}__finished; all ranges are read. Locks: none.
 select min(low), max(high)

@@ -1,5 +1,5 @@
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart, those
--- that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 with spans as materialized (
     select greatest(low, :low) as low, least(high, :high) as high, messages
@@ -29,8 +29,14 @@ from (
             lease_until = lease_until
             finished_at = cast(null as timestamptz) as finished_at}
     from {pieces} as piece
-    join {log} as log on log.id between greatest(low, :low) and least(high, :high)
-    where lease_until is not null and (left_ids is null or log.id <> all(left_ids))
+    cross join lateral (
+        select *
+        from {log}
+        where id between greatest(low, :low) and least(high, :high) and (left_ids is null or id <> all(left_ids))
+        order by id desc
+        limit :n
+    ) as log
+    where lease_until is not null
     union all
     select
         {log_columns with

@@ -6,7 +6,13 @@ select
         lease_until = lease_until
         finished_at = cast(null as timestamptz) as finished_at}
 from {pieces} as piece
-join {log} as log on log.id between greatest(low, :after + 1) and high
-where lease_until is not null and (left_ids is null or log.id <> all(left_ids))
-order by log.id
+cross join lateral (
+    select *
+    from {log}
+    where id between greatest(low, :after + 1) and high and (left_ids is null or id <> all(left_ids))
+    order by id
+    limit :n
+) as log
+where lease_until is not null
+order by id
 limit :n;

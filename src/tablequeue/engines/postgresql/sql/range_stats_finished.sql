@@ -1,6 +1,6 @@
 -- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a range
--- have the time of the last ones that did.
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
 -- Indexes: the primary keys. Locks: none.
 with spans as materialized (
     select
@@ -20,8 +20,13 @@ select
     1 as attempts,
     cast(extract(epoch from {now} - finished_at) as float8) as ago
 from spans
-join {log} as log on log.id between low and high
+cross join lateral (
+    select producer, pushed_at
+    from {log}
+    where id between low and high
+        and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+    limit :n
+) as log
 where so_far - sure < :n
-    and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
 order by finished_at desc
 limit :n;

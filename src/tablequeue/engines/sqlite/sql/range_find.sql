@@ -1,4 +1,5 @@
--- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range counts.
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
 -- Index: the primary keys; the ranges are read backwards until one has it. Locks: none.
 select
     {log_columns of log with

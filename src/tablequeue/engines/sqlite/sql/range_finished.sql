@@ -1,5 +1,5 @@
--- The last :n messages with ids from :low to :high that were finished from :since on and before :until, highest id first:
--- those that ranges finished, if they are still in the log, and those of the subscription's history. Messages that left a
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
 -- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.

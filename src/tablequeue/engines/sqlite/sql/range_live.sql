@@ -1,5 +1,5 @@
--- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart, those
--- that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
 -- Indexes: the primary keys, {table}__lease. Locks: none.
 -- With max() the other columns are those of the row that has the maximum.
 select

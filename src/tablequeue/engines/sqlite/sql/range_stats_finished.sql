@@ -1,6 +1,6 @@
 -- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
--- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a range
--- have the time of the last ones that did.
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
 -- Index: the primary keys. Locks: none.
 with spans as materialized (
     select

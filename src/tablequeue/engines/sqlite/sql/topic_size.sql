@@ -1,4 +1,5 @@
--- The bytes of the log, about: as many messages as there are ids, as long as its last 1,000 are. Index: the primary key.
+-- The bytes of the log, about: as many messages as there are ids, as long as its last 1,000 are. Index: the primary
+-- key.
 -- Locks: none.
 select cast(coalesce(
     (select max(id) - min(id) + 1 from {log}) * (
