@@ -61,6 +61,11 @@ class RangeReads(Reads):
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
+    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the offset at which the next claim begins, whether its message is still there or not."""
+        row: Row = self._row(cursor, table, "range_position", params)
+        return int(row[0])
+
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
         """Count the messages of a subscription that are in the log alone."""
         return RangesRow(*self._row(cursor, table, "range_stats", params))
@@ -87,9 +92,10 @@ class RangeReads(Reads):
     # -- as Arrow batches --------------------------------------------------------------------------------------------
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
-        if params["operation"] == "live":
+        operation = params["operation"]
+        if operation == "live":
             params = {**params, "operation": "range_live"}
-        elif not table.definition.groups:
+        elif operation in ("history", "finished") and not table.definition.groups:
             params = {**_at_any_time(table, params), "operation": "range_finished"}
         return super().literal(cursor, table, params)
 

@@ -19,7 +19,7 @@ with spans as materialized (
 ), reach as (
     select min(low) as low
     from counted
-    where so_far - sure < :n * (select count(*) from {ranges} where messages = 0)
+    where so_far - sure < :n * (1 + (select count(*) from {ranges} where messages = 0))
 )
 select distinct on (id) *
 from (

@@ -16,7 +16,7 @@ with spans as materialized (
 ), reach as (
     select min(low) as low
     from counted
-    where so_far - sure < :n * (select count(*) from {ranges} where messages = 0)
+    where so_far - sure < :n * (1 + (select count(*) from {ranges} where messages = 0))
 )
 -- With max() the other columns are those of the row that has the maximum.
 select
