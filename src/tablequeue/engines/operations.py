@@ -160,8 +160,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "purge_ids": Operation(Effect.WRITE),
     "purge_history": Operation(Effect.WRITE),
     # Looking
-    "peek": Operation(Effect.READ, {"peek": "", "peek_in_progress": ""}),
-    "find": Operation(Effect.READ),
+    "peek": Operation(
+        Effect.READ, {"peek": "", "peek_in_progress": ""}, parts="range_peek_ready range_peek_in_progress"
+    ),
+    "find": Operation(Effect.READ, parts="range_find"),
     "until_next": Operation(Effect.READ, parts="range_until_next"),
     "history": Operation(Effect.READ),
     "history_bounds": Operation(Effect.READ),
@@ -176,8 +178,8 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_pushed": "keep",
         },
     ),
-    "stats_finished": Operation(Effect.READ),
-    "stats_pushed": Operation(Effect.READ),
+    "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
+    "stats_pushed": Operation(Effect.READ, parts="topic_stats_pushed"),
     "stats_lost": Operation(Effect.READ),
     "check": Operation(Effect.READ, parts="note note_staged server session"),
     "missing_indexes": Operation(Effect.READ, parts="indexes"),
@@ -187,10 +189,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "schedule_state": Operation(Effect.STEP),
     "advance_schedule": Operation(Effect.STEP),
     # Streams, and writes of many processes
-    "live": Operation(Effect.READ),
-    "live_bounds": Operation(Effect.READ),
-    "finished": Operation(Effect.READ),
-    "finished_bounds": Operation(Effect.READ),
+    "live": Operation(Effect.READ, parts="range_live"),
+    "live_bounds": Operation(Effect.READ, parts="range_live_bounds"),
+    "finished": Operation(Effect.READ, parts="range_finished"),
+    "finished_bounds": Operation(Effect.READ, parts="range_finished_bounds"),
     "literal": Operation(Effect.READ),
     "stream_open": Operation(Effect.STEP),
     "stream_lock": Operation(Effect.STEP),
