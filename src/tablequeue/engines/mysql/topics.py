@@ -86,9 +86,9 @@ class MySQLTopics(Topics):
         table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
         if began >= table.next_close:
             table.next_close = began + CLOSE_EVERY
-            self.close_holes(cursor, table)
+            self.close_holes(cursor, table, {})
 
-    def close_holes(self, cursor: Cursor, table: Table) -> None:
+    def close_holes(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Close holes that no transaction will fill."""
         apart, find, lock, insert, delete = table.statements("close_holes")
         cursor.execute(apart)
