@@ -13,6 +13,7 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.ranges import Ranges
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
@@ -21,6 +22,8 @@ ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
+# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+SEQUENCED = 100_000
 
 
 class PostgreSQLTopics(Notifying, Topics):
@@ -46,7 +49,19 @@ class PostgreSQLTopics(Notifying, Topics):
         return sorted(row[0] for row in self._rows(cursor, table, "topic_push_each", {**params, **arrays}))
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self._run(cursor, table, "sequence", {})
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            with atomic(cursor):
+                self.sequence(cursor, table, params)
+                found = self.bounds(cursor, table, params)
+                if found.end > params["start"]:
+                    self._run(cursor, table, "topic_flush", {})
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
 
 
 _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
@@ -67,6 +82,9 @@ class PostgreSQLRanges(Notifying, Ranges):
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
+
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed_range(cursor, table, params, ALONE)
 
@@ -78,12 +96,11 @@ class PostgreSQLRanges(Notifying, Ranges):
         all_holes = began >= topic.next_sweep
         rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
         if all_holes:
-            took = monotonic() - began
-            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
+            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
         return rows
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self.topics.sequence(cursor, table, {})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)
