@@ -110,13 +110,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "push": Operation(Effect.WRITE, parts="push_clock push_rows topic_push"),
     "push_many": Operation(
         Effect.WRITE,
-        parts="push_reserve push_copy push_clock push_rows topic_push_many topic_reserve topic_copy",
+        parts="push_reserve push_copy push_clock push_rows topic_push_many topic_push_rows topic_reserve topic_copy",
     ),
-    "push_each": Operation(Effect.STEP, parts="push_clock push_rows topic_push_each"),
+    "push_each": Operation(Effect.STEP, parts="push_clock push_rows topic_push_each topic_push_rows"),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE),
+    "close_holes": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
