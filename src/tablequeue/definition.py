@@ -195,6 +195,11 @@ class TopicDefinition(Definition):
         return False
 
     @property
+    def retention(self) -> float | None:
+        """Seconds that a message stays in the log at least; None: for ever."""
+        return 0.0 if self.keep == "consumed" else self.keep if isinstance(self.keep, (int, float)) else None
+
+    @property
     def takes_groups(self) -> bool:
         return True
 
@@ -282,4 +287,19 @@ def _duration(name: str, value: Any, remedy: str) -> None:
         raise BadDefinition(f"{name} is {value!r}.", remedy)
 
 
-__all__ = ["Backoff", "Definition", "Delivery", "Duration", "History", "Order", "PayloadType", "QueueOptions"]
+__all__ = [
+    "Backoff",
+    "Definition",
+    "Delivery",
+    "Duration",
+    "History",
+    "Keep",
+    "Kind",
+    "Order",
+    "PayloadType",
+    "QueueOptions",
+    "SubscriptionDefinition",
+    "SubscriptionOptions",
+    "TopicDefinition",
+    "TopicOptions",
+]

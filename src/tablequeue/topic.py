@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from tablequeue.definition import SubscriptionDefinition, SubscriptionOptions, TopicDefinition
+from tablequeue.definition import Duration, SubscriptionDefinition, SubscriptionOptions, TopicDefinition
 from tablequeue.errors import BadInput
+from tablequeue.message import Claim
 from tablequeue.names import subscription_of
 from tablequeue.operations import maintain, push, topics
 from tablequeue.operations.context import Context
@@ -62,6 +63,8 @@ class Topic:
         options = Options(None, None, None, group, headers)
         id = push.push(self.context, payload, options, None, "raise", now, connection)
         assert id is not None, "without a key nothing is refused"
+        if connection is None:
+            topics.keep_up(self.context)
         return id
 
     def push_many(
@@ -80,6 +83,8 @@ class Topic:
         """
         options = Options(None, None, None, group, headers)
         ids = push.push_many(self.context, payloads, options, "raise", now, connection)
+        if connection is None:
+            topics.keep_up(self.context)
         return [id for id in ids if id is not None]
 
     def subscribe(
@@ -123,6 +128,14 @@ class Topic:
         """Return the names of its subscriptions, sorted."""
         return topics.names(self.context.runner, self.name)
 
+    def trim(self, *, now: datetime | None = None) -> int:
+        """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
+
+        Pushes and claims do it once a minute. It needs the rights of the owner of the tables, where there are rights.
+        A segment of the log is dropped as a whole, when all of its messages may go.
+        """
+        return topics.trim(self.context, now)
+
     def drop(self) -> None:
         """Drop the topic, its messages and all of its subscriptions, also while they are in use."""
         topics.drop(self.context)
@@ -142,6 +155,21 @@ class Subscription(Queue):
     def __repr__(self) -> str:
         return f"<Subscription {self.name}>"
 
+    def pop_many(
+        self,
+        n: int,
+        *,
+        lease: Duration | None = None,
+        completing: Iterable[Claim] = (),
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        claims = super().pop_many(n, lease=lease, completing=completing, connection=connection, now=now)
+        topics.keep_up(self.context)
+        return claims
+
+    pop_many.__doc__ = Queue.pop_many.__doc__
+
     def seek(self, to: Start, *, force: bool = False) -> None:
         """Go on from elsewhere in the log: to replay messages, or to skip some.
 
@@ -150,9 +178,16 @@ class Subscription(Queue):
 
         `SeekRefused` if messages are in progress. Dead letters and messages that wait for a retry stay.
         """
-        assert self.context.table.topic is not None, "of a subscription"
-        topic = Context.at(self.context.runner, self.context.table.topic, self.context.who)
-        topics.seek(topic, self.context, to, force)
+        topics.seek(self.context, to, force)
+
+    def purge(self) -> int:
+        """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
+
+        Messages in progress, dead letters and the log itself stay.
+        """
+        skipped = topics.lag(self.context).messages
+        topics.seek(self.context, "end", force=True)
+        return skipped + super().purge()
 
     def lag(self) -> Lag:
         """Return how far it is behind its topic: messages that no consumer has claimed, and the age of the first."""

@@ -101,59 +101,57 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_groups": "grouped",
             "drop_history": "keep",
-            "drop_streams": "states",
+            "drop_streams": "",
             "unregister": "",
         },
         parts="drop_notifications",
     ),
     # Pushes
-    "push": Operation(Effect.WRITE, parts="push_clock push_rows"),
-    "push_many": Operation(Effect.WRITE, parts="push_reserve push_copy push_clock push_rows"),
-    "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
+    "push": Operation(Effect.WRITE, parts="push_clock push_rows topic_push"),
+    "push_many": Operation(
+        Effect.WRITE,
+        parts="push_reserve push_copy push_clock push_rows topic_push_many topic_reserve topic_copy",
+    ),
+    "push_each": Operation(Effect.STEP, parts="push_clock push_rows topic_push_each"),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
-    # Topics, and their subscriptions
-    "topic_push": Operation(Effect.WRITE),
-    "topic_push_many": Operation(Effect.WRITE, parts="topic_reserve topic_copy"),
-    "topic_push_each": Operation(Effect.WRITE),
+    # Topics, and the positions of their subscriptions
+    "sequence": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
-    "sequence": Operation(Effect.WRITE),
+    "topic_rows": Operation(Effect.READ),
+    "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
+    "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
+    "floor": Operation(Effect.READ, {"range_floor": ""}),
     "seek": Operation(Effect.WRITE, {"range_seek": ""}),
+    "position": Operation(Effect.READ, {"range_position": ""}),
+    "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_claim_lock"),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
-    "range_claim": Operation(Effect.WRITE),
-    "range_complete": Operation(Effect.WRITE),
-    "range_hold": Operation(Effect.STEP),
-    "range_mark": Operation(Effect.STEP),
-    "range_set_apart": Operation(Effect.STEP),
-    "range_expired": Operation(Effect.STEP),
-    "range_expire": Operation(Effect.STEP),
-    "range_extend": Operation(Effect.WRITE),
-    "range_lock": Operation(Effect.STEP),
-    "range_pump": Operation(Effect.STEP),
-    "range_until_next": Operation(Effect.READ),
+    "pump": Operation(Effect.WRITE, {"range_pump": ""}, parts="range_lock"),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
         {"claim": "at_least_once", "take_keep": "at_most_once"},
-        parts="claim_find claim_many claim_packed",
+        parts="claim_find claim_many claim_packed range_claim",
         printed="pop",
     ),
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
-    "sweep": Operation(Effect.WRITE),
+    "sweep": Operation(Effect.WRITE, parts="range_due range_expired range_expire"),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
         {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
-        parts="complete_packed unpack",
+        parts="complete_packed unpack range_complete range_hold range_mark",
     ),
     "complete_and_claim": Operation(Effect.STEP),
-    "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state"),
+    "fail": Operation(
+        Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state range_set_apart"
+    ),
     "release": Operation(Effect.WRITE),
-    "extend": Operation(Effect.WRITE),
+    "extend": Operation(Effect.WRITE, parts="range_extend"),
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),
@@ -163,7 +161,7 @@ OPERATIONS: Mapping[str, Operation] = {
     # Looking
     "peek": Operation(Effect.READ, {"peek": "", "peek_in_progress": ""}),
     "find": Operation(Effect.READ),
-    "until_next": Operation(Effect.READ),
+    "until_next": Operation(Effect.READ, parts="range_until_next"),
     "history": Operation(Effect.READ),
     "history_bounds": Operation(Effect.READ),
     "lost": Operation(Effect.READ),
@@ -204,7 +202,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
-    "publish": Operation(Effect.STEP, parts="publish_keyed"),
+    "publish": Operation(Effect.STEP, parts="publish_keyed publish_topic"),
     "unstage": Operation(Effect.STEP),
 }
 
@@ -278,7 +276,7 @@ def conditions(definition: Definition) -> set[str]:
     `states`: its messages have states. Those of a topic have none.
     """
     if definition.kind == "topic":
-        return {definition.kind, definition.payload}
+        return {definition.kind, definition.payload} | ({"segments"} if definition.retention is not None else set())
     return {
         definition.kind,
         "states",

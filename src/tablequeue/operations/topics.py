@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Literal
 
 from tablequeue.definition import SubscriptionDefinition
@@ -13,10 +14,20 @@ from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import BadInput, SeekRefused
+from tablequeue.errors import BadInput, SeekRefused, TablequeueError
 from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
+
+# More messages than a topic can have.
+ALL = (1 << 63) - 1
+# A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them
+# until they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
+SEGMENTS = 8
+CONSUMED_SEGMENT = 3600.0
+LARGEST_SEGMENT = 1_000_000
+# Seconds between two looks of one process at what a topic need not keep any more.
+TRIM_EVERY = 60.0
 
 Start = Literal["beginning", "end"] | datetime
 
@@ -77,10 +88,12 @@ def drop(context: Context) -> None:
     context.run(drop, {"name": topic.name})
 
 
-def bounds(context: Context) -> BoundsRow:
-    """Return the offsets of a topic, after a look at what has become visible."""
-    context.run(context.engine.topics.sequence, {})
-    return context.run(context.engine.topics.bounds, {})
+def bounds(context: Context, start: int = 0, n: int = ALL) -> BoundsRow:
+    """Return the offsets of a topic, after a look at what has become visible: all, or `n` messages from `start` on.
+
+    Whatever crashes, each offset below the end keeps its message.
+    """
+    return context.run(context.engine.topics.settle, {"start": start, "n": n})
 
 
 def offset_of(context: Context, start: Start) -> int:
@@ -94,19 +107,92 @@ def offset_of(context: Context, start: Start) -> int:
     return first if start == "beginning" else end
 
 
-def seek(topic: Context, subscription: Context, to: Start, force: bool) -> None:
+def seek(subscription: Context, to: Start, force: bool) -> None:
+    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+    assert subscription.table.topic is not None, "of a subscription"
+    topic = Context.at(subscription.runner, subscription.table.topic, subscription.who)
+    move(subscription, offset_of(topic, to), force)
+
+
+def move(subscription: Context, offset: int, force: bool = False) -> None:
     """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
     ranges = subscription.engine.ranges
 
     def seek(cursor: object, table: Table, params: Params) -> int:
         return ranges.seek(cursor, table, params)
 
-    in_progress = subscription.run(seek, {"start": offset_of(topic, to), "force": force, "now": None})
+    in_progress = subscription.run(seek, {"start": offset, "force": force, "now": None})
     if in_progress:
         raise SeekRefused(
             f"{in_progress} messages of {subscription.table.name!r} are in progress.",
             "Finish them first; or seek with force=True, and they may be delivered again.",
         )
+
+
+def position(subscription: Context) -> int:
+    """Return the offset at which the next claim begins."""
+    return subscription.run(subscription.engine.range_reads.position, {})
+
+
+def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> None:
+    """Note that a consumer that reads the log by itself has finished all messages before `offset`, `age` seconds long.
+
+    The position of a subscription never goes back. `BadInput` if it is ordered, or if messages are in progress.
+    """
+    params: Params = {"start": offset, "consumer": consumer, "age": age, "now": None}
+    ordered = subscription.table.definition.groups
+    if ordered or subscription.run(subscription.engine.ranges.note_position, params):
+        raise BadInput(
+            f"The subscription {subscription.table.name!r} "
+            + ("is ordered, so its messages are in a queue." if ordered else "has consumers: ranges are in progress."),
+            "Note positions in a subscription of its own, which nobody pops from.",
+        )
+
+
+def trim(context: Context, now: datetime | None = None) -> int:
+    """Drop what the topic need not keep any more. Return how much: segments, or messages where there are none."""
+    definition = context.table.definition
+    keep = definition.retention
+    if keep is None:
+        return 0
+    values: Params = {"now": context.time(now)}
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
+    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else _consumed(context)
+    age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
+    values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
+    total, dropped = 0, 1
+    while dropped:
+        dropped = context.run(context.engine.topics.trim, values)
+        total += dropped
+    return total
+
+
+def keep_up(context: Context) -> None:
+    """Trim the topic, or the topic of the subscription, if it is time.
+
+    An error is not raised: the call that this is a part of took effect.
+    """
+    table = context.table
+    if monotonic() < table.next_purge:
+        return
+    table.next_purge = monotonic() + TRIM_EVERY
+    try:
+        if table.topic is None:
+            trim(context)
+        else:
+            trim(Context.at(context.runner, maintain.find(context.runner, table.topic.name, "topic"), context.who))
+    except TablequeueError:
+        return
+
+
+def _consumed(context: Context) -> int:
+    """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
+    opened = (
+        maintain.find(context.runner, subscription_of(context.table.name, name))
+        for name in names(context.runner, context.table.name)
+    )
+    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in opened]
+    return min(floors, default=0)
 
 
 def lag(context: Context) -> Lag:
@@ -135,4 +221,17 @@ def _offset_at(context: Context, time: datetime) -> int:
     return first
 
 
-__all__ = ["Lag", "Start", "bounds", "drop", "lag", "names", "offset_of", "seek", "subscribe"]
+__all__ = [
+    "Lag",
+    "Start",
+    "bounds",
+    "drop",
+    "lag",
+    "move",
+    "names",
+    "note",
+    "offset_of",
+    "position",
+    "seek",
+    "subscribe",
+]

@@ -42,7 +42,7 @@ TYPES = {
     "errors": "jsonb",
 }
 # The seeds of the advisory locks of a topic and of a subscription, after those of queues in listener.py.
-TOPIC_LOCKS = (8318836324, 8318836325)
+TOPIC_LOCKS = (8318836324, 8318836325, 8318836326)
 # The ids of a segment of a topic's log.
 SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
@@ -152,14 +152,15 @@ class PostgreSQL(Engine):
 
     def topic_words(self, table: Table) -> dict[str, str]:
         words = super().topic_words(table)
-        locked = zip((words["log"], words["ranges"]), TOPIC_LOCKS, strict=True)
-        sequencing, claiming = (f"hashtextextended('{name}', {key})" for name, key in locked)
+        locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
+        sequencing, claiming, trimming = (f"hashtextextended('{name}', {key})" for name, key in locked)
         return {
             **words,
-            "segment": str(SEGMENT),
+            "segment": f"cast({SEGMENT} as bigint)",
             "claim_range": f"{words['ranges']}_claim",
             "sequence_lock": sequencing,
             "range_lock": claiming,
+            "trim_lock": trimming,
         }
 
     def compile(self, text: str) -> str:

@@ -1,5 +1,5 @@
--- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready, or
--- dead letters if one attempt was all they had. The range is not in progress any more.
+-- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
+-- or dead letters if one attempt was all they had. The range is not in progress any more.
 -- Indexes: the primary keys. Locks: the rows. A crash leaves all or nothing.
 with expired as (
     select id, first_offset, last_offset, left_ids, popped_at, consumer from {ranges} where id = :id

@@ -4,7 +4,7 @@ with bounds as (
     select
         greatest(
             (select last_offset + 1 from {ranges} order by id desc limit 1),
-            (select min(first_offset) from {runs} where first_offset > 0)
+            (select min(first_offset) + 1 from {runs})
         ) as next,
         (select first_offset + last_id - first_id + 1 from {runs} order by first_offset desc limit 1) as ends,
         (select last_id from {runs} order by last_id desc limit 1) as last_id

@@ -1,5 +1,5 @@
--- The log of a topic. Its rows are never changed. One transaction writes at a time, so the order of the ids is the order
--- of the commits, and they have no gaps: the offset of a message is its id.
+-- The log of a topic. Its rows are never changed. One transaction writes at a time. So the ids have the order of the
+-- commits, and no gaps: the offset of a message is its id.
 -- Runs in one transaction: a crash leaves nothing.
 create table {log} (
     id integer primary key autoincrement,

@@ -1,5 +1,5 @@
--- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready, or
--- dead letters if one attempt was all they had. The range is not in progress any more.
+-- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
+-- or dead letters if one attempt was all they had. The range is not in progress any more.
 -- Index: the primary keys. Locks: the database. A crash leaves all or nothing.
 delete from {history}
 where id in (
