@@ -38,7 +38,7 @@ STORED = {"fifo": ("procedures", "grant"), "groups": ("procedures",)}
 ROLES = "--producer web --consumer worker --observer board"
 
 TOPICS = "topics"
-TOPIC_FILES = r"(create_|drop_)?(topic|range)|sequence"
+TOPIC_FILES = r"(create_|drop_|publish_)?(topic|range)|sequence"
 
 CASES = [
     (dialect, design, operation)

@@ -42,7 +42,7 @@ CREATING = (
     "install", "create", "create_due", "create_groups", "create_history", "create_streams", "create_staged",
     "create_schedules",
 )  # fmt: skip
-TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_)?(topic|range)|sequence", name)]
+TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_|publish_)?(topic|range)|sequence", name)]
 OPERATIONS = [name for name in operations_of("mssql") if name not in TOPICS]
 # Operations whose number of changed rows the engine needs: it counts the rows that they return.
 QUEUE = ("create", "create_groups", "create_history")
@@ -104,7 +104,7 @@ def topic_tables(engine: SQLServer) -> list[Table]:
 
 def topic_batches(operation: str) -> list[str]:
     """Return every batch of an operation of topics once, with `:name` parameters."""
-    made = "topic" if operation.startswith(("create_topic", "topic_")) else "subscription"
+    made = "topic" if operation.startswith(("create_topic", "topic_", "publish_topic")) else "subscription"
     tables = [table for table in topic_tables(ENGINE) if table.definition.kind == made]
     return list(dict.fromkeys(batch for table in tables for batch in ENGINE.split(ENGINE.render(operation, table))))
 

@@ -34,6 +34,7 @@ def server() -> Server:
     # The texts of application locks have object_id, too.
     server.answers["as there"] = server.answers.pop("object_id")
     server.answers["after_last"] = lambda params: [(1, 1)]
+    server.answers["as expired"] = lambda params: [(1, 0, 0)]
     server.answers["as seconds"] = lambda params: [(None,)]
     return server
 
@@ -45,7 +46,7 @@ def topic_on(server: Server) -> Topic:
 
 def subscription_on(server: Server, **options: Any) -> Subscription:
     subscription = topic_on(server).subscribe("mail", **options)
-    subscription.context.table.next_sweep = float("inf")
+    subscription.context.table.next_sweep = subscription.context.table.next_purge = float("inf")
     subscription.context.table.apart_ready = False
     server.sent.clear()
     return subscription
@@ -56,7 +57,6 @@ def kinds(server: Server) -> list[str]:
     known = {
         r"^(begin|commit) transaction$": r"\1",
         r"exec tq_events__sequence 1": "sequence",
-        "tablock": "forget",
         "insert into tq_events__s1__ranges": "move the position",
         r"@LockTimeout = 0": "lock",
         r"update held\nset finished_at": "complete the range",
@@ -136,9 +136,9 @@ def test_a_sweep_sequences_before_its_transaction_begins(server: Server) -> None
     mail.context.table.next_sweep = 0
     assert mail.pop() is None
     sent = kinds(server)
-    assert sent[:3] == ["sequence", "forget", "begin"]
+    assert [sent[0], sent[2], sent[4]] == ["sequence", "begin", "commit"]
+    assert "as expired" in sent[1]
     assert "from tq_events__s1__ranges with (index (tq_events__s1__lease), rowlock, readpast" in sent[3]
-    assert sent[4] == "commit"
 
 
 @pytest.mark.parametrize("free", [True, False])
@@ -148,8 +148,8 @@ def test_one_session_pumps_at_a_time(server: Server, free: bool) -> None:
     mail.context.table.next_sweep = 0
     assert mail.pop() is None
     sent = kinds(server)
-    assert sent[:4] == ["sequence", "forget", "begin", "lock"]
-    assert sent[4:6] == (["move the position", "commit"] if free else ["commit", sent[5]])
+    assert sent[:3] == ["sequence", "begin", "lock"]
+    assert sent[3:5] == (["move the position", "commit"] if free else ["commit", sent[4]])
     (pump,) = [text for text, _ in server.sent if "insert into tq_events__s1 " in text] or [""]
     assert ("into tq_events__s1__turns (group_key)" in pump) is free
 
@@ -177,8 +177,7 @@ TABLES = """
     create table tq_events__runs (first_offset integer primary key, first_id integer, last_id integer);
     insert into tq_events__runs values (0, 0, 0);
     create table tq_events__holes (first_id integer primary key, last_id integer, seen_at integer);
-    create table fresh (low integer primary key, high integer);
-    create table late (low integer primary key, high integer, first_id integer, last_id integer, seen_at integer);
+    create table islands (low integer primary key, high integer, first_id integer, last_id integer, seen_at integer);
 """
 
 
@@ -186,9 +185,9 @@ def sequencing() -> list[str]:
     """Return the statements of the procedure that change tables, in SQLite's SQL."""
     engine = SQLServer(new_server().dialect)
     text = engine.split(engine.render("create_topic", engine.table("events", topic_on(new_server()).definition)))[-1]
-    text = text[text.index("insert into @fresh") : text.rindex("commit transaction")]
+    text = text[text.index("insert into @islands") : text.rindex("commit transaction")]
     text = re.sub(r" with \([^)]*\)|if @all_holes = 0\n.*?;\n|top \(100000\) ", "", text, flags=re.DOTALL)
-    text = re.sub(r"@(fresh|late)\b", r"\1", text)
+    text = text.replace("@islands", "islands")
     return [statement for statement in re.sub("@", ":", text).split(";\n") if statement.strip()]
 
 
@@ -218,11 +217,11 @@ def test_each_committed_message_has_one_offset_for_good(seed: int) -> None:
                 database.executemany("insert into tq_events values (?)", [(id,) for id in kept])
                 committed |= kept
             case _:
-                database.executescript("delete from fresh; delete from late")
+                database.execute("delete from islands")
                 ((next_offset, last),) = database.execute(
                     "select max(first_offset + last_id - first_id) + 1, max(last_id) from tq_events__runs"
                 )
-                values = {"next": next_offset, "last": last, "recent": 0, "now": moment}
+                values = {"next": next_offset, "last": last, "upto": end, "recent": 0, "now": moment}
                 for statement in statements:
                     database.execute(statement, values)
                 found = offsets(database)

@@ -34,7 +34,8 @@ values (@start, @start - 1, 0, 0, @now, @now);
 -- The log of a topic. Its rows are never changed.
 -- Identities are given before commits. So the offset of a message, which says when it became visible, is in the runs:
 -- a run is ids without a gap that were all committed when a session looked, and an offset is first_offset + id -
--- first_id. The first run is empty. The holes are the ids between runs: of transactions in flight, or rolled back.
+-- first_id. The run with the lowest offset is the last message that was dropped; at first 0, which never was. The holes
+-- are the ids between runs: of transactions in flight, or rolled back.
 -- No page locks, no lock escalation: a reader skips the rows of transactions in flight, and never waits for one that
 -- has a page with other rows locked. The price: the index can be rebuilt, and not reorganized.
 -- The name of a subscription is longer than that of a queue, so a catalogue of an older version gets a wider column.
@@ -74,6 +75,8 @@ set ansi_nulls, quoted_identifier on;
 go
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing if
 -- another session does it just now. @all_holes: look at all holes, not only at the last hundred.
+-- Offsets go by id, and what is pushed after a commit comes after what was committed: nothing above @upto, which is
+-- read first, is looked at, and all that was committed before that is visible to the looks.
 -- READPAST with READCOMMITTEDLOCK passes over the rows of transactions in flight, with READ_COMMITTED_SNAPSHOT and
 -- without: it waits for none, and what it passes over is a hole until it is committed.
 -- Locks: an application lock, and the new runs and holes, until the transaction ends; so never in one of a caller.
@@ -87,9 +90,9 @@ begin
     declare @now datetime2(6) = sysutcdatetime();
     declare @next bigint;
     declare @last bigint;
+    declare @upto bigint;
     declare @recent bigint = 0;
-    declare @fresh table (low bigint not null primary key, high bigint not null);
-    declare @late table (
+    declare @islands table (
         low bigint not null primary key,
         high bigint not null,
         first_id bigint not null,
@@ -110,14 +113,18 @@ begin
     select top (1) @last = last_id
     from tq_events__runs with (readcommittedlock)
     order by last_id desc;
-    insert into @fresh (low, high)
-    select min(numbered.id), max(numbered.id)
+    select top (1) @upto = id
+    from tq_events with (readpast, readcommittedlock)
+    where id > @last
+    order by id desc;
+    insert into @islands (low, high, first_id, last_id, seen_at)
+    select min(numbered.id), max(numbered.id), @last + 1, 0, @now
     from (
         select fresh.id, fresh.id - row_number() over (order by fresh.id) as island
         from (
             select top (100000) id
             from tq_events with (readpast, readcommittedlock)
-            where id > @last
+            where id > @last and id <= @upto
             order by id
         ) as fresh
     ) as numbered
@@ -125,7 +132,7 @@ begin
     if @all_holes = 0
         select @recent = coalesce(min(recent.first_id), 0)
         from (select top (100) first_id from tq_events__holes with (readcommittedlock) order by first_id desc) as recent;
-    insert into @late (low, high, first_id, last_id, seen_at)
+    insert into @islands (low, high, first_id, last_id, seen_at)
     select min(numbered.id), max(numbered.id), numbered.first_id, numbered.last_id, numbered.seen_at
     from (
         select
@@ -138,25 +145,19 @@ begin
     ) as numbered
     group by numbered.first_id, numbered.last_id, numbered.seen_at, numbered.island;
     insert into tq_events__runs (first_offset, first_id, last_id)
-    select @next + sum(high - low + 1) over (order by late, low rows unbounded preceding) - (high - low + 1), low, high
-    from (
-        select low, high, 0 as late from @fresh
-        union all
-        select low, high, 1 as late from @late
-    ) as islands;
+    select @next + sum(high - low + 1) over (order by low rows unbounded preceding) - (high - low + 1), low, high
+    from @islands;
     delete from tq_events__holes
-    where first_id in (select late.first_id from @late as late);
+    where first_id in (select island.first_id from @islands as island);
     insert into tq_events__holes (first_id, last_id, seen_at)
     select rest.low, rest.high, rest.seen_at
     from (
-        select coalesce(lag(high) over (order by low), @last) + 1 as low, low - 1 as high, @now as seen_at
-        from @fresh
-        union all
-        select coalesce(lag(high) over (partition by first_id order by low) + 1, first_id), low - 1, seen_at
-        from @late
+        select
+            coalesce(lag(high) over (partition by first_id order by low) + 1, first_id) as low, low - 1 as high, seen_at
+        from @islands
         union all
         select max(high) + 1, last_id, seen_at
-        from @late
+        from @islands
         group by first_id, last_id, seen_at
     ) as rest
     where rest.low <= rest.high;
@@ -174,14 +175,35 @@ drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
 
+-- publish_topic
+-- Push to a log what the JSON array :attempts of the write :write staged, in the order of their parts, all at once.
+-- Returns the number. One statement for all of them, as publish.
+-- Index: tq_events__staged_order. Locks: none that another transaction waits for.
+-- One transaction with writer_advance: a crash publishes none.
+declare @write varchar(255) = cast(:write as varchar(255));
+declare @attempts nvarchar(max) = cast(:attempts as nvarchar(max));
+declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null primary key);
+declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+insert into @given (attempt)
+select distinct cast(entry.value as char(32))
+from openjson(@attempts) as entry;
+insert into tq_events (payload, headers, producer, group_key, pushed_at)
+select payload, headers, @producer, group_key, @now
+from tq_events__staged
+where write_id = @write and attempt in (select attempt from @given)
+order by part, place;
+select rowcount_big() as pushed;
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them. If too few have offsets, it
 -- sequences first; see create_topic.
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
 -- look at it. Locks: that one, until the transaction ends, so never in one of a caller.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
--- too, but their locks end one by one: so the pieces are read without it.
--- Indexes: tq_events__s1__last, the primary keys. The messages are read after the commit: the log and the runs do not change.
+-- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
+-- dropped meanwhile, nothing is claimed; the next claim begins after them.
+-- Indexes: tq_events__s1__last, the primary keys. The messages are read after the commit: they do not change.
 -- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
@@ -194,6 +216,7 @@ declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
 declare @begins bigint;
 declare @ends bigint;
+declare @dropped bigint;
 declare @pieces table (first_offset bigint not null primary key, low bigint not null, high bigint not null);
 select top (1) @begins = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
@@ -210,9 +233,8 @@ if @granted < 0
 select top (1) @begins = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
-select @begins = case when @begins < min(first_offset) then min(first_offset) else @begins end
-from tq_events__runs with (readcommittedlock)
-where first_offset > 0;
+select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
+from tq_events__runs with (readcommittedlock);
 select top (1) @ends = first_offset + last_id - first_id
 from tq_events__runs with (readpast, readcommittedlock)
 order by first_offset desc;
@@ -224,7 +246,7 @@ select
     iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id),
     iif(run.first_offset + run.last_id - run.first_id > @ends, run.first_id + @ends - run.first_offset, run.last_id)
 from tq_events__runs as run with (forceseek, readcommittedlock)
-where @begins <= @ends
+where run.first_offset > @dropped
     and run.first_offset <= @ends
     and run.first_offset >= (
         select max(before.first_offset) from tq_events__runs as before with (readcommittedlock)
@@ -234,7 +256,9 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-having count(*) > 0;
+having sum(high - low + 1) = @ends - @begins + 1;
+if @@rowcount = 0
+    delete from @pieces;
 commit transaction;
 select
     message.id, message.payload, message.headers, 1, message.pushed_at, @now, @until, 0,
@@ -242,6 +266,14 @@ select
 from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
+
+-- range_claim_lock
+-- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
+declare @granted int;
+declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
+exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
+if @granted < 0
+    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
@@ -256,6 +288,33 @@ output inserted.id
 from tq_events__s1__ranges as held with (index (tq_events__s1__token), rowlock)
 where held.token = @token and held.lease_until is not null
     and held.messages = @number and held.ids_sum = @sum and held.left_ids is null;
+
+-- range_due
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
+-- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
+-- Locks: none that lasts. READPAST passes over what others are finishing.
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+select
+    case
+        when exists (
+            select 1 from tq_events__s1__ranges with (readpast, readcommittedlock)
+            where lease_until is not null and lease_until <= @now
+        ) then 1
+        else 0
+    end as expired,
+    case
+        when exists (
+            select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled' and due_at <= @now
+        ) then 1
+        when exists (
+            select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress' and lease_until <= @now
+        ) then 1
+        else 0
+    end as due,
+    case
+        when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready') then 1
+        else 0
+    end as ready;
 
 -- range_expire
 -- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
@@ -364,6 +423,19 @@ where held.token = @token and held.lease_until is not null
             )
     );
 
+-- range_floor
+-- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- Indexes: tq_events__s1__lease, tq_events__s1__last. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it is refused
+-- (error 1222) while a transaction is finishing a range, which may be rolled back; topics.py says what then.
+select coalesce(
+    (select min(first_offset) from tq_events__s1__ranges with (nowait) where lease_until is not null),
+    (
+        select top (1) last_offset + 1
+        from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+        order by id desc
+    )
+) as first;
+
 -- range_hold
 -- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
 -- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the rows.
@@ -448,6 +520,35 @@ inner join tq_events__s1__ranges as held with (rowlock, forceseek) on held.id = 
 cross apply (select count(*) as number from openjson(held.left_ids)) as gone
 where held.token = @token and held.lease_until is not null;
 
+-- range_note
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
+-- Nothing is noted while ranges are in progress, which are counted. Indexes: tq_events__s1__last, tq_events__s1__lease.
+-- Locks: range_claim_lock comes before it, so that it sees the last claim.
+declare @start bigint = :start;
+declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @begun datetime2(6) = dateadd(microsecond, cast(round(((-@age) - floor((-@age) / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor((-@age) / 60) as int), @now));
+declare @next bigint;
+declare @in_progress bigint;
+select top (1) @next = last_offset + 1
+from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+order by id desc;
+select @in_progress = count_big(*)
+from tq_events__s1__ranges
+where lease_until is not null;
+insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
+select @next, @start - 1, @start - @next, 0, @consumer, @begun, @now
+where @next < @start and @in_progress = 0;
+select @in_progress as in_progress;
+
+-- range_position
+-- The offset at which the next claim of a subscription begins. Index: tq_events__s1__last. Locks: none that lasts.
+select top (1) last_offset + 1 as position
+from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+order by id desc;
+
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Returns
 -- their ids. In one transaction with range_lock: one session moves messages at a time.
@@ -457,13 +558,13 @@ declare @n bigint = :n;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 declare @begins bigint;
 declare @ends bigint;
+declare @dropped bigint;
 declare @moved table (id bigint not null primary key, first_offset bigint not null);
 select top (1) @begins = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
-select @begins = case when @begins < min(first_offset) then min(first_offset) else @begins end
-from tq_events__runs with (readcommittedlock)
-where first_offset > 0;
+select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
+from tq_events__runs with (readcommittedlock);
 select top (1) @ends = first_offset + last_id - first_id
 from tq_events__runs with (readpast, readcommittedlock)
 order by first_offset desc;
@@ -478,7 +579,7 @@ from tq_events__runs as run with (forceseek, readcommittedlock)
 inner join tq_events as message with (forceseek, readcommittedlock)
     on message.id between iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id)
         and iif(run.first_offset + run.last_id - run.first_id > @ends, run.first_id + @ends - run.first_offset, run.last_id)
-where @begins <= @ends
+where run.first_offset > @dropped
     and run.first_offset <= @ends
     and run.first_offset >= (
         select max(before.first_offset) from tq_events__runs as before with (readcommittedlock)
@@ -497,19 +598,11 @@ where not exists (select 1 from tq_events__s1 as there where there.id = moved.id
 order by moved.first_offset, moved.id;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages.
--- Locks: that of the subscription's claims, until the transaction ends: the rows are in the order of the claims.
+-- Let the next claim begin at :start. The row has no messages. Locks: range_claim_lock comes before it.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
-declare @granted int;
-declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
-begin transaction;
-exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
-if @granted < 0
-    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
 values (@start, @start - 1, 0, 0, @now, @now);
-commit transaction;
 
 -- range_set_apart
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
@@ -590,9 +683,8 @@ declare @last bigint;
 select top (1) @next = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
-select @next = case when @next < min(first_offset) then min(first_offset) else @next end
-from tq_events__runs with (readcommittedlock)
-where first_offset > 0;
+select @next = iif(@next > min(first_offset), @next, min(first_offset) + 1)
+from tq_events__runs with (readcommittedlock);
 select top (1) @end = first_offset + last_id - first_id + 1
 from tq_events__runs with (readpast, readcommittedlock)
 order by first_offset desc;
@@ -676,11 +768,10 @@ end as seconds;
 -- one statement that reads one row, and is not waited for: on a busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
 -- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
-exec tq_events__sequence 1;
-go
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
 declare @one bigint;
 declare @quiet bit = 0;
+exec tq_events__sequence 1;
 if @@trancount = 0
     and exists (select 1 from tq_events__holes with (readpast, readcommittedlock) where seen_at < @seen_before)
 begin
@@ -704,11 +795,19 @@ if @quiet = 1
             where message.id between hole.first_id and hole.last_id
         );
 
+-- sequence_lock
+-- Wait until no other session sequences the topic, and keep others from it until the transaction ends.
+declare @granted int;
+declare @resource nvarchar(255) = concat(N'tablequeue sequence ', object_id(N'tq_events'));
+exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
+if @granted < 0
+    throw 51000, N'tablequeue: other sessions are sequencing this topic', 1;
+
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none under
 -- READ_COMMITTED_SNAPSHOT. Without that option it waits for a session that sequences.
 select
-    coalesce((select min(first_offset) from tq_events__runs where first_offset > 0), 1) as first,
+    (select min(first_offset) + 1 from tq_events__runs) as first,
     (select top (1) first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc) as after_last;
 
 -- topic_push
@@ -767,4 +866,78 @@ from (
     order by first_offset desc
 ) as run
 inner join tq_events as message on message.id = run.id;
+
+-- topic_rows
+-- The messages at the offsets from :start on and before :end, in their order.
+-- Indexes: the primary keys. Locks: none that lasts; it waits for none, as they are committed.
+declare @begins bigint = :start;
+declare @ends bigint = :end;
+declare @pieces table (first_offset bigint not null primary key, low bigint not null, high bigint not null);
+set @ends = @ends - 1;
+insert into @pieces (first_offset, low, high)
+select
+    iif(run.first_offset < @begins, @begins, run.first_offset),
+    iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id),
+    iif(run.first_offset + run.last_id - run.first_id > @ends, run.first_id + @ends - run.first_offset, run.last_id)
+from tq_events__runs as run with (forceseek, readcommittedlock)
+where run.first_offset <= @ends
+    and run.first_offset >= (
+        select coalesce(max(before.first_offset), 0) from tq_events__runs as before with (readcommittedlock)
+        where before.first_offset <= @begins
+    );
+select
+    piece.first_offset + message.id - piece.low as message_offset, message.id, message.payload, message.headers,
+    convert(nvarchar(510), message.group_key) as group_key, message.producer, message.pushed_at
+from @pieces as piece
+inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
+order by piece.first_offset, message.id;
+
+-- topic_trim
+-- Delete messages that come before the offset :start: up to 1,000 of them, from the beginning of the log. Returns their
+-- number. Nothing is deleted if another session sequences just now.
+-- Rejected: partitions, to be truncated. Their functions belong to the database and not to a schema, and a truncation
+-- waits for everyone who reads the log while all others wait behind it. It is worth trying on a server.
+-- Indexes: the primary keys. Locks: that of sequencing, then the messages and two runs.
+-- In one transaction: a crash leaves all or nothing.
+declare @start bigint = :start;
+declare @granted int;
+declare @resource nvarchar(255) = concat(N'tablequeue sequence ', object_id(N'tq_events'));
+declare @gone bigint;
+declare @gone_id bigint;
+declare @offset bigint;
+declare @low bigint;
+declare @high bigint;
+declare @end bigint;
+declare @deleted bigint = 0;
+begin transaction;
+exec @granted = sp_getapplock
+    @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+if @granted >= 0
+begin
+    select top (1) @gone = first_offset, @gone_id = last_id
+    from tq_events__runs with (readcommittedlock)
+    order by first_offset;
+    select top (1) @offset = first_offset, @low = first_id, @end = last_id
+    from tq_events__runs with (readcommittedlock)
+    where first_offset > @gone
+    order by first_offset;
+    select @high = min(bound.id)
+    from (values (@end), (@low + 999), (@low + @start - 1 - @offset)) as bound (id);
+    set @deleted = iif(@high >= @low, @high - @low + 1, 0);
+end;
+if @deleted > 0
+begin
+    delete from message
+    from tq_events as message with (rowlock, forceseek)
+    where message.id between @low and @high;
+    delete from tq_events__runs
+    where first_offset in (@gone, @offset);
+    insert into tq_events__runs (first_offset, first_id, last_id)
+    values (@offset + @deleted - 1, iif(@gone_id > @high, @gone_id, @high), iif(@gone_id > @high, @gone_id, @high));
+    insert into tq_events__runs (first_offset, first_id, last_id)
+    select @offset + @deleted, @high + 1, @end
+    where @high < @end;
+end;
+commit transaction;
+select @deleted as deleted;
 

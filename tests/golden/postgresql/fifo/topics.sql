@@ -28,10 +28,13 @@ values (
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
--- `durable`: whether the commit must be on the disk. A claim need not be: if the server crashes before, the range is
+-- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
+-- held, nothing is claimed, and a row of nulls is returned.
+-- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
 -- claimed again, and the token of the lost claim finishes nothing.
 create function tq_events__s1__ranges_claim(
-    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean, durable boolean
+    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
+    held uuid, held_messages integer, held_sum bigint
 )
     returns table (
         id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
@@ -42,16 +45,27 @@ create function tq_events__s1__ranges_claim(
         begins bigint;
         ends bigint;
     begin
-        if not durable then
+        if held is null and pg_current_xact_id_if_assigned() is null then
             perform set_config('synchronous_commit', 'off', true);
         end if;
-        select last_offset + 1 into begins from tq_events__s1__ranges order by id desc limit 1;
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
+        into begins from tq_events__s1__ranges order by id desc limit 1;
         select first_offset + last_id - first_id into ends from tq_events__runs order by first_offset desc limit 1;
         if ends - begins + 1 < n then
             perform tq_events__sequence(all_holes);
         end if;
+        if held is not null then
+            update tq_events__s1__ranges
+            set finished_at = at, lease_until = null
+            where token = held and lease_until is not null
+                and messages = held_messages and ids_sum = held_sum and left_ids is null;
+            if not found then
+                return next;
+                return;
+            end if;
+        end if;
         perform pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
-        select greatest(last_offset + 1, (select min(first_offset) from tq_events__runs where first_offset > 0))
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
         into begins from tq_events__s1__ranges order by id desc limit 1;
         select least(first_offset + last_id - first_id, begins + n - 1)
         into ends from tq_events__runs order by first_offset desc limit 1;
@@ -89,10 +103,10 @@ create function tq_events__s1__ranges_claim(
 -- create_topic
 -- The log of a topic. Its rows are never changed.
 -- Ids are given before commits. So the offset of a message, which says when it became visible, is in the runs: a run is
--- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The first
--- run is empty. The holes are the ids between runs, each with a transaction id above those of all transactions that may
--- still fill it (null: not known yet).
--- The default of the id gives the transaction its id first, by which a hole is forgotten; nextval alone gives none.
+-- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The run
+-- with the lowest offset is the last message that was dropped; at first 0, which never was.
+-- The holes are the ids between runs, each with a transaction id above those of all transactions that may still fill it
+-- (null: not known yet). The default of the id gives the transaction its id first; nextval alone gives none.
 -- Runs in one transaction: a crash leaves nothing.
 create sequence tq_events__ids;
 create table tq_events (
@@ -105,10 +119,9 @@ create table tq_events (
     headers json,
     payload json not null,
     constraint tq_events__id primary key (id)
-) partition by range (id);
+)
+;
 alter sequence tq_events__ids owned by tq_events.id;
-create table tq_events__segment_0 partition of tq_events for values from (0) to (1000000000);
-create table tq_events__segment_1 partition of tq_events for values from (1000000000) to (2 * 1000000000);
 create table tq_events__runs (
     first_offset bigint not null,
     first_id bigint not null,
@@ -123,12 +136,13 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing if
--- another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
--- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what was
--- committed before it began, so the lock comes before the look.
--- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound have ended before the
--- last look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing
+-- if another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
+-- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
+-- was committed before it began, so the lock comes before the look.
+-- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
+-- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight.
 create function tq_events__sequence(all_holes boolean) returns void language plpgsql set jit = off as $$
     declare
@@ -137,68 +151,47 @@ create function tq_events__sequence(all_holes boolean) returns void language plp
         next bigint;
         last bigint;
         recent bigint;
-        added bigint;
     begin
         if not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
         select last_id into last from tq_events__runs order by last_id desc limit 1;
-        with fresh as (
-            select id from tq_events where id > last order by id limit 100000
-        ), islands as materialized (
-            select min(id) as low, max(id) as high
-            from (select id, id - row_number() over (order by id) as island from fresh) as numbered
-            group by island
-        ), gaps as (
-            insert into tq_events__holes (first_id, last_id, bound)
-            select after + 1, low - 1, case when clean then pg_current_xact_id() end
-            from (select low, coalesce(lag(high) over (order by low), last) as after from islands) as pairs
-            where after + 1 < low
-        ), added_runs as (
-            insert into tq_events__runs (first_offset, first_id, last_id)
-            select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
-            returning last_id - first_id + 1 as messages
-        )
-        select coalesce(sum(messages), 0) into added from added_runs;
-        if not exists (select from tq_events__holes) then
-            return;
-        end if;
-        next = next + added;
         recent = case when all_holes then 0 else
             coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
         end;
-        if clean and exists (select from tq_events__holes where bound is null) then
-            update tq_events__holes set bound = pg_current_xact_id() where bound is null;
-        end if;
         horizon = pg_snapshot_xmin(pg_current_snapshot());
         with filled as (
             delete from tq_events__holes as hole
             where first_id >= recent
                 and exists (select from tq_events where id between hole.first_id and hole.last_id)
             returning first_id, last_id, bound
-        ), late as materialized (
-            select filled.first_id, filled.last_id, bound, id
-            from filled
-            join tq_events on id between filled.first_id and filled.last_id
+        ), visible as (
+            select first_id, last_id, bound, id from filled join tq_events on id between first_id and last_id
+            union all
+            select last + 1, null, null, id
+            from (select id from tq_events where id > last order by id limit 100000) as fresh
         ), islands as materialized (
             select first_id, last_id, bound, min(id) as low, max(id) as high
-            from (select *, id - row_number() over (partition by first_id order by id) as island from late) as numbered
+            from (select *, id - row_number() over (order by id) as island from visible) as numbered
             group by first_id, last_id, bound, island
         ), added_runs as (
             insert into tq_events__runs (first_offset, first_id, last_id)
             select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
         )
         insert into tq_events__holes (first_id, last_id, bound)
-        select low, high, bound
+        select low, high, coalesce(bound, case when clean then pg_current_xact_id() end)
         from (
             select coalesce(lag(high) over hole + 1, first_id) as low, low - 1 as high, bound
             from islands
             window hole as (partition by first_id order by low)
             union all
-            select distinct on (first_id) high + 1, last_id, bound from islands order by first_id, high desc
+            select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
+        if clean and exists (select from tq_events__holes where bound is null) then
+            update tq_events__holes set bound = pg_current_xact_id() where bound is null;
+        end if;
         delete from tq_events__holes where first_id >= recent and bound <= horizon;
     end;
     $$;
@@ -215,14 +208,35 @@ drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
 
+-- publish_topic
+-- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
+-- Index: the primary key. Locks: none that another transaction waits for.
+-- One transaction with writer_advance: a crash publishes none.
+insert into tq_events (pushed_at, producer, group_key, headers, payload)
+select coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), group_key, headers, payload
+from (
+    select unnest(payloads) as payload, unnest(headers) as headers, unnest(groups) as group_key
+    from (
+        select * from tq_events__parts
+        where write_id = :write and attempt = any(:attempts)
+        order by part, place
+    ) as parts
+) as message;
+
 -- range_claim
--- Claim the next range of up to :n messages under a new lease; see create_ranges.
+-- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
+-- See create_ranges.
 select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, :durable
+    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
+    cast(:number as integer), cast(:sum as bigint)
 );
+
+-- range_claim_lock
+-- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
+select pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
 
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
@@ -233,9 +247,20 @@ where token = cast(:token as uuid) and lease_until is not null
     and messages = :number and ids_sum = :sum and left_ids is null
 returning id;
 
+-- range_due
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
+-- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states and of packs; one
+-- entry of each. Locks: none.
+select
+    exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
+    exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(cast(:now as timestamptz), statement_timestamp()))
+    or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp()))
+    or exists (select 1 from tq_events__s1__packs where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
+    exists (select 1 from tq_events__s1 where state = 'ready');
+
 -- range_expire
--- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready, or
--- dead letters if one attempt was all they had. The range is not in progress any more.
+-- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
+-- or dead letters if one attempt was all they had. The range is not in progress any more.
 -- Indexes: the primary keys. Locks: the rows. A crash leaves all or nothing.
 with expired as (
     select id, first_offset, last_offset, left_ids, popped_at, consumer from tq_events__s1__ranges where id = :id
@@ -287,6 +312,14 @@ where token = cast(:token as uuid) and lease_until is not null and run.first_id 
     and (left_ids is null or ids.id <> all(left_ids))
 returning lease_until;
 
+-- range_floor
+-- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+select coalesce(
+    (select min(first_offset) from tq_events__s1__ranges where lease_until is not null),
+    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
+);
+
 -- range_hold
 -- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
 -- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the rows.
@@ -332,6 +365,29 @@ from (
 ) as of_range
 where held.id = of_range.id;
 
+-- range_note
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
+-- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
+-- Locks: range_claim_lock comes before it, so that it sees the last claim.
+with last as (
+    select last_offset from tq_events__s1__ranges order by id desc limit 1
+), open as (
+    select count(*) as ranges from tq_events__s1__ranges where lease_until is not null
+), noted as (
+    insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
+    select
+        last_offset + 1, :start - 1, :start - 1 - last_offset, 0, cast(:consumer as text),
+        coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second', coalesce(cast(:now as timestamptz), statement_timestamp())
+    from last
+    cross join open
+    where last_offset + 1 < :start and open.ranges = 0
+)
+select ranges from open;
+
+-- range_position
+-- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
+select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
+
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
 -- moved if another session does it just now, which :pumping tells.
@@ -340,7 +396,7 @@ with bounds as (
     select
         greatest(
             (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select min(first_offset) from tq_events__runs where first_offset > 0)
+            (select min(first_offset) + 1 from tq_events__runs)
         ) as begins,
         (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
 ), moved as (
@@ -434,7 +490,7 @@ with bounds as (
     select
         greatest(
             (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select min(first_offset) from tq_events__runs where first_offset > 0)
+            (select min(first_offset) + 1 from tq_events__runs)
         ) as next,
         (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1) as ends,
         (select last_id from tq_events__runs order by last_id desc limit 1) as last_id
@@ -487,15 +543,27 @@ select
 -- Give the messages that have become visible their offsets; see create_topic.
 select tq_events__sequence(:all_holes);
 
+-- sequence_lock
+-- Wait until no other session sequences the topic, and keep others from it until the transaction ends.
+select pg_advisory_xact_lock(hashtextextended('tq_events', 8318836324));
+
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Indexes: those of the runs. Locks: none.
 select
-    coalesce((select min(first_offset) from tq_events__runs where first_offset > 0), 1),
+    (select min(first_offset) + 1 from tq_events__runs),
     (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1);
 
 -- topic_copy
 -- A bulk push: the messages come as COPY's text, with the ids that topic_reserve gave. All of them, or none.
 copy tq_events (id, payload, headers, producer, group_key, pushed_at) from stdin;
+
+-- topic_flush
+-- Have the commit of this transaction flush the WAL up to its own record, and so all commits that it has seen: those
+-- that gave offsets may not have flushed (range_claim). A commit flushes only if the transaction has an id and
+-- synchronous_commit is not off.
+select
+    cast(pg_current_xact_id() as text),
+    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
 
 -- topic_push
 -- Push one message to the log. Returns the id, and whether waiting consumers must be notified from another connection.
@@ -567,4 +635,26 @@ select pushed_at from tq_events where id = (
 select array_agg(nextval('tq_events__ids')), cast(coalesce(cast(:now as timestamptz), statement_timestamp()) as text)
 from generate_series(1, :n)
 where pg_current_xact_id() is not null;
+
+-- topic_rows
+-- The messages at the offsets from :start on and before :end, mostly in their order.
+-- Indexes: those of the runs, the primary key of the log. Locks: none.
+-- No order by: it would sort the messages, though the indexes have the order already.
+select
+    run.first_offset + log.id - run.first_id as message_offset, log.id, payload, headers, group_key, producer, pushed_at
+from (
+    select first_offset, first_id, last_id
+    from tq_events__runs
+    where first_offset < :end
+        and first_offset >= coalesce((select max(first_offset) from tq_events__runs where first_offset <= :start), 0)
+    order by first_offset
+) as run
+join tq_events as log on log.id
+    between run.first_id + greatest(:start - run.first_offset, 0)
+    and least(run.last_id, run.first_id + :end - 1 - run.first_offset);
+
+-- topic_trim
+-- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
+-- create_topic.
+select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()));
 

@@ -24,8 +24,8 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 values (:start, :start - 1, 0, 0, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
 
 -- create_topic
--- The log of a topic. Its rows are never changed. One transaction writes at a time, so the order of the ids is the order
--- of the commits, and they have no gaps: the offset of a message is its id.
+-- The log of a topic. Its rows are never changed. One transaction writes at a time. So the ids have the order of the
+-- commits, and no gaps: the offset of a message is its id.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_events (
     id integer primary key autoincrement,
@@ -43,6 +43,15 @@ drop table if exists tq_events__s1__ranges;
 -- drop_topic
 -- Drop the log of a topic; what was in it is gone.
 drop table if exists tq_events;
+
+-- publish_topic
+-- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
+-- Locks: the database. One transaction with writer_advance: a crash publishes none.
+insert into tq_events (pushed_at, producer, group_key, headers, payload)
+select coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), :producer, group_key, headers, payload
+from tq_events__staged
+where write_id = :write and attempt in (select value from json_each(:attempts))
+order by part, place;
 
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them.
@@ -74,9 +83,19 @@ set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 864
 where token = :token and lease_until is not null and messages = :number and ids_sum = :sum and left_ids is null
 returning id;
 
+-- range_due
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
+-- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states; one entry of each.
+-- Locks: none.
+select
+    exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)),
+    exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000))
+    or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)),
+    exists (select 1 from tq_events__s1 where state = 'ready');
+
 -- range_expire
--- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready, or
--- dead letters if one attempt was all they had. The range is not in progress any more.
+-- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
+-- or dead letters if one attempt was all they had. The range is not in progress any more.
 -- Index: the primary keys. Locks: the database. A crash leaves all or nothing.
 delete from tq_events__s1_history
 where id in (
@@ -118,6 +137,14 @@ where token = :token and lease_until is not null and exists (
 )
 returning lease_until;
 
+-- range_floor
+-- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+select coalesce(
+    (select min(first_offset) from tq_events__s1__ranges where lease_until is not null),
+    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
+);
+
 -- range_hold
 -- The messages of :ids that ranges under :token hold: those that have not left them.
 -- Index: tq_events__s1__token. Locks: the database.
@@ -142,6 +169,21 @@ where token = :token and lease_until is not null;
 update tq_events__s1__ranges
 set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), lease_until = null
 where token = :token and lease_until is not null and messages = json_array_length(left_ids);
+
+-- range_note
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
+-- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
+-- Locks: the database.
+insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
+select
+    last_offset + 1, :start - 1, :start - 1 - last_offset, 0, :consumer, coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - cast(:age * 1000000 as integer), coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
+from (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+where last_offset + 1 < :start and not exists (select 1 from tq_events__s1__ranges where lease_until is not null);
+select count(*) from tq_events__s1__ranges where lease_until is not null;
+
+-- range_position
+-- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
+select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them.
@@ -255,4 +297,17 @@ from (values (:payload));
 -- topic_pushed_at
 -- When the message at offset :start, or the first one after it, was pushed. Index: the primary key. Locks: none.
 select pushed_at from tq_events where id >= :start order by id limit 1;
+
+-- topic_rows
+-- The messages at the offsets from :start on and before :end. Index: the primary key. Locks: none.
+select id as message_offset, id, payload, headers, group_key, producer, pushed_at
+from tq_events
+where id >= :start and id < :end
+order by id;
+
+-- topic_trim
+-- Delete messages that come before the offset :start: up to 10,000 of them, from the beginning of the log, whose pages
+-- new messages fill. Index: the primary key. Locks: the database.
+delete from tq_events where id < min(:start, (select min(id) from tq_events) + 10000);
+select changes();
 

@@ -1,7 +1,8 @@
 -- The log of a topic. Its rows are never changed.
 -- Identities are given before commits. So the offset of a message, which says when it became visible, is in the runs:
 -- a run is ids without a gap that were all committed when a session looked, and an offset is first_offset + id -
--- first_id. The first run is empty. The holes are the ids between runs: of transactions in flight, or rolled back.
+-- first_id. The run with the lowest offset is the last message that was dropped; at first 0, which never was. The holes
+-- are the ids between runs: of transactions in flight, or rolled back.
 -- No page locks, no lock escalation: a reader skips the rows of transactions in flight, and never waits for one that
 -- has a page with other rows locked. The price: the index can be rebuilt, and not reorganized.
 -- The name of a subscription is longer than that of a queue, so a catalogue of an older version gets a wider column.
@@ -41,6 +42,8 @@ set ansi_nulls, quoted_identifier on;
 go
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing if
 -- another session does it just now. @all_holes: look at all holes, not only at the last hundred.
+-- Offsets go by id, and what is pushed after a commit comes after what was committed: nothing above @upto, which is
+-- read first, is looked at, and all that was committed before that is visible to the looks.
 -- READPAST with READCOMMITTEDLOCK passes over the rows of transactions in flight, with READ_COMMITTED_SNAPSHOT and
 -- without: it waits for none, and what it passes over is a hole until it is committed.
 -- Locks: an application lock, and the new runs and holes, until the transaction ends; so never in one of a caller.
@@ -54,9 +57,9 @@ begin
     declare @now datetime2(6) = sysutcdatetime();
     declare @next bigint;
     declare @last bigint;
+    declare @upto bigint;
     declare @recent bigint = 0;
-    declare @fresh table (low bigint not null primary key, high bigint not null);
-    declare @late table (
+    declare @islands table (
         low bigint not null primary key,
         high bigint not null,
         first_id bigint not null,
@@ -77,14 +80,18 @@ begin
     select top (1) @last = last_id
     from {runs} with (readcommittedlock)
     order by last_id desc;
-    insert into @fresh (low, high)
-    select min(numbered.id), max(numbered.id)
+    select top (1) @upto = id
+    from {log} with (readpast, readcommittedlock)
+    where id > @last
+    order by id desc;
+    insert into @islands (low, high, first_id, last_id, seen_at)
+    select min(numbered.id), max(numbered.id), @last + 1, 0, @now
     from (
         select fresh.id, fresh.id - row_number() over (order by fresh.id) as island
         from (
             select top (100000) id
             from {log} with (readpast, readcommittedlock)
-            where id > @last
+            where id > @last and id <= @upto
             order by id
         ) as fresh
     ) as numbered
@@ -92,7 +99,7 @@ begin
     if @all_holes = 0
         select @recent = coalesce(min(recent.first_id), 0)
         from (select top (100) first_id from {holes} with (readcommittedlock) order by first_id desc) as recent;
-    insert into @late (low, high, first_id, last_id, seen_at)
+    insert into @islands (low, high, first_id, last_id, seen_at)
     select min(numbered.id), max(numbered.id), numbered.first_id, numbered.last_id, numbered.seen_at
     from (
         select
@@ -105,25 +112,19 @@ begin
     ) as numbered
     group by numbered.first_id, numbered.last_id, numbered.seen_at, numbered.island;
     insert into {runs} (first_offset, first_id, last_id)
-    select @next + sum(high - low + 1) over (order by late, low rows unbounded preceding) - (high - low + 1), low, high
-    from (
-        select low, high, 0 as late from @fresh
-        union all
-        select low, high, 1 as late from @late
-    ) as islands;
+    select @next + sum(high - low + 1) over (order by low rows unbounded preceding) - (high - low + 1), low, high
+    from @islands;
     delete from {holes}
-    where first_id in (select late.first_id from @late as late);
+    where first_id in (select island.first_id from @islands as island);
     insert into {holes} (first_id, last_id, seen_at)
     select rest.low, rest.high, rest.seen_at
     from (
-        select coalesce(lag(high) over (order by low), @last) + 1 as low, low - 1 as high, @now as seen_at
-        from @fresh
-        union all
-        select coalesce(lag(high) over (partition by first_id order by low) + 1, first_id), low - 1, seen_at
-        from @late
+        select
+            coalesce(lag(high) over (partition by first_id order by low) + 1, first_id) as low, low - 1 as high, seen_at
+        from @islands
         union all
         select max(high) + 1, last_id, seen_at
-        from @late
+        from @islands
         group by first_id, last_id, seen_at
     ) as rest
     where rest.low <= rest.high;

@@ -3,8 +3,9 @@
 -- One claim of a subscription at a time: each begins after the last range, and the application lock comes before the
 -- look at it. Locks: that one, until the transaction ends, so never in one of a caller.
 -- READPAST passes over the runs of a session that is sequencing. All runs up to one that is committed are committed,
--- too, but their locks end one by one: so the pieces are read without it.
--- Indexes: {table}__last, the primary keys. The messages are read after the commit: the log and the runs do not change.
+-- too, but their locks end one by one: so the pieces are read without it. If some are missing, because messages were
+-- dropped meanwhile, nothing is claimed; the next claim begins after them.
+-- Indexes: {table}__last, the primary keys. The messages are read after the commit: they do not change.
 -- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
@@ -16,6 +17,7 @@ declare @granted int;
 declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'{ranges}'));
 declare @begins bigint;
 declare @ends bigint;
+declare @dropped bigint;
 declare @pieces table (first_offset bigint not null primary key, low bigint not null, high bigint not null);
 select top (1) @begins = last_offset + 1
 from {ranges} with (index ({table}__last), readcommittedlock)
@@ -32,9 +34,8 @@ if @granted < 0
 select top (1) @begins = last_offset + 1
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
-select @begins = case when @begins < min(first_offset) then min(first_offset) else @begins end
-from {runs} with (readcommittedlock)
-where first_offset > 0;
+select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
+from {runs} with (readcommittedlock);
 select top (1) @ends = first_offset + last_id - first_id
 from {runs} with (readpast, readcommittedlock)
 order by first_offset desc;
@@ -46,7 +47,7 @@ select
     {low},
     {high}
 from {runs} as run with (forceseek, readcommittedlock)
-where @begins <= @ends
+where run.first_offset > @dropped
     and run.first_offset <= @ends
     and run.first_offset >= (
         select max(before.first_offset) from {runs} as before with (readcommittedlock)
@@ -56,7 +57,9 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consu
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
-having count(*) > 0;
+having sum(high - low + 1) = @ends - @begins + 1;
+if @@rowcount = 0
+    delete from @pieces;
 commit transaction;
 select
     {claimed of message with

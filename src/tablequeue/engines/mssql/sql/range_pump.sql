@@ -6,13 +6,13 @@ declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 declare @begins bigint;
 declare @ends bigint;
+declare @dropped bigint;
 declare @moved table (id bigint not null primary key, first_offset bigint not null);
 select top (1) @begins = last_offset + 1
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
-select @begins = case when @begins < min(first_offset) then min(first_offset) else @begins end
-from {runs} with (readcommittedlock)
-where first_offset > 0;
+select @dropped = min(first_offset), @begins = iif(@begins > min(first_offset), @begins, min(first_offset) + 1)
+from {runs} with (readcommittedlock);
 select top (1) @ends = first_offset + last_id - first_id
 from {runs} with (readpast, readcommittedlock)
 order by first_offset desc;
@@ -27,7 +27,7 @@ from {runs} as run with (forceseek, readcommittedlock)
 inner join {log} as message with (forceseek, readcommittedlock)
     on message.id between {low}
         and {high}
-where @begins <= @ends
+where run.first_offset > @dropped
     and run.first_offset <= @ends
     and run.first_offset >= (
         select max(before.first_offset) from {runs} as before with (readcommittedlock)

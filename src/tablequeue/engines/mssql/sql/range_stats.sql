@@ -9,9 +9,8 @@ declare @last bigint;
 select top (1) @next = last_offset + 1
 from {ranges} with (index ({table}__last), readcommittedlock)
 order by id desc;
-select @next = case when @next < min(first_offset) then min(first_offset) else @next end
-from {runs} with (readcommittedlock)
-where first_offset > 0;
+select @next = iif(@next > min(first_offset), @next, min(first_offset) + 1)
+from {runs} with (readcommittedlock);
 select top (1) @end = first_offset + last_id - first_id + 1
 from {runs} with (readpast, readcommittedlock)
 order by first_offset desc;

@@ -5,11 +5,10 @@
 -- one statement that reads one row, and is not waited for: on a busy topic the holes stay, which costs looks at them.
 -- A hole must also have been seen a minute before: that the intent lock comes before the id is not documented.
 -- Locks: those of create_topic; then the log, shared; then the holes. Never in a transaction of a caller.
-exec {log}__sequence 1;
-go
 declare @seen_before datetime2(6) = dateadd(minute, -1, sysutcdatetime());
 declare @one bigint;
 declare @quiet bit = 0;
+exec {log}__sequence 1;
 if @@trancount = 0
     and exists (select 1 from {holes} with (readpast, readcommittedlock) where seen_at < @seen_before)
 begin
