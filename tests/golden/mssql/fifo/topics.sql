@@ -597,6 +597,23 @@ inner join tq_events as message with (forceseek, readcommittedlock) on message.i
 where not exists (select 1 from tq_events__s1 as there where there.id = moved.id)
 order by moved.first_offset, moved.id;
 
+-- range_purge
+-- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
+-- next claim begins. 1,000 a statement, each for itself: a crash leaves the others for the next call.
+-- Indexes: tq_events__s1__last, the primary key. Locks: the rows; locked rows are skipped.
+declare @start bigint = :start;
+declare @last bigint;
+declare @deleted bigint = 1000;
+select top (1) @last = id
+from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+order by id desc;
+while @deleted = 1000
+begin
+    delete top (1000) from tq_events__s1__ranges with (rowlock, readpast, readcommittedlock)
+    where id < @last and last_offset < @start and lease_until is null;
+    set @deleted = rowcount_big();
+end;
+
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: range_claim_lock comes before it.
 declare @start bigint = :start;

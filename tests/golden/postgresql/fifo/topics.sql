@@ -141,6 +141,7 @@ create table tq_events__holes (
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight.
@@ -189,8 +190,15 @@ create function tq_events__sequence(all_holes boolean) returns void language plp
             select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
-        if clean and exists (select from tq_events__holes where bound is null) then
-            update tq_events__holes set bound = pg_current_xact_id() where bound is null;
+        if clean and exists (
+            select from tq_events__holes
+            where bound is null or (
+                bound >= pg_snapshot_xmax(pg_current_snapshot())
+                and bound is distinct from pg_current_xact_id_if_assigned()
+            )
+        ) then
+            update tq_events__holes set bound = pg_current_xact_id()
+            where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
         end if;
         delete from tq_events__holes where first_id >= recent and bound <= horizon;
     end;
@@ -418,6 +426,12 @@ with bounds as (
 insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
 select id, 'ready', pushed_at, group_key, producer, headers, payload from messages
 on conflict (id) do nothing;
+
+-- range_purge
+-- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
+-- next claim begins. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+delete from tq_events__s1__ranges
+where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
 
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: none.

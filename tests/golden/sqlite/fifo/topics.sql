@@ -207,6 +207,12 @@ join tq_events as log on log.id between first_offset and last_offset
 where ranges.id = (select max(id) from tq_events__s1__ranges) and ranges.token = :token
 on conflict (id) do nothing;
 
+-- range_purge
+-- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
+-- next claim begins. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+delete from tq_events__s1__ranges
+where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
+
 -- range_seek
 -- Let the next claim begin at :start. The row has no messages. Locks: the database.
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
