@@ -58,8 +58,8 @@ class SQLServerRanges(Ranges):
         self.topics.sequence(cursor, table, params)
         return super().sweep(cursor, table, params)
 
-    def _lock(self, cursor: Cursor, table: Table) -> None:
-        self._run(cursor, table, "range_claim_lock", {})
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
@@ -76,12 +76,6 @@ class SQLServerRanges(Ranges):
             if is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return 0
             raise
-
-    def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
-        with atomic(cursor):
-            # The identities of ranges are given before commits, too.
-            self._lock(cursor, table)
-            return super().seek(cursor, table, params)
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().pump(cursor, table, params) if self._row(cursor, table, "range_lock", {})[0] else 0

@@ -267,14 +267,6 @@ from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
 
--- range_claim_lock
--- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
-declare @granted int;
-declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
-exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
-if @granted < 0
-    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
-
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
@@ -776,6 +768,14 @@ select case
         ) as coming
     )) / 1e6
 end as seconds;
+
+-- range_wait
+-- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
+declare @granted int;
+declare @resource nvarchar(255) = concat(N'tablequeue claim ', object_id(N'tq_events__s1__ranges'));
+exec @granted = sp_getapplock @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction';
+if @granted < 0
+    throw 51000, N'tablequeue: other consumers are claiming from this subscription', 1;
 
 -- sequence
 -- Give the messages that have become visible their offsets; see create_topic. Then forget the holes that no transaction

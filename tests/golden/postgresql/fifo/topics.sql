@@ -1,8 +1,9 @@
 -- create_ranges
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
--- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
+-- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_events__s1__ranges (
     id bigint generated always as identity (sequence name tq_events__s1__ranges_ids),
@@ -10,13 +11,13 @@ create table tq_events__s1__ranges (
     last_offset bigint not null,
     messages integer not null,
     ids_sum bigint not null,
-    apart integer not null default 0,
     token uuid,
     consumer text,
     popped_at timestamptz not null,
     lease_until timestamptz,
     finished_at timestamptz,
     left_ids bigint[],
+    apart_ids bigint[],
     constraint tq_events__s1__range primary key (id)
 );
 create index tq_events__s1__token on tq_events__s1__ranges (token) where lease_until is not null;
@@ -25,7 +26,8 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
 );
--- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
+-- if none has, it waits for a session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
@@ -52,7 +54,7 @@ create function tq_events__s1__ranges_claim(
         into begins from tq_events__s1__ranges order by id desc limit 1;
         select first_offset + last_id - first_id into ends from tq_events__runs order by first_offset desc limit 1;
         if ends - begins + 1 < n then
-            perform tq_events__sequence(all_holes);
+            perform tq_events__sequence(all_holes, ends < begins);
         end if;
         if held is not null then
             update tq_events__s1__ranges
@@ -136,16 +138,17 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing
--- if another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
+-- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
+-- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
--- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
--- below that of a transaction in flight.
-create function tq_events__sequence(all_holes boolean) returns void language plpgsql set jit = off as $$
+-- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
+-- the topic was restored.
+create function tq_events__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
@@ -153,7 +156,9 @@ create function tq_events__sequence(all_holes boolean) returns void language plp
         last bigint;
         recent bigint;
     begin
-        if not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
+        if patient then
+            perform pg_advisory_xact_lock(hashtextextended('tq_events', 8318836324));
+        elsif not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
@@ -242,10 +247,6 @@ from tq_events__s1__ranges_claim(
     cast(:number as integer), cast(:sum as bigint)
 );
 
--- range_claim_lock
--- Wait for the lock of a subscription's claims, and keep it until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
-
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
 -- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
@@ -285,9 +286,7 @@ with expired as (
 ), there as (
     delete from tq_events__s1_history where id = any(array(select id from lost))
 ), closed as (
-    update tq_events__s1__ranges
-    set lease_until = null, apart = apart + messages - coalesce(cardinality(left_ids), 0)
-    where id = :id
+    update tq_events__s1__ranges set lease_until = null where id = :id
 )
 insert into tq_events__s1 (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
@@ -320,13 +319,141 @@ where token = cast(:token as uuid) and lease_until is not null and run.first_id 
     and (left_ids is null or ids.id <> all(left_ids))
 returning lease_until;
 
+-- range_find
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
+-- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it. Locks: none.
+with message as (
+    select log.*, first_offset + log.id - first_id as message_offset
+    from tq_events as log
+    left join tq_events__runs as run on run.last_id = (select min(last_id) from tq_events__runs where last_id >= :id)
+        and first_id <= :id
+    where log.id = :id
+), next as (
+    select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+    from tq_events__s1__ranges order by id desc limit 1
+), held as (
+    select consumer, popped_at, lease_until, left_ids
+    from tq_events__s1__ranges
+    where (select message_offset from message) between first_offset and last_offset
+        and (select message_offset from message) < (select position from next)
+    order by id desc
+    limit 1
+)
+select
+    id, payload, headers, case when popped_at is null then 'ready' else 'in_progress' end as state,
+    case when popped_at is null then 0 else 1 end as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at, lease_until,
+    cast(null as timestamptz) as finished_at, null as errors
+from message
+cross join next
+left join held on true
+where message_offset is null or message_offset >= position
+    or (lease_until is not null and (left_ids is null or id <> all(left_ids)));
+
+-- range_finished
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
+-- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
+-- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, messages - finished as others,
+        greatest(low, :low) as low, least(high, :high) as high
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
+        and first_offset <= (
+            select max(first_offset + last_id - first_id) from tq_events__runs where last_id >= :low and first_id <= :high
+        )
+        and last_offset >= (select min(first_offset) from tq_events__runs where last_id >= :low and first_id <= :high)
+), counted as (
+    select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
+    from (select low, greatest(high - low + 1 - others, 0) as sure from spans) as each_one
+), reach as (
+    select min(low) as low
+    from counted
+    where so_far - sure < :n * (1 + (select count(*) from tq_events__s1__ranges where messages = 0))
+)
+select distinct on (id) *
+from (
+    select
+        id, payload, headers, 'finished' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+        consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at,
+        cast(null as timestamptz) as lease_until, finished_at, null as errors
+    from spans
+    cross join lateral (
+        select *
+        from tq_events
+        where id between low and high
+            and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+        order by id desc
+        limit :n
+    ) as log
+    where high >= (select low from reach)
+    union all
+    (
+        select
+            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
+            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            cast(null as timestamptz) as lease_until, finished_at, errors
+        from tq_events__s1_history
+        where id between :low and :high and finished_at >= :since and finished_at < :until
+        order by id desc
+        limit :n
+    )
+) as finished
+order by id desc, popped_at desc
+limit :n;
+
+-- range_finished_bounds
+-- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
+-- messages of the subscription's history that were: no other id has such a message.
+-- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
+select min(low), max(high)
+from (
+    select low, high
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and finished_at >= :since and finished_at < :until
+    union all
+    select min(id), max(id) from tq_events__s1_history where finished_at >= :since and finished_at < :until
+) as bounds;
+
 -- range_floor
 -- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select coalesce(
-    (select min(first_offset) from tq_events__s1__ranges where lease_until is not null),
-    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
-);
+select least(
+    last_offset + 1, coalesce((select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1)
+)
+from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
 -- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
@@ -346,6 +473,135 @@ cross join lateral (
 join held on message_offset between held.first_offset and held.last_offset
 where run.first_id <= ids.id and (left_ids is null or ids.id <> all(left_ids));
 
+-- range_live
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
+with spans as materialized (
+    select greatest(low, :low) as low, least(high, :high) as high, messages
+    from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+    where high >= :low and low <= :high
+), counted as (
+    select
+        low, high, messages,
+        sum(case when messages > 0 then high - low + 1 else 0 end) over (order by low desc) as so_far
+    from spans
+)
+select distinct on (id) *
+from (
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+    from tq_events__s1
+    where id between :low and :high
+    union all
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+    from tq_events__s1__packed
+    where first_id <= :high and last_id >= :low and id between :low and :high
+    union all
+    select
+        id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key,
+        producer, consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at,
+        lease_until, cast(null as timestamptz) as finished_at, null as errors
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    cross join lateral (
+        select *
+        from tq_events
+        where id between greatest(low, :low) and least(high, :high) and (left_ids is null or id <> all(left_ids))
+        order by id desc
+        limit :n
+    ) as log
+    where lease_until is not null
+    union all
+    select
+        id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+        cast(null as text) as consumer, pushed_at, cast(null as timestamptz) as due_at,
+        cast(null as timestamptz) as first_popped_at, cast(null as timestamptz) as popped_at,
+        cast(null as timestamptz) as lease_until, cast(null as timestamptz) as finished_at, null as errors
+    from counted
+    cross join lateral (select * from tq_events where id between low and high order by id desc limit :n) as log
+    where so_far - case when messages > 0 then high - low + 1 else 0 end < :n
+) as live
+order by id desc, attempts desc
+limit :n;
+
+-- range_live_bounds
+-- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+select min(low), max(high)
+from (
+    select min(id) as low, max(id) as high from tq_events__s1
+    union all
+    select min(first_id), max(last_id) from tq_events__s1__packs
+    union all
+    select low, high from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece where lease_until is not null
+    union all
+    select low, least(high, (select max(id) from tq_events)) from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+) as bounds
+where low <= high;
+
 -- range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
 select pg_try_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
@@ -354,8 +610,11 @@ select pg_try_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 83188
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
 -- Index: tq_events__s1__token. Locks: the rows. A crash leaves them in progress until the lease expires.
 update tq_events__s1__ranges as held
-set left_ids = coalesce(left_ids, '{}') || of_range.ids,
-    finished_at = case when messages = coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids) then coalesce(cast(:now as timestamptz), statement_timestamp()) end,
+set finished_at = coalesce(cast(:now as timestamptz), statement_timestamp()),
+    left_ids = case
+        when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids)
+            then coalesce(left_ids, '{}') || of_range.ids
+    end,
     lease_until = case
         when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids) then lease_until
     end
@@ -391,6 +650,78 @@ with last as (
     where last_offset + 1 < :start and open.ranges = 0
 )
 select ranges from open;
+
+-- range_peek_in_progress
+-- The first :n messages of the log with an id above :after that ranges in progress hold.
+-- Indexes: tq_events__s1__lease, the primary keys. Locks: none.
+select
+    id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at, lease_until,
+    cast(null as timestamptz) as finished_at, null as errors
+from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+cross join lateral (
+    select *
+    from tq_events
+    where id between greatest(low, :after + 1) and high and (left_ids is null or id <> all(left_ids))
+    order by id
+    limit :n
+) as log
+where lease_until is not null
+order by id
+limit :n;
+
+-- range_peek_ready
+-- The first :n messages of the log with an id above :after that no range has, from the position of the subscription on.
+-- Of the intervals of ids only the first ones are read, which have so many messages.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+with spans as materialized (
+    select greatest(low, :after + 1) as low, high, messages from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed where high > :after
+), counted as (
+    select
+        low, high, messages,
+        sum(case when messages > 0 then high - low + 1 else 0 end) over (order by low) as so_far
+    from spans
+)
+select
+    id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    cast(null as text) as consumer, pushed_at, cast(null as timestamptz) as due_at,
+    cast(null as timestamptz) as first_popped_at, cast(null as timestamptz) as popped_at,
+    cast(null as timestamptz) as lease_until, cast(null as timestamptz) as finished_at, null as errors
+from counted
+cross join lateral (select * from tq_events where id between low and high order by id limit :n) as log
+where so_far - case when messages > 0 then high - low + 1 else 0 end < :n
+order by id
+limit :n;
 
 -- range_position
 -- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
@@ -457,10 +788,10 @@ with there as (
     ) as run
     where token = cast(:token as uuid) and lease_until is not null
         and message_offset between range.first_offset and range.last_offset
-), counted as (
+), noted as (
     update tq_events__s1__ranges as range
-    set apart = apart + (select count(*) from left_ones where range_id = range.id)
-    where token = cast(:token as uuid) and lease_until is not null
+    set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
+    where id in (select range_id from left_ones)
 ), apart as (
     insert into tq_events__s1 (
         id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
@@ -499,7 +830,9 @@ select id, (select case
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+-- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
+-- estimate: as many messages as there are offsets from the first range on.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
 with bounds as (
     select
         greatest(
@@ -515,7 +848,19 @@ select
         select coalesce(sum(messages - coalesce(cardinality(left_ids), 0)), 0)
         from tq_events__s1__ranges where lease_until is not null
     ),
-    (select coalesce(sum(messages - apart), 0) from tq_events__s1__ranges where lease_until is null),
+    (
+        select case
+            when count(*) < 100000 then coalesce(sum(finished), 0)
+            else greatest(sum(finished), max(last_offset) - (select first_offset from tq_events__s1__ranges order by id limit 1) + 1)
+        end
+        from (
+            select last_offset, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished
+            from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
+        ) as claimed
+    ),
     (
         select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8)
         from tq_events
@@ -529,11 +874,59 @@ select
     )
 from bounds;
 
+-- range_stats_finished
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
+-- Indexes: the primary keys. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, low, high,
+        greatest(high - low + 1 - (messages - finished), 0) as sure,
+        sum(greatest(high - low + 1 - (messages - finished), 0))
+            over (order by finished_at desc rows unbounded preceding) as so_far
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and finished_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and finished_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
+        and range_id >= (select min(id) from (select id from tq_events__s1__ranges order by id desc limit :n) as claimed)
+)
+select
+    producer,
+    consumer,
+    cast(extract(epoch from popped_at - pushed_at) as float8) as wait,
+    cast(extract(epoch from finished_at - popped_at) as float8) as run,
+    1 as attempts,
+    cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - finished_at) as float8) as ago
+from spans
+cross join lateral (
+    select producer, pushed_at
+    from tq_events
+    where id between low and high
+        and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+    limit :n
+) as log
+where so_far - sure < :n
+order by finished_at desc
+limit :n;
+
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
 -- has pushed, so that a message may come at any moment. For waiting consumers.
--- Indexes: those of the states, tq_events__s1__lease, the primary keys; one entry of each. Locks: an advisory one, for the
--- length of a look.
+-- Indexes: those of the states, tq_events__s1__lease, the primary keys; one entry of each, and one for each hole.
+-- Locks: an advisory one, for the length of a look.
 select
     case
         when exists (select 1 from tq_events__s1 where state = 'ready')
@@ -541,7 +934,7 @@ select
             or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
                 > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
             or exists (
-                select 1 from (select first_id, last_id from tq_events__holes order by first_id desc limit 100) as hole
+                select 1 from tq_events__holes as hole
                 where exists (select 1 from tq_events where id between hole.first_id and hole.last_id)
             ) then 0
         else cast(extract(epoch from least(
@@ -553,13 +946,13 @@ select
     end as seconds,
     case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing;
 
--- sequence
--- Give the messages that have become visible their offsets; see create_topic.
-select tq_events__sequence(:all_holes);
+-- range_wait
+-- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
+select pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
 
--- sequence_lock
--- Wait until no other session sequences the topic, and keep others from it until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('tq_events', 8318836324));
+-- sequence
+-- Give the messages that have become visible their offsets; see create_topic. Locks: an advisory one.
+select tq_events__sequence(true, true);
 
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Indexes: those of the runs. Locks: none.
@@ -638,9 +1031,11 @@ select id, (select case
     else pg_notify('tq_events', '') is null end) as waited_for from pushed;
 
 -- topic_pushed_at
--- When the message at offset :start was pushed. Indexes: the primary keys. Locks: none.
+-- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
+-- can search by them, though a message that was committed late comes after younger ones.
+-- Indexes: the primary keys. Locks: none.
 select pushed_at from tq_events where id = (
-    select first_id + :start - first_offset from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
+    select max(least(last_id, first_id + :start - first_offset)) from tq_events__runs where first_offset <= :start
 );
 
 -- topic_reserve
@@ -666,6 +1061,20 @@ from (
 join tq_events as log on log.id
     between run.first_id + greatest(:start - run.first_offset, 0)
     and least(run.last_id, run.first_id + :end - 1 - run.first_offset);
+
+-- topic_size
+-- The bytes of the log with its indexes, as the database knows them. Locks: none.
+select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
+from pg_partition_tree(cast('tq_events' as regclass));
+
+-- topic_stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
+-- producer, how many seconds ago, and the number of messages.
+-- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
+select producer, cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) as ago, count(*) as pushed
+from (select producer, pushed_at from tq_events order by id desc limit :n) as newest
+where pushed_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and pushed_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
+group by producer, pushed_at;
 
 -- topic_trim
 -- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see

@@ -1,8 +1,9 @@
 -- create_ranges
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
--- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
+-- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_events__s1__ranges (
     id integer primary key,
@@ -10,13 +11,13 @@ create table tq_events__s1__ranges (
     last_offset integer not null,
     messages integer not null,
     ids_sum integer not null,
-    apart integer not null default 0,
     token text,
     consumer text,
     popped_at integer not null,
     lease_until integer,
     finished_at integer,
-    left_ids text check (left_ids is null or json_valid(left_ids))
+    left_ids text check (left_ids is null or json_valid(left_ids)),
+    apart_ids text check (apart_ids is null or json_valid(apart_ids))
 ) strict;
 create index tq_events__s1__token on tq_events__s1__ranges (token) where lease_until is not null;
 create index tq_events__s1__lease on tq_events__s1__ranges (lease_until) where lease_until is not null;
@@ -117,9 +118,7 @@ join tq_events as log on log.id between first_offset and last_offset
 where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
 on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
-update tq_events__s1__ranges
-set lease_until = null, apart = apart + messages - json_array_length(coalesce(left_ids, '[]'))
-where id = :id;
+update tq_events__s1__ranges set lease_until = null where id = :id;
 
 -- range_expired
 -- Up to :n ranges whose lease has expired. Index: tq_events__s1__lease. Locks: the database.
@@ -137,13 +136,108 @@ where token = :token and lease_until is not null and exists (
 )
 returning lease_until;
 
+-- range_find
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
+-- Index: the primary keys; the ranges are read backwards until one has it. Locks: none.
+select
+    log.id, log.payload, log.headers, case when popped_at is null then 'ready' else 'in_progress' end as state,
+    popped_at is not null as attempts, 0 as priority, log.group_key, null as dedup_key, log.producer, consumer,
+    log.pushed_at, null as due_at, popped_at as first_popped_at, popped_at, lease_until, null as finished_at,
+    null as errors
+from tq_events as log
+left join tq_events__s1__ranges as held on held.id = (
+    select id from tq_events__s1__ranges
+    where :id between first_offset and last_offset
+        and :id <= (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+    order by id desc
+    limit 1
+)
+where log.id = :id and (
+    :id > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+    or (lease_until is not null and :id not in (select value from json_each(coalesce(left_ids, '[]'))))
+);
+
+-- range_finished
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
+-- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
+-- Index: the primary keys; all ranges are read. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, messages - (
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+) as others,
+        max(first_offset, :low) as low, min(last_offset, :high) as high
+    from tq_events__s1__ranges
+    where (
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+) > 0 and finished_at >= :since and finished_at < :until
+        and first_offset <= :high and last_offset >= :low
+), counted as (
+    select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
+    from (select low, max(high - low + 1 - others, 0) as sure from spans) as each_one
+), reach as (
+    select min(low) as low
+    from counted
+    where so_far - sure < :n * (1 + (select count(*) from tq_events__s1__ranges where messages = 0))
+)
+-- With max() the other columns are those of the row that has the maximum.
+select
+    id, payload, headers, 'finished' as state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at,
+    due_at, first_popped_at, max(popped_at) as popped_at, null as lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, 'finished' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+        consumer, pushed_at, null as due_at, popped_at as first_popped_at, popped_at, null as lease_until, finished_at,
+        null as errors
+    from spans
+    join tq_events as log on log.id between spans.low and spans.high
+    where high >= (select low from reach)
+        and (left_ids is null or log.id in (select value from json_each(left_ids)))
+        and (apart_ids is null or log.id not in (select value from json_each(apart_ids)))
+    union all
+    select * from (
+        select
+            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
+            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            null as lease_until, finished_at, errors
+        from tq_events__s1_history
+        where id between :low and :high and finished_at >= :since and finished_at < :until
+        order by id desc
+        limit :n
+    )
+) as finished
+group by id
+order by id desc
+limit :n;
+
+-- range_finished_bounds
+-- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
+-- messages of the subscription's history that were: no other id has such a message.
+-- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
+select max(min(low), (select min(id) from tq_events)), max(high)
+from (
+    select first_offset as low, last_offset as high
+    from tq_events__s1__ranges
+    where (
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+) > 0 and finished_at >= :since and finished_at < :until
+    union all
+    select min(id), max(id) from tq_events__s1_history where finished_at >= :since and finished_at < :until
+) as bounds;
+
 -- range_floor
 -- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select coalesce(
-    (select min(first_offset) from tq_events__s1__ranges where lease_until is not null),
-    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
-);
+select min(
+    last_offset + 1, coalesce((select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1)
+)
+from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
 -- The messages of :ids that ranges under :token hold: those that have not left them.
@@ -154,20 +248,73 @@ join json_each(:ids) as ids on ids.value between first_offset and last_offset
 where token = :token and lease_until is not null
     and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
 
+-- range_live
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+-- With max() the other columns are those of the row that has the maximum.
+select
+    id, payload, headers, state, max(attempts) as attempts, priority, group_key, dedup_key, producer, consumer,
+    pushed_at, due_at, first_popped_at, popped_at, lease_until, null as finished_at, errors
+from (
+    select * from (
+        select
+            id, state, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
+            dedup_key, producer, consumer, headers, errors, payload
+        from tq_events__s1
+        where id between :low and :high
+        order by id desc
+        limit :n
+    )
+    union all
+    select
+        log.id, 'in_progress', 1, 0, log.pushed_at, null, popped_at, popped_at, lease_until, log.group_key, null,
+        log.producer, consumer, log.headers, null, log.payload
+    from tq_events__s1__ranges as ranges
+    join tq_events as log on log.id between max(first_offset, :low) and min(last_offset, :high)
+    where lease_until is not null and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+    union all
+    select * from (
+        select
+            id, 'ready', 0, 0, pushed_at, null, null, null, null, group_key, null, producer, null, headers, null,
+            payload
+        from tq_events
+        where id between :low and :high and id > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+        order by id desc
+        limit :n
+    )
+) as live
+group by id
+order by id desc
+limit :n;
+
+-- range_live_bounds
+-- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+select min(low), max(high)
+from (
+    select min(id) as low, max(id) as high from tq_events__s1
+    union all
+    select min(first_offset), max(last_offset) from tq_events__s1__ranges where lease_until is not null
+    union all
+    select min(id), max(id) from tq_events where id > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+) as bounds;
+
 -- range_mark
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
 -- Index: tq_events__s1__token. Locks: the database. A crash leaves them in progress until the lease expires.
 update tq_events__s1__ranges
-set left_ids = (
+set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), left_ids = (
     select json_group_array(value) from (
         select value from json_each(coalesce(left_ids, '[]'))
         union all
         select value from json_each(:ids) where value between first_offset and last_offset
     )
 )
-where token = :token and lease_until is not null;
+where token = :token and lease_until is not null
+    and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
 update tq_events__s1__ranges
-set finished_at = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000), lease_until = null
+set left_ids = null, lease_until = null
 where token = :token and lease_until is not null and messages = json_array_length(left_ids);
 
 -- range_note
@@ -180,6 +327,32 @@ select
 from (select last_offset from tq_events__s1__ranges order by id desc limit 1)
 where last_offset + 1 < :start and not exists (select 1 from tq_events__s1__ranges where lease_until is not null);
 select count(*) from tq_events__s1__ranges where lease_until is not null;
+
+-- range_peek_in_progress
+-- The first :n messages of the log with an id above :after that ranges in progress hold.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+select
+    log.id, log.payload, log.headers, 'in_progress' as state, 1 as attempts, 0 as priority, log.group_key,
+    null as dedup_key, log.producer, consumer, log.pushed_at, null as due_at, popped_at as first_popped_at, popped_at,
+    lease_until, null as finished_at, null as errors
+from tq_events__s1__ranges as ranges
+join tq_events as log on log.id between first_offset and last_offset
+where lease_until is not null and log.id > :after
+    and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
+order by log.id
+limit :n;
+
+-- range_peek_ready
+-- The first :n messages of the log with an id above :after that no range has, from the position of the subscription on.
+-- Index: the primary keys. Locks: none.
+select
+    id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    null as consumer, pushed_at, null as due_at, null as first_popped_at, null as popped_at, null as lease_until,
+    null as finished_at, null as errors
+from tq_events
+where id > :after and id > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+order by id
+limit :n;
 
 -- range_position
 -- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
@@ -247,24 +420,79 @@ on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
     token = null, lease_until = null;
 update tq_events__s1__ranges
-set apart = apart + (select count(*) from json_each(:ids) where value between first_offset and last_offset)
-where token = :token and lease_until is not null;
+set apart_ids = (
+    select json_group_array(value) from (
+        select value from json_each(coalesce(apart_ids, '[]'))
+        union all
+        select value from json_each(:ids) where value between first_offset and last_offset
+    )
+)
+where token = :token and lease_until is not null
+    and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+-- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
+-- estimate: as many messages as there are offsets from the first range on.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
 select
     max(0, coalesce((select max(id) from tq_events), 0) - next + 1),
     (
         select coalesce(sum(messages - json_array_length(coalesce(left_ids, '[]'))), 0)
         from tq_events__s1__ranges where lease_until is not null
     ),
-    (select coalesce(sum(messages - apart), 0) from tq_events__s1__ranges where lease_until is null),
+    (
+        select case
+            when count(*) < 100000 then coalesce(sum(finished), 0)
+            else max(sum(finished), max(last_offset) - (select first_offset from tq_events__s1__ranges order by id limit 1) + 1)
+        end
+        from (
+            select last_offset, (
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+) as finished
+            from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
+        )
+    ),
     (select (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - pushed_at) / 1e6 from tq_events where id >= next order by id limit 1)
 from (
     select max(last_offset + 1, coalesce((select min(id) from tq_events), 0)) as next
     from tq_events__s1__ranges order by id desc limit 1
 );
+
+-- range_stats_finished
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
+-- Index: the primary keys. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, first_offset, last_offset, finished,
+        sum(finished) over (order by finished_at desc rows unbounded preceding) as so_far
+    from (
+        select *, (
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+) as finished
+        from tq_events__s1__ranges
+        where id >= (select min(id) from (select id from tq_events__s1__ranges order by id desc limit :n))
+    )
+    where finished > 0 and finished_at > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - cast(:age * 1000000 as integer) and finished_at <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
+)
+select
+    producer,
+    consumer,
+    (popped_at - pushed_at) / 1e6 as wait,
+    (finished_at - popped_at) / 1e6 as run,
+    1 as attempts,
+    (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - finished_at) / 1e6 as ago
+from spans
+join tq_events as log on log.id between first_offset and last_offset
+where so_far - finished < :n
+    and (left_ids is null or log.id in (select value from json_each(left_ids)))
+    and (apart_ids is null or log.id not in (select value from json_each(apart_ids)))
+order by finished_at desc
+limit :n;
 
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
@@ -310,6 +538,26 @@ select id as message_offset, id, payload, headers, group_key, producer, pushed_a
 from tq_events
 where id >= :start and id < :end
 order by id;
+
+-- topic_size
+-- The bytes of the log, about: as many messages as there are ids, as long as its last 1,000 are. Index: the primary
+-- key.
+-- Locks: none.
+select cast(coalesce(
+    (select max(id) - min(id) + 1 from tq_events) * (
+        select avg(30 + coalesce(length(cast(payload as blob)), 0) + coalesce(length(headers), 0))
+        from (select payload, headers from tq_events order by id desc limit 1000)
+    ), 0
+) as integer);
+
+-- topic_stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
+-- producer, how many seconds ago, and the number of messages.
+-- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
+select producer, (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - pushed_at) / 1e6 as ago, count(*) as pushed
+from (select producer, pushed_at from tq_events order by id desc limit :n) as newest
+where pushed_at > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - cast(:age * 1000000 as integer) and pushed_at <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
+group by producer, pushed_at;
 
 -- topic_trim
 -- Delete messages that come before the offset :start: up to 10,000 of them, from the beginning of the log, whose pages
