@@ -32,7 +32,7 @@ class Params(TypedDict, total=False):
     after: int
     """The id after which to look."""
     age: float
-    """Minimum seconds since an event."""
+    """Seconds since an event; of a condition, the minimum."""
     since: Time
     until: Time
     """The interval in which messages were finished: from `since` on, before `until`."""
@@ -92,6 +92,8 @@ class Params(TypedDict, total=False):
     """Whether to look at all holes of a topic."""
     start: int
     """An offset."""
+    end: int
+    """The offset after the last one."""
     force: bool
     """Whether to seek while messages are in progress."""
 

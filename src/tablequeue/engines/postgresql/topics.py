@@ -13,6 +13,7 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.ranges import Ranges
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
@@ -21,6 +22,8 @@ ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
+# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+SEQUENCED = 100_000
 
 
 class PostgreSQLTopics(Notifying, Topics):
@@ -48,6 +51,20 @@ class PostgreSQLTopics(Notifying, Topics):
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "sequence", {"all_holes": True})
 
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            with atomic(cursor):
+                # Wait for another session that sequences: it may have looked before our messages came.
+                self._run(cursor, table, "sequence_lock", {})
+                self.sequence(cursor, table, params)
+                found = self.bounds(cursor, table, params)
+                if found.end > params["start"]:
+                    self._run(cursor, table, "topic_flush", {})
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
+
 
 _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
 
@@ -66,6 +83,9 @@ class PostgreSQLRanges(Notifying, Ranges):
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
+
+    def _lock(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_claim_lock", {})
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed_range(cursor, table, params, ALONE)
