@@ -32,7 +32,7 @@ from rich.table import Table
 import tablequeue
 from examples.events.services import SERVICES, TOPIC
 from examples.flights.data import TOTAL, flights
-from tablequeue.topic import Subscription, Topic
+from tablequeue import Subscription, Topic
 
 FOLDER = Path("demo") / "events"
 PUSH_BATCH = 2000

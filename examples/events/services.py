@@ -29,7 +29,7 @@ BATCH = 500
 # Seconds that the slow service takes for a batch.
 SLOW = 0.03
 # Messages in a batch of the stream.
-STREAMED = 20_000
+STREAMED = 100_000
 
 stored: Counter[str] = Counter()
 
