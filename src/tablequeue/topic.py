@@ -115,7 +115,14 @@ class Topic:
                 f"The topic {self.name!r} has no groups, so no subscription can be ordered by them.",
                 "Leave ordered out, or create a topic with groups=True.",
             )
-        wanted = SubscriptionDefinition(payload=self.definition.payload, groups=ordered, topic=self.name, **given)
+        keep = self.definition.keep
+        wanted = SubscriptionDefinition(
+            payload=self.definition.payload,
+            groups=ordered,
+            history="keep" if isinstance(keep, str) else keep,
+            topic=self.name,
+            **given,
+        )
         table = topics.subscribe(self.context, name, wanted, start)
         return Subscription(Context.at(self.context.runner, table, self.context.who))
 

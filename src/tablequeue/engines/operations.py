@@ -122,6 +122,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "topic_rows": Operation(Effect.READ),
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
+    "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
     "seek": Operation(Effect.WRITE, {"range_seek": ""}),
     "position": Operation(Effect.READ, {"range_position": ""}),

@@ -149,6 +149,10 @@ class Ranges(Messages):
                 return 0
         return in_progress
 
+    def purge_ranges(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
+        self._run(cursor, table, "range_purge", params)
+
     def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Return the first offset that the subscription still needs."""
         return int(self._row(cursor, table, "range_floor", params)[0])

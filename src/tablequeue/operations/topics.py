@@ -164,6 +164,10 @@ def trim(context: Context, now: datetime | None = None) -> int:
     while dropped:
         dropped = context.run(context.engine.topics.trim, values)
         total += dropped
+    if total:
+        first, _ = context.run(context.engine.topics.bounds, {})
+        for table in _opened(context):
+            context.runner.run(context.engine.ranges.purge_ranges, table, {"start": first})
     return total
 
 
@@ -187,12 +191,14 @@ def keep_up(context: Context) -> None:
 
 def _consumed(context: Context) -> int:
     """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
-    opened = (
-        maintain.find(context.runner, subscription_of(context.table.name, name))
-        for name in names(context.runner, context.table.name)
-    )
-    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in opened]
+    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
     return min(floors, default=0)
+
+
+def _opened(context: Context) -> list[Table]:
+    """Return the tables of all subscriptions of a topic."""
+    topic = context.table.name
+    return [maintain.find(context.runner, subscription_of(topic, name)) for name in names(context.runner, topic)]
 
 
 def lag(context: Context) -> Lag:

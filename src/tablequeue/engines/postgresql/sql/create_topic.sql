@@ -46,6 +46,7 @@ create table {holes} (
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight.
@@ -94,8 +95,15 @@ create function {log}__sequence(all_holes boolean) returns void language plpgsql
             select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
-        if clean and exists (select from {holes} where bound is null) then
-            update {holes} set bound = pg_current_xact_id() where bound is null;
+        if clean and exists (
+            select from {holes}
+            where bound is null or (
+                bound >= pg_snapshot_xmax(pg_current_snapshot())
+                and bound is distinct from pg_current_xact_id_if_assigned()
+            )
+        ) then
+            update {holes} set bound = pg_current_xact_id()
+            where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
         end if;
         delete from {holes} where first_id >= recent and bound <= horizon;
     end;
@@ -128,7 +136,8 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
         if not pg_try_advisory_xact_lock({trim_lock}) then
             return 0;
         end if;
-        update {log}__segments set bound = pg_current_xact_id() where bound is null;
+        update {log}__segments set bound = pg_current_xact_id()
+        where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
         current = (select last_value from {log}__ids) / {segment};
         if to_regclass('{log}__segment_' || (current + 1)) is not null and (
             (select last_value from {log}__ids) - current * {segment} >= most
