@@ -15,7 +15,12 @@ select
         select coalesce(sum(messages - coalesce(cardinality(left_ids), 0)), 0)
         from {ranges} where lease_until is not null
     ),
-    (select coalesce(sum(messages - apart), 0) from {ranges} where lease_until is null),
+    (
+        select coalesce(
+            sum(case when lease_until is null then messages else coalesce(cardinality(left_ids), 0) end - apart), 0
+        )
+        from {ranges}
+    ),
     (
         select cast(extract(epoch from {now} - pushed_at) as float8)
         from {log}
