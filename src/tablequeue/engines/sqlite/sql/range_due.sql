@@ -1,4 +1,4 @@
--- Whether a sweep has something to do: for ranges whose lease has expired; for messages apart that are due or
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
 -- abandoned; and whether a message apart is ready. Indexes: {table}__lease, those of the states; one entry of each.
 -- Locks: none.
 select
