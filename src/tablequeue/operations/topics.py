@@ -44,6 +44,35 @@ class Lag:
     seconds: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a topic's log has, without a look at what has become visible since the last one.
+
+    messages     their number.
+    bytes        about, with the indexes.
+    oldest_age   seconds since the first message was pushed; None if there is none.
+    """
+
+    messages: int
+    bytes: int
+    oldest_age: float | None
+
+
+def size(context: Context) -> Size:
+    """Return the size of a topic's log. It only reads."""
+    first, end = context.run(context.engine.topics.bounds, {})
+    return Size(end - first, context.run(context.engine.topics.size, {}), age(context, first))
+
+
+def age(context: Context, offset: int) -> float | None:
+    """Return the seconds since the message at an offset of a topic was pushed; None if it is not there."""
+    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset})
+    if pushed_at is None:
+        return None
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
+    return (clock - context.engine.load_time(pushed_at)).total_seconds()
+
+
 def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:
     """Make the subscription of a topic; or return it, if it is there with the same definition."""
     engine, topic = context.engine, context.table
@@ -157,7 +186,7 @@ def trim(context: Context, now: datetime | None = None) -> int:
         return 0
     values: Params = {"now": context.time(now)}
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
-    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else _consumed(context)
+    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else consumed(context)
     age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
     values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
     total, dropped = 0, 1
@@ -189,7 +218,7 @@ def keep_up(context: Context) -> None:
         return
 
 
-def _consumed(context: Context) -> int:
+def consumed(context: Context) -> int:
     """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
     floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
     return min(floors, default=0)
