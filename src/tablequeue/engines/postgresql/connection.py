@@ -93,7 +93,8 @@ def reading_text(cursor: psycopg.Cursor[Any]) -> Cursor:
 @contextmanager
 def atomic(cursor: Cursor) -> Iterator[None]:
     """Run all of the block's statements or none. In a transaction of the caller or of the runner, do nothing."""
-    if not getattr(cursor, "ours", False):
+    within = cursor.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    if within or not getattr(cursor, "ours", False):
         yield
         return
     cursor.execute("begin")

@@ -88,14 +88,12 @@ class PostgreSQLTopics(Notifying, Topics):
         return sorted(row[0] for row in self._rows(cursor, table, "topic_push_each", {**params, **arrays}))
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self._run(cursor, table, "sequence", {})
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
         while True:
             with atomic(cursor):
-                # Wait for another session that sequences: it may have looked before our messages came.
-                self._run(cursor, table, "sequence_lock", {})
                 self.sequence(cursor, table, params)
                 found = self.bounds(cursor, table, params)
                 if found.end > params["start"]:
@@ -123,8 +121,8 @@ class PostgreSQLRanges(Notifying, Ranges):
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
-    def _lock(self, cursor: Cursor, table: Table) -> None:
-        self._run(cursor, table, "range_claim_lock", {})
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed_range(cursor, table, params, ALONE)
@@ -137,12 +135,11 @@ class PostgreSQLRanges(Notifying, Ranges):
         all_holes = began >= topic.next_sweep
         rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
         if all_holes:
-            took = monotonic() - began
-            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
+            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
         return rows
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self.topics.sequence(cursor, table, {})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)

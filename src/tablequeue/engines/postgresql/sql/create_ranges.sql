@@ -25,7 +25,8 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, popped_at, f
 values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
--- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first.
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
+-- if none has, it waits for a session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
@@ -51,7 +52,7 @@ create function {claim_range}(
         into begins from {ranges} order by id desc limit 1;
         select first_offset + last_id - first_id into ends from {runs} order by first_offset desc limit 1;
         if ends - begins + 1 < n then
-            perform {log}__sequence(all_holes);
+            perform {log}__sequence(all_holes, ends < begins);
         end if;
         if held is not null then
             update {ranges}
