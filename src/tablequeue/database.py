@@ -108,8 +108,12 @@ class Database:
         return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
-        """Return the names of all queues, sorted. `Topic.subscriptions` has those of subscriptions."""
+        """Return the names of all queues, sorted."""
         return maintain.names(self._runner, "queue")
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        return maintain.names(self._runner, "subscription")
 
     def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
         """Make a topic; or open it, if it is there with the same definition.

@@ -18,6 +18,7 @@ from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueEr
 from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
+from tablequeue.operations.stats import Lag, stats
 
 # More messages than a topic can have.
 ALL = (1 << 63) - 1
@@ -30,18 +31,6 @@ LARGEST_SEGMENT = 1_000_000
 TRIM_EVERY = 60.0
 
 Start = Literal["beginning", "end"] | datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far a subscription is behind its topic.
-
-    messages   those that no consumer has claimed.
-    seconds    the age of the first of them that is ready; None if there is none.
-    """
-
-    messages: int
-    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +223,9 @@ def _opened(context: Context) -> list[Table]:
 
 def lag(context: Context) -> Lag:
     """Return how far a subscription is behind its topic."""
-    row = context.run(context.engine.range_reads.progress, {"now": None})
-    if context.table.definition.groups:  # they wait in its queue
-        queue = context.run(context.reads.stats, {"now": None})
-        return Lag(queue.ready + queue.blocked, queue.oldest_age)
-    return Lag(row.ready, row.oldest_age)
+    lag = stats(context, None, None).lag
+    assert lag is not None, "of a subscription"
+    return lag
 
 
 def _numbers(topic: Table, rows: Sequence[NameRow]) -> list[int]:
