@@ -7,7 +7,7 @@ import pytest
 from tablequeue import Database
 from tests.servers import only
 
-pytestmark = only("sqlite", "postgresql")
+pytestmark = only("sqlite", "postgresql", "mariadb")
 
 
 @pytest.mark.parametrize("ordered", [False, True])
