@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from tests.servers import KINDS
 
-TOPIC_ENGINES = ("sqlite", "postgresql")
+TOPIC_ENGINES = ("sqlite", "postgresql", "mariadb")
 TOPIC_KINDS = tuple(kind for kind in KINDS if kind.name in TOPIC_ENGINES)

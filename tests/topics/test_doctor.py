@@ -13,7 +13,7 @@ from tablequeue.operations import doctor
 from tablequeue.operations.doctor import Finding
 from tests.servers import Kind, Place, only
 
-pytestmark = only("sqlite", "postgresql")
+pytestmark = only("sqlite", "postgresql", "mariadb")
 
 
 def ago(days: float) -> datetime:
