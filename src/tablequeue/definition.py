@@ -296,4 +296,19 @@ def _duration(name: str, value: Any, remedy: str) -> None:
         raise BadDefinition(f"{name} is {value!r}.", remedy)
 
 
-__all__ = ["Backoff", "Definition", "Delivery", "Duration", "History", "Order", "PayloadType", "QueueOptions"]
+__all__ = [
+    "Backoff",
+    "Definition",
+    "Delivery",
+    "Duration",
+    "History",
+    "Keep",
+    "Kind",
+    "Order",
+    "PayloadType",
+    "QueueOptions",
+    "SubscriptionDefinition",
+    "SubscriptionOptions",
+    "TopicDefinition",
+    "TopicOptions",
+]

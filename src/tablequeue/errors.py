@@ -96,6 +96,10 @@ class StreamRefused(TablequeueError):
     """
 
 
+class MessagesDropped(TablequeueError):
+    """Messages of a topic that were to be read were dropped by its retention."""
+
+
 class Locked(TablequeueError):
     """Another program held the database longer than the time-out; nothing was changed."""
 
@@ -161,6 +165,7 @@ __all__ = [
     "HandlerFailed",
     "LeaseLost",
     "Locked",
+    "MessagesDropped",
     "NoRights",
     "PipelineFailed",
     "QueueDiffers",
@@ -169,6 +174,7 @@ __all__ = [
     "ReportFailed",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SeekRefused",
     "StreamNotFound",
     "StreamRefused",
     "TablequeueError",

@@ -115,7 +115,14 @@ class Topic:
                 f"The topic {self.name!r} has no groups, so no subscription can be ordered by them.",
                 "Leave ordered out, or create a topic with groups=True.",
             )
-        wanted = SubscriptionDefinition(payload=self.definition.payload, groups=ordered, topic=self.name, **given)
+        keep = self.definition.keep
+        wanted = SubscriptionDefinition(
+            payload=self.definition.payload,
+            groups=ordered,
+            history="keep" if isinstance(keep, str) else keep,
+            topic=self.name,
+            **given,
+        )
         table = topics.subscribe(self.context, name, wanted, start)
         return Subscription(Context.at(self.context.runner, table, self.context.who))
 
@@ -178,9 +185,16 @@ class Subscription(Queue):
 
         `SeekRefused` if messages are in progress. Dead letters and messages that wait for a retry stay.
         """
-        assert self.context.table.topic is not None, "of a subscription"
-        topic = Context.at(self.context.runner, self.context.table.topic, self.context.who)
-        topics.seek(topic, self.context, to, force)
+        topics.seek(self.context, to, force)
+
+    def purge(self) -> int:
+        """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
+
+        Messages in progress, dead letters and the log itself stay.
+        """
+        skipped = topics.lag(self.context).messages
+        topics.seek(self.context, "end", force=True)
+        return skipped + super().purge()
 
     def lag(self) -> Lag:
         """Return how far it is behind its topic: messages that no consumer has claimed, and the age of the first."""

@@ -10,7 +10,7 @@ import click
 import sqlalchemy as sa
 
 from tablequeue.cli.commands import Command, Settings
-from tablequeue.cli.options import definition_of, definition_options
+from tablequeue.cli.options import definition_options, fields_of
 from tablequeue.cli.output import print_json
 from tablequeue.cli.values import examples, known, parameters, put
 from tablequeue.definition import Definition
@@ -37,7 +37,7 @@ PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if
 @click.option("--observer", multiple=True, metavar="ROLE", help="For grant: a role that may only read.")
 @click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
 @click.option("--values", is_flag=True, help="Print example values in place of parameters.")
-@definition_options
+@definition_options("queue")
 @click.pass_obj
 def sql(
     settings: Settings,
@@ -77,7 +77,9 @@ def sql(
     roles = {"producer": producer, "consumer": consumer, "observer": observer}
     if operation != "grant" and any(roles.values()):
         raise click.UsageError("Roles go with `sql grant` only.")
-    text = script(engine, operation, queue, definition_of(options), state, roles, values, from_version)
+    text = script(
+        engine, operation, queue, Definition(**fields_of("queue", options)), state, roles, values, from_version
+    )
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:

@@ -101,7 +101,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_groups": "grouped",
             "drop_history": "keep",
-            "drop_streams": "states",
+            "drop_streams": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -119,9 +119,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "sequence": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
+    "topic_rows": Operation(Effect.READ),
+    "settle": Operation(Effect.WRITE, parts="topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
+    "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
-    "seek": Operation(Effect.WRITE, {"range_seek": ""}, parts="range_wait"),
+    "seek": Operation(Effect.WRITE, {"range_seek": ""}),
+    "position": Operation(Effect.READ, {"range_position": ""}),
+    "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_claim_lock"),
     "progress": Operation(Effect.READ, {"range_stats": ""}),
     "pump": Operation(Effect.WRITE, {"range_pump": ""}, parts="range_lock"),
     # Claims
@@ -134,7 +139,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
-    "sweep": Operation(Effect.WRITE, parts="range_expired range_expire"),
+    "sweep": Operation(Effect.WRITE, parts="range_due range_expired range_expire"),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
@@ -198,7 +203,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
-    "publish": Operation(Effect.STEP, parts="publish_keyed"),
+    "publish": Operation(Effect.STEP, parts="publish_keyed publish_topic"),
     "unstage": Operation(Effect.STEP),
 }
 

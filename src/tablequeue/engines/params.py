@@ -32,7 +32,7 @@ class Params(TypedDict, total=False):
     after: int
     """The id after which to look."""
     age: float
-    """Minimum seconds since an event."""
+    """Seconds since an event; of a condition, the minimum."""
     since: Time
     until: Time
     """The interval in which messages were finished: from `since` on, before `until`."""
@@ -90,10 +90,10 @@ class Params(TypedDict, total=False):
     """The sum of the `number` ids of a range."""
     all_holes: bool
     """Whether to look at all holes of a topic."""
-    durable: bool
-    """Whether a claim of a range must be on the disk when it returns."""
     start: int
     """An offset."""
+    end: int
+    """The offset after the last one."""
     force: bool
     """Whether to seek while messages are in progress."""
 

@@ -62,14 +62,22 @@ class Ranges(Messages):
             return super().complete_and_claim(cursor, table, params)
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump."""
-        with self._atomic(cursor):
-            moved = self.pump(cursor, table, params) if table.definition.groups else self._expire(cursor, table, params)
-        moved += self.apart.sweep(cursor, table, params)
-        if not table.apart_ready and (moved or self._is_apart_ready(cursor, table, params)):
-            # What another process has set apart counts too: it is new to the claims of this one.
-            table.apart_ready = True
-            return max(moved, 1)
+        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump.
+
+        Return the number of moves; 1 more if a message apart is ready, so that the next claim looks for it.
+        """
+        moved = 0
+        if table.definition.groups:
+            with self._atomic(cursor):
+                moved = self.pump(cursor, table, params)
+        expired, due, ready = self._row(cursor, table, "range_due", params)
+        if expired:
+            with self._atomic(cursor):
+                moved += self._expire(cursor, table, params)
+        if due:
+            moved += self.apart.sweep(cursor, table, params)
+        moved += bool(ready)
+        table.apart_ready = moved > 0
         return moved
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -130,25 +138,38 @@ class Ranges(Messages):
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
         with self._atomic(cursor):
-            self._lock_claims(cursor, table)
+            self._lock(cursor, table)
             in_progress = RangeReads().stats(cursor, table, params).in_progress
             if params["force"] or not in_progress:
                 self._run(cursor, table, "range_seek", params)
                 return 0
         return in_progress
 
+    def purge_ranges(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
+        self._run(cursor, table, "range_purge", params)
+
     def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Return the first offset that the subscription still needs."""
         return int(self._row(cursor, table, "range_floor", params)[0])
 
+    def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
+
+        Return the number of ranges in progress; if there are any, nothing is noted. A position never goes back.
+        """
+        with self._atomic(cursor):
+            self._lock(cursor, table)
+            return self._row(cursor, table, "range_note", params)[0]
+
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _lock(self, cursor: Cursor, table: Table) -> None:
+        """Keep others from claiming until the transaction ends; here the runner does."""
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
         return nullcontext()
-
-    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
-        """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""
@@ -190,14 +211,14 @@ class Ranges(Messages):
             table.ready_after(0)
         return len(expired)
 
-    def _is_apart_ready(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        seconds = Reads().until_next(cursor, table, params).seconds
-        return seconds is not None and seconds <= 0
-
 
 class RangeReads(Reads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         return Next(*self._row(cursor, table, "range_until_next", params))
+
+    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the offset at which the next claim begins, whether its message is still there or not."""
+        return self._row(cursor, table, "range_position", params)[0]
 
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
         """Count the messages of a subscription that are in the log alone."""

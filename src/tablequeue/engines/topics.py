@@ -8,6 +8,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 
 
@@ -25,7 +26,16 @@ class Topics(Messages):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Give the messages that have become visible their offsets. Do nothing if another session does it just now."""
+        """Give the messages that have become visible their offsets. Wait for a session that does it just now."""
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        """Sequence all that is visible, or at least `n` messages from `start` on; return the bounds.
+
+        The offsets below the end are on the disk: whatever crashes, each keeps its message. So a position below the end
+        may be written down elsewhere.
+        """
+        self.sequence(cursor, table, params)
+        return self.bounds(cursor, table, params)
 
     def bounds(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         """Return the first offset that the log still has, and the one after the last."""
@@ -42,3 +52,7 @@ class Topics(Messages):
         """Return when the message at the offset `start` was pushed; None if it is not there."""
         row = self._row(cursor, table, "topic_pushed_at", params)
         return row and row[0]
+
+    def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return the messages at the offsets from `start` on and before `end`, as the columns of a log in arrow.py."""
+        return self._rows(cursor, table, "topic_rows", params)

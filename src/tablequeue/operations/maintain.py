@@ -23,7 +23,7 @@ from tablequeue.engines.rows import QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.names import check_name, topic_table_of
+from tablequeue.names import check_name, subscription_of, topic_table_of
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -92,21 +92,37 @@ def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
         check_name(subscription, "subscription")
     row = lookup(runner, name)
     if row is None:
-        if path := runner.missing():
-            raise QueueNotFound(f"There is no {kind} {name!r}, for there is no database file {path}.", FILE_REMEDY)
-        if not has_schema(runner):
-            raise QueueNotFound(
-                f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
-                f"Correct the schema; or create the {kind}, and the schema with it.",
-            )
-        near = difflib.get_close_matches(name, names(runner, kind), n=1)
-        create = f"Create it first with create_{kind}() or `{kind} create`."
-        raise QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {near[0]!r}?" if near else create)
+        raise _not_found(runner, name, "subscription" if slash else kind)
     table = entered(runner.engine, name, row)
-    if (table.definition.kind == "topic") is not (kind == "topic"):
-        remedy = f"Open it with {table.definition.kind}()."
-        raise QueueNotFound(f"{name!r} is a {table.definition.kind}, not a {kind}.", remedy)
+    found = table.definition.kind
+    if (found == "topic") is not (kind == "topic"):
+        remedy = f"Open it with {found}()."
+        if found == "topic":
+            there = [each for each in names(runner, "subscription") if each.startswith(subscription_of(name, ""))]
+            example = there[0] if there else subscription_of(name, "mail")
+            remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."
+        raise QueueNotFound(f"{name!r} is a {found}, not a {kind}.", remedy)
     return table
+
+
+_CREATE: dict[Kind, str] = {
+    "queue": "create_queue() or `queue create`",
+    "topic": "create_topic() or `topic create`",
+    "subscription": "Topic.subscribe() or `topic subscribe`",
+}
+
+
+def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
+    if path := runner.missing():
+        return QueueNotFound(f"There is no {kind} {name!r}, for there is no database file {path}.", FILE_REMEDY)
+    if not has_schema(runner):
+        return QueueNotFound(
+            f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
+            f"Correct the schema; or create the {kind}, and the schema with it.",
+        )
+    near = difflib.get_close_matches(name, names(runner, kind), n=1)
+    create = f"Create it first with {_CREATE[kind]}."
+    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {near[0]!r}?" if near else create)
 
 
 def names(runner: Runner, *kinds: Kind) -> list[str]:

@@ -217,7 +217,10 @@ def check_priority(queue: Defined, priority: int) -> None:
 def check_group(queue: Defined, group: str | None) -> None:
     if queue.definition.groups:
         if group is None:
-            raise BadInput(f"The queue {queue.name!r} has groups, and none is given.", "Give the message its group.")
+            raise BadInput(
+                f"The {queue.definition.kind} {queue.name!r} has groups, and none is given.",
+                "Give the message its group.",
+            )
     elif group is not None and not queue.definition.takes_groups:
         raise BadInput(
             f"The queue {queue.name!r} has no groups.", "Leave the group out, or create a queue that has groups."

@@ -19,6 +19,8 @@ from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
 
+# More messages than a topic can have.
+ALL = (1 << 63) - 1
 # A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them
 # until they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
 SEGMENTS = 8
@@ -88,10 +90,12 @@ def drop(context: Context) -> None:
     context.run(drop, {"name": topic.name})
 
 
-def bounds(context: Context) -> BoundsRow:
-    """Return the offsets of a topic, after a look at what has become visible."""
-    context.run(context.engine.topics.sequence, {})
-    return context.run(context.engine.topics.bounds, {})
+def bounds(context: Context, start: int = 0, n: int = ALL) -> BoundsRow:
+    """Return the offsets of a topic, after a look at what has become visible: all, or `n` messages from `start` on.
+
+    Whatever crashes, each offset below the end keeps its message.
+    """
+    return context.run(context.engine.topics.settle, {"start": start, "n": n})
 
 
 def offset_of(context: Context, start: Start) -> int:
@@ -105,18 +109,45 @@ def offset_of(context: Context, start: Start) -> int:
     return first if start == "beginning" else end
 
 
-def seek(topic: Context, subscription: Context, to: Start, force: bool) -> None:
+def seek(subscription: Context, to: Start, force: bool) -> None:
+    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+    assert subscription.table.topic is not None, "of a subscription"
+    topic = Context.at(subscription.runner, subscription.table.topic, subscription.who)
+    move(subscription, offset_of(topic, to), force)
+
+
+def move(subscription: Context, offset: int, force: bool = False) -> None:
     """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
     ranges = subscription.engine.ranges
 
     def seek(cursor: object, table: Table, params: Params) -> int:
         return ranges.seek(cursor, table, params)
 
-    in_progress = subscription.run(seek, {"start": offset_of(topic, to), "force": force, "now": None})
+    in_progress = subscription.run(seek, {"start": offset, "force": force, "now": None})
     if in_progress:
         raise SeekRefused(
             f"{in_progress} messages of {subscription.table.name!r} are in progress.",
             "Finish them first; or seek with force=True, and they may be delivered again.",
+        )
+
+
+def position(subscription: Context) -> int:
+    """Return the offset at which the next claim begins."""
+    return subscription.run(subscription.engine.range_reads.position, {})
+
+
+def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> None:
+    """Note that a consumer that reads the log by itself has finished all messages before `offset`, `age` seconds long.
+
+    The position of a subscription never goes back. `BadInput` if it is ordered, or if messages are in progress.
+    """
+    params: Params = {"start": offset, "consumer": consumer, "age": age, "now": None}
+    ordered = subscription.table.definition.groups
+    if ordered or subscription.run(subscription.engine.ranges.note_position, params):
+        raise BadInput(
+            f"The subscription {subscription.table.name!r} "
+            + ("is ordered, so its messages are in a queue." if ordered else "has consumers: ranges are in progress."),
+            "Note positions in a subscription of its own, which nobody pops from.",
         )
 
 
@@ -135,6 +166,10 @@ def trim(context: Context, now: datetime | None = None) -> int:
     while dropped:
         dropped = context.run(context.engine.topics.trim, values)
         total += dropped
+    if total:
+        first, _ = context.run(context.engine.topics.bounds, {})
+        for table in _opened(context):
+            context.runner.run(context.engine.ranges.purge_ranges, table, {"start": first})
     return total
 
 
@@ -158,12 +193,14 @@ def keep_up(context: Context) -> None:
 
 def _consumed(context: Context) -> int:
     """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
-    opened = (
-        maintain.find(context.runner, subscription_of(context.table.name, name))
-        for name in names(context.runner, context.table.name)
-    )
-    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in opened]
+    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
     return min(floors, default=0)
+
+
+def _opened(context: Context) -> list[Table]:
+    """Return the tables of all subscriptions of a topic."""
+    topic = context.table.name
+    return [maintain.find(context.runner, subscription_of(topic, name)) for name in names(context.runner, topic)]
 
 
 def lag(context: Context) -> Lag:
@@ -195,4 +232,17 @@ def _offset_at(context: Context, time: datetime) -> int:
     return first
 
 
-__all__ = ["Lag", "Start", "bounds", "drop", "lag", "names", "offset_of", "seek", "subscribe"]
+__all__ = [
+    "Lag",
+    "Start",
+    "bounds",
+    "drop",
+    "lag",
+    "move",
+    "names",
+    "note",
+    "offset_of",
+    "position",
+    "seek",
+    "subscribe",
+]

@@ -176,7 +176,9 @@ class PostgreSQLStaging(Notifying, Staging):
         self._run(cursor, table, "stage", params | columns)
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "publish_keyed" if params["keyed"] else "publish", params)
-        pushed = cursor.rowcount
+        pushed = super().publish(cursor, table, params)
         self.notify(cursor, table, {})
         return pushed
+
+    def _published_by(self, table: Table, params: Params) -> str:
+        return "publish_keyed" if params["keyed"] else super()._published_by(table, params)

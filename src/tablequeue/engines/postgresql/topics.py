@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
+from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -12,12 +13,17 @@ from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.ranges import Ranges
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# What a claim finishes that finishes nothing.
+ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
+# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+SEQUENCED = 100_000
 
 
 class PostgreSQLTopics(Notifying, Topics):
@@ -45,6 +51,18 @@ class PostgreSQLTopics(Notifying, Topics):
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "sequence", {})
 
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            with atomic(cursor):
+                self.sequence(cursor, table, params)
+                found = self.bounds(cursor, table, params)
+                if found.end > params["start"]:
+                    self._run(cursor, table, "topic_flush", {})
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
+
 
 _ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
 
@@ -53,42 +71,37 @@ class PostgreSQLRanges(Notifying, Ranges):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        with atomic(cursor):
-            if monotonic() >= self._topic(table).next_sweep:
-                # Before the completion: see create_topic, of a transaction that has its id before it sees a hole.
-                self._sequence(cursor, table)
-            return super().complete_and_claim(cursor, table, {**params, "durable": True})
+        """Do both in one round trip, if the range is finished as a whole and no message apart may be ready."""
+        if not table.apart_ready and not table.definition.groups:
+            held: Params = {"held": params["held"], "number": params["number"], "sum": sum(params["ids"])}
+            rows = self._claimed_range(cursor, table, params, held)
+            if not rows or rows[0][0] is not None:
+                return None, rows
+        return super().complete_and_claim(cursor, table, params)
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
+    def _lock(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_claim_lock", {})
+
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed_range(cursor, table, params, ALONE)
+
+    def _claimed_range(self, cursor: Cursor, table: Table, params: Params, finishing: Mapping[str, Any]) -> list[Row]:
+        """Claim the next range; first complete the one that `finishing` names."""
+        topic = table.topic
+        assert topic is not None, "of a subscription"
         began = monotonic()
-        all_holes = began >= self._topic(table).next_sweep
-        values = {"durable": False, **params, "all_holes": all_holes}
-        rows = self._rows(cursor, table, "range_claim", values)
+        all_holes = began >= topic.next_sweep
+        rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
         if all_holes:
-            self._looked_at_all(table, began)
+            took = monotonic() - began
+            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
         return rows
 
-    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
-        self._run(cursor, table, "range_wait", {})
-
-    def _topic(self, table: Table) -> Table:
-        assert table.topic is not None, "of a subscription"
-        return table.topic
-
-    def _sequence(self, cursor: Cursor, table: Table) -> None:
-        began = monotonic()
-        self.topics.sequence(cursor, table, {})
-        self._looked_at_all(table, began)
-
-    def _looked_at_all(self, table: Table, began: float) -> None:
-        """Note that all holes were looked at."""
-        self._topic(table).next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
-
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self.topics.sequence(cursor, table, {})
+        self._run(cursor, table, "sequence", {})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)

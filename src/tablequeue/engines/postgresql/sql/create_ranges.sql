@@ -25,13 +25,16 @@ values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
--- if none has, it waits for a session that does it just now.
+-- if none has, it waits for another session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
--- `durable`: whether the commit must be on the disk. A claim need not be: if the server crashes before, the range is
+-- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
+-- held, nothing is claimed, and a row of nulls is returned.
+-- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
 -- claimed again, and the token of the lost claim finishes nothing.
 create function {claim_range}(
-    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean, durable boolean
+    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
+    held uuid, held_messages integer, held_sum bigint
 )
     returns table (
         {claimed_types}
@@ -41,7 +44,7 @@ create function {claim_range}(
         begins bigint;
         ends bigint;
     begin
-        if not durable then
+        if held is null and pg_current_xact_id_if_assigned() is null then
             perform set_config('synchronous_commit', 'off', true);
         end if;
         select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs}))
@@ -49,6 +52,16 @@ create function {claim_range}(
         select first_offset + last_id - first_id into ends from {runs} order by first_offset desc limit 1;
         if ends - begins + 1 < n then
             perform {log}__sequence(all_holes, ends < begins);
+        end if;
+        if held is not null then
+            update {ranges}
+            set finished_at = at, lease_until = null
+            where token = held and lease_until is not null
+                and messages = held_messages and ids_sum = held_sum and left_ids is null;
+            if not found then
+                return next;
+                return;
+            end if;
         end if;
         perform pg_advisory_xact_lock({range_lock});
         select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs}))

@@ -41,15 +41,16 @@ create table {holes} (
     bound xid8,
     constraint {table}__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
--- look at all holes, not only at the last hundred. If another session does it just now: wait if `patient`, else
--- do nothing.
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes.
+-- `all_holes`: look at all holes, not only at the last hundred. If another session does it just now: wait for it if
+-- `patient`, else do nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
--- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound have ended before the
--- last look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
--- below that of a transaction in flight. A bound that no transaction has reached yet comes from
--- another cluster, by pg_dump.
+-- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
+-- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
+-- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
+-- below that of a transaction in flight.
 create function {log}__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
@@ -57,7 +58,6 @@ create function {log}__sequence(all_holes boolean, patient boolean) returns void
         next bigint;
         last bigint;
         recent bigint;
-        added bigint;
     begin
         if patient then
             perform pg_advisory_xact_lock({sequence_lock});
@@ -66,55 +66,30 @@ create function {log}__sequence(all_holes boolean, patient boolean) returns void
         end if;
         select first_offset + last_id - first_id + 1 into next from {runs} order by first_offset desc limit 1;
         select last_id into last from {runs} order by last_id desc limit 1;
-        with fresh as (
-            select id from {log} where id > last order by id limit 100000
-        ), islands as materialized (
-            select min(id) as low, max(id) as high
-            from (select id, id - row_number() over (order by id) as island from fresh) as numbered
-            group by island
-        ), gaps as (
-            insert into {holes} (first_id, last_id, bound)
-            select after + 1, low - 1, case when clean then pg_current_xact_id() end
-            from (select low, coalesce(lag(high) over (order by low), last) as after from islands) as pairs
-            where after + 1 < low
-        ), added_runs as (
-            insert into {runs} (first_offset, first_id, last_id)
-            select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
-            returning last_id - first_id + 1 as messages
-        )
-        select coalesce(sum(messages), 0) into added from added_runs;
-        if not exists (select from {holes}) then
-            return;
-        end if;
-        next = next + added;
         recent = case when all_holes then 0 else
             coalesce((select first_id from {holes} order by first_id desc offset 99 limit 1), 0)
         end;
-        if clean and exists (
-            select from {holes} where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot())
-        ) then
-            update {holes} set bound = pg_current_xact_id() where bound is null or bound > pg_current_xact_id();
-        end if;
         horizon = pg_snapshot_xmin(pg_current_snapshot());
         with filled as (
             delete from {holes} as hole
             where first_id >= recent
                 and exists (select from {log} where id between hole.first_id and hole.last_id)
             returning first_id, last_id, bound
-        ), late as materialized (
-            select filled.first_id, filled.last_id, bound, id
-            from filled
-            join {log} on id between filled.first_id and filled.last_id
+        ), visible as (
+            select first_id, last_id, bound, id from filled join {log} on id between first_id and last_id
+            union all
+            select last + 1, null, null, id
+            from (select id from {log} where id > last order by id limit 100000) as fresh
         ), islands as materialized (
             select first_id, last_id, bound, min(id) as low, max(id) as high
-            from (select *, id - row_number() over (partition by first_id order by id) as island from late) as numbered
+            from (select *, id - row_number() over (order by id) as island from visible) as numbered
             group by first_id, last_id, bound, island
         ), added_runs as (
             insert into {runs} (first_offset, first_id, last_id)
             select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
         )
         insert into {holes} (first_id, last_id, bound)
-        select low, high, bound
+        select low, high, coalesce(bound, case when clean then pg_current_xact_id() end)
         from (
             select coalesce(lag(high) over hole + 1, first_id) as low, low - 1 as high, bound
             from islands
@@ -123,6 +98,16 @@ create function {log}__sequence(all_holes boolean, patient boolean) returns void
             select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
         ) as rests
         where low <= high;
+        if clean and exists (
+            select from {holes}
+            where bound is null or (
+                bound >= pg_snapshot_xmax(pg_current_snapshot())
+                and bound is distinct from pg_current_xact_id_if_assigned()
+            )
+        ) then
+            update {holes} set bound = pg_current_xact_id()
+            where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
+        end if;
         delete from {holes} where first_id >= recent and bound <= horizon;
     end;
     $$;
@@ -154,7 +139,8 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
         if not pg_try_advisory_xact_lock({trim_lock}) then
             return 0;
         end if;
-        update {log}__segments set bound = pg_current_xact_id() where bound is null;
+        update {log}__segments set bound = pg_current_xact_id()
+        where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
         current = (select last_value from {log}__ids) / {segment};
         if to_regclass('{log}__segment_' || (current + 1)) is not null and (
             (select last_value from {log}__ids) - current * {segment} >= most

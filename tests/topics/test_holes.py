@@ -1,0 +1,31 @@
+"""Ids that were given out and never came, or came late: what a subscription gets, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tablequeue import Database
+from tests.servers import only
+from tests.support import claimed
+
+pytestmark = only("postgresql")
+
+
+@pytest.mark.parametrize("late", [[], [2], [1, 3], [1, 2, 3]])
+def test_a_rollback_leaves_a_hole_and_late_commits_fill_it(db: Database, late: list[int]) -> None:
+    """Four transactions push one message each; those of `late` commit after the next one was popped."""
+    events = db.create_topic("events")
+    mail = events.subscribe("mail")
+    connections = [db.engine.connect() for _ in range(3)]
+    for number, connection in enumerate(connections, 1):
+        events.push(number, connection=connection)
+    events.push(4)
+    assert claimed(mail).payload == 4
+    for number, connection in enumerate(connections, 1):
+        (connection.commit if number in late else connection.rollback)()
+        connection.close()
+    assert [claim.payload for claim in mail.pop_many(10)] == late
+    events.push(5)
+    assert [claim.payload for claim in mail.pop_many(10)] == [5]
+    mail.seek("beginning", force=True)
+    assert [claim.payload for claim in mail.pop_many(10)] == [4, *late, 5]
