@@ -28,7 +28,7 @@ def test_what_is_there_is_opened(db: Database, topic: Topic, mail: Subscription,
     same = topic.subscribe("mail", max_attempts=3, backoff=Backoff(base=10, jitter=0), start="end")
     assert same.definition == topic.subscription("mail").definition == mail.definition
     assert claimed(same).id == id, "the start is that of the first time"
-    assert claimed(db.queue("events/log")).id == id  # type: ignore[arg-type]
+    assert claimed(db.queue("events/log")).id == id
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def check_positions(place: Place, kind: Kind, messages: int) -> None:
         return
     table = place.table("events")
     ranges = place.execute(f"select first_offset, first_id, last_id from {table}__runs order by first_offset")  # noqa: S608
-    next, ids = 0, []
+    next, ids = 0, list[int]()
     for first_offset, first_id, last_id in ranges:
         assert first_offset == next, "the positions are dense"
         next += last_id - first_id + 1
