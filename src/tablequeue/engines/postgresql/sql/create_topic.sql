@@ -41,16 +41,16 @@ create table {holes} (
     bound xid8,
     constraint {table}__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes.
--- `all_holes`: look at all holes, not only at the last hundred. If another session does it just now: wait for it if
--- `patient`, else do nothing.
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
+-- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
+-- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
--- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
--- below that of a transaction in flight.
+-- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
+-- the topic was restored.
 create function {log}__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
