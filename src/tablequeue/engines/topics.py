@@ -48,6 +48,10 @@ class Topics(Messages):
         """
         return int(self._row(cursor, table, "topic_trim", params)[0])
 
+    def size(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the bytes of the log, about."""
+        return int(self._row(cursor, table, "topic_size", params)[0])
+
     def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """Return when the message at the offset `start` was pushed; None if it is not there."""
         row = self._row(cursor, table, "topic_pushed_at", params)
