@@ -26,7 +26,7 @@ class Topics(Messages):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Give the messages that have become visible their offsets. Do nothing if another session does it just now."""
+        """Give the messages that have become visible their offsets. Wait for a session that does it just now."""
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         """Sequence all that is visible, or at least `n` messages from `start` on; return the bounds.
