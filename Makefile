@@ -29,10 +29,11 @@ K ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo check test lint format dist bench bench-full clean
+.PHONY: help setup servers clients demo events check test lint format dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "make events  the same flights on a topic with three services, each killed on the way"
 	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k"
@@ -63,6 +64,9 @@ clients:
 
 demo: setup
 	$(RUN)/python -m examples.flights
+
+events: setup
+	$(RUN)/python -m examples.events
 
 check: .venv-check/.done
 	$(CHECK_RUN)/ruff format --check

@@ -154,6 +154,11 @@ class Definition:
         return self.groups
 
     @property
+    def claims_ranges(self) -> bool:
+        """Whether a claim may be one range of a log: then there is nothing else under its token."""
+        return False
+
+    @property
     def keeps_history(self) -> bool:
         return self.history != "none"
 
@@ -217,6 +222,10 @@ class SubscriptionDefinition(Definition):
     @property
     def ordered(self) -> bool:
         return self.groups
+
+    @property
+    def claims_ranges(self) -> bool:
+        return not self.ordered
 
 
 KINDS: dict[Kind, type[Definition]] = {

@@ -91,9 +91,10 @@ class Table(Statements):
         self.definition = definition
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
-        # retention; see operations/claim.py.
+        # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
         self.next_purge = 0.0
+        self.next_close = 0.0
         self.notifies_apart = False
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)

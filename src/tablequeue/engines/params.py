@@ -88,6 +88,19 @@ class Params(TypedDict, total=False):
     # Topics, and their subscriptions
     sum: int
     """The sum of the `number` ids of a range."""
+    least: int
+    """The minimum number of messages of a range."""
+    left_ids: str
+    """The ids of the messages that have left a range, as JSON."""
+    apart: int
+    """How many messages of a range are set apart."""
+    runs: str
+    """Runs of a topic, as JSON: their first offset, first id and last id."""
+    pieces: str
+    """Pairs of a first and a last id, as JSON."""
+    first_offset: int
+    last_offset: int
+    last_id: int
     all_holes: bool
     """Whether to look at all holes of a topic."""
     start: int

@@ -29,11 +29,13 @@ class Poll(Listener):
         self._closed = False
 
     def attend(self, table: Table) -> None:
-        self._tables[table.channel] = table
+        self._tables[table.table_name] = table
         self._hurry.set()
 
     def leave(self, table: Table) -> None:
-        self._tables.pop(table.channel, None)
+        for name, one in list(self._tables.items()):
+            if one.channel == table.channel:
+                del self._tables[name]
 
     def listen(self) -> Collection[str] | None:
         while not self._closed:
@@ -60,6 +62,10 @@ class Poll(Listener):
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
         look = "select '{}', seconds from ({}) as look"
-        looks = [look.format(table.channel, table.statement("until_next")) for table in tables]
+        looks = [look.format(table.channel, table.statement(_look_of(table))) for table in tables]
         self.connection.cursor.execute(" union all ".join(looks), {"now": None})
         return [name for name, seconds in self.connection.cursor.fetchall() if seconds is not None and seconds <= 0]
+
+
+def _look_of(table: Table) -> str:
+    return "until_next" if table.topic is None else "range_until_next"

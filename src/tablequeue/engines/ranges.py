@@ -15,8 +15,7 @@ from typing import NoReturn
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.reads import Next, Reads
-from tablequeue.engines.rows import RangesRow, StatsRow
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import BadInput
@@ -49,11 +48,6 @@ class Ranges(Messages):
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if not table.engine.is_ours(cursor):
-            raise BadInput(
-                "A claim of a subscription cannot be a part of a transaction: it would hold up all other consumers.",
-                "Pop without connection=, then complete in your transaction: complete(message, connection=...).",
-            )
         if table.apart_ready or table.definition.groups:
             if rows := self.apart.claim(cursor, table, params):
                 return rows
@@ -98,7 +92,7 @@ class Ranges(Messages):
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if table.definition.groups:
             return self.apart.complete(cursor, table, params)
-        ids = table.engine.load_ids(params["ids"])
+        ids = [*{*table.engine.load_ids(params["ids"])}]  # a message given twice is one
         if self._complete_range(cursor, table, params, ids):
             return ids
         with self._atomic(cursor):
@@ -116,7 +110,7 @@ class Ranges(Messages):
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         with self._atomic(cursor):
-            ids = table.engine.load_ids(params["ids"])
+            ids = [*{*table.engine.load_ids(params["ids"])}]
             values: Params = {"attempts": 0, "error": None, "max_attempts": table.definition.max_attempts}
             left = self._leave(cursor, table, params | values, ids)
             if len(left) == len(ids):
@@ -143,6 +137,7 @@ class Ranges(Messages):
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
         with self._atomic(cursor):
+            self._lock_claims(cursor, table)
             in_progress = RangeReads().stats(cursor, table, params).in_progress
             if params["force"] or not in_progress:
                 self._run(cursor, table, "range_seek", params)
@@ -163,17 +158,17 @@ class Ranges(Messages):
         Return the number of ranges in progress; if there are any, nothing is noted. A position never goes back.
         """
         with self._atomic(cursor):
-            self._lock(cursor, table)
+            self._lock_claims(cursor, table)
             return self._row(cursor, table, "range_note", params)[0]
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _lock(self, cursor: Cursor, table: Table) -> None:
-        """Keep others from claiming until the transaction ends; here the runner does."""
-
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
         return nullcontext()
+
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""
@@ -214,27 +209,3 @@ class Ranges(Messages):
         if expired:
             table.ready_after(0)
         return len(expired)
-
-
-class RangeReads(Reads):
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        return Next(*self._row(cursor, table, "range_until_next", params))
-
-    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return the offset at which the next claim begins, whether its message is still there or not."""
-        return self._row(cursor, table, "range_position", params)[0]
-
-    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        """Count the messages of a subscription that are in the log alone."""
-        return RangesRow(*self._row(cursor, table, "range_stats", params))
-
-    def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
-        apart = super().stats(cursor, table, params)
-        log = self.progress(cursor, table, params)
-        ages = [float(age) for age in (apart.oldest_age, log.oldest_age) if age is not None]
-        return apart._replace(
-            ready=apart.ready + log.ready,
-            in_progress=apart.in_progress + log.in_progress,
-            finished=(apart.finished or 0) + log.finished,
-            oldest_age=max(ages, default=None),
-        )

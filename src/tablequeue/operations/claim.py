@@ -30,7 +30,7 @@ def claim(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
-    token, params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now, connection)
     return token, claimed(context, params, now, connection)
 
 
@@ -43,9 +43,16 @@ def claimed(
     return _swept(context, remove, params, now, connection, refusable)
 
 
-def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> tuple[str, Params]:
+def leased(
+    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any = None
+) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
     definition = context.table.definition
+    if connection is not None and definition.kind == "subscription":
+        raise BadInput(
+            "A claim of a subscription cannot be a part of a transaction: it would hold up all other consumers.",
+            "Pop without connection=, then complete in your transaction: complete(message, connection=...).",
+        )
     token = secrets.token_hex(16)
     params = _params(context, n, token, now)
     if definition.delivery == "at_least_once":
@@ -182,7 +189,7 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    if not missing:
+    if not missing or (rows and context.table.definition.claims_ranges):
         return rows
     try:
         if not sweep(context, now, connection):

@@ -26,7 +26,7 @@ def complete_and_claim(
     In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
     transaction of the caller's, where one would gain nothing.
     """
-    token, params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now, connection)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1

@@ -14,7 +14,7 @@ from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import BadInput, SeekRefused, TablequeueError
+from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueError
 from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
@@ -37,7 +37,7 @@ class Lag:
     """How far a subscription is behind its topic.
 
     messages   those that no consumer has claimed.
-    seconds    the age of the first of them; None if there is none.
+    seconds    the age of the first of them that is ready; None if there is none.
     """
 
     messages: int
@@ -54,6 +54,8 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
         row = engine.catalogue.lookup(cursor, topic, {"name": full})
         if row is not None:
             return row
+        if engine.catalogue.lookup(cursor, topic, {"name": topic.name}) is None:
+            raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was dropped meanwhile.")
         number = 1 + max(_numbers(topic, engine.catalogue.names(cursor, topic, {})), default=0)
         table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
         engine.catalogue.create(cursor, table, params | maintain.entry(table))
@@ -204,6 +206,9 @@ def _opened(context: Context) -> list[Table]:
 def lag(context: Context) -> Lag:
     """Return how far a subscription is behind its topic."""
     row = context.run(context.engine.range_reads.progress, {"now": None})
+    if context.table.definition.groups:  # they wait in its queue
+        queue = context.run(context.reads.stats, {"now": None})
+        return Lag(queue.ready + queue.blocked, queue.oldest_age)
     return Lag(row.ready, row.oldest_age)
 
 

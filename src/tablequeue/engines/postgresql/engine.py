@@ -24,7 +24,14 @@ from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQ
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
-from tablequeue.engines.postgresql.topics import PostgreSQLRanges, PostgreSQLTopics
+from tablequeue.engines.postgresql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    PostgreSQLRangeReads,
+    PostgreSQLRanges,
+    PostgreSQLTopics,
+)
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
@@ -54,6 +61,7 @@ class PostgreSQL(Engine):
     topics = PostgreSQLTopics()
     ranges = PostgreSQLRanges(messages, topics)
     reads = PostgreSQLReads()
+    range_reads = PostgreSQLRangeReads()
     staging = PostgreSQLStaging()
     checks = CHECKS
     drivers = ("psycopg",)
@@ -161,6 +169,9 @@ class PostgreSQL(Engine):
             "sequence_lock": sequencing,
             "range_lock": claiming,
             "trim_lock": trimming,
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def compile(self, text: str) -> str:

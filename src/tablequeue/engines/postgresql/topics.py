@@ -11,12 +11,51 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
+from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, {finished_messages} as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from {ranges} as range
+        join {runs} as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from {runs} where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    )"""
+# The intervals of ids that no range has, and that have messages after the position of the subscription; `messages` is
+# the number of them that are sure to be there.
+UNCLAIMED = """(
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs})) as position
+            from {ranges} order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from {runs}
+            cross join next
+            where first_offset >= (select max(first_offset) from {runs} where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from {runs}
+        union all
+        select first_id, last_id, 0 from {holes}
+    )"""
 # What a claim finishes that finishes nothing.
 ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
@@ -49,14 +88,12 @@ class PostgreSQLTopics(Notifying, Topics):
         return sorted(row[0] for row in self._rows(cursor, table, "topic_push_each", {**params, **arrays}))
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self._run(cursor, table, "sequence", {})
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
         while True:
             with atomic(cursor):
-                # Wait for another session that sequences: it may have looked before our messages came.
-                self._run(cursor, table, "sequence_lock", {})
                 self.sequence(cursor, table, params)
                 found = self.bounds(cursor, table, params)
                 if found.end > params["start"]:
@@ -84,8 +121,8 @@ class PostgreSQLRanges(Notifying, Ranges):
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
-    def _lock(self, cursor: Cursor, table: Table) -> None:
-        self._run(cursor, table, "range_claim_lock", {})
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed_range(cursor, table, params, ALONE)
@@ -98,12 +135,15 @@ class PostgreSQLRanges(Notifying, Ranges):
         all_holes = began >= topic.next_sweep
         rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
         if all_holes:
-            took = monotonic() - began
-            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * took)
+            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
         return rows
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "sequence", {"all_holes": True})
+        self.topics.sequence(cursor, table, {})
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)
+
+
+class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):
+    """The reads of a subscription, with those of the packs of its messages apart."""

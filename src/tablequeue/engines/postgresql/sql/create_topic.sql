@@ -41,16 +41,17 @@ create table {holes} (
     bound xid8,
     constraint {table}__hole primary key (first_id)
 );
--- Give the messages that have become visible their offsets: those above the last run, and those in holes. Do nothing
--- if another session does it just now. `all_holes`: look at all holes, not only at the last hundred.
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
+-- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
+-- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
--- A bound that no transaction of this cluster can have given is of another one, from which the topic was restored.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
--- below that of a transaction in flight.
-create function {log}__sequence(all_holes boolean) returns void language plpgsql set jit = off as $$
+-- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
+-- the topic was restored.
+create function {log}__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
@@ -58,7 +59,9 @@ create function {log}__sequence(all_holes boolean) returns void language plpgsql
         last bigint;
         recent bigint;
     begin
-        if not pg_try_advisory_xact_lock({sequence_lock}) then
+        if patient then
+            perform pg_advisory_xact_lock({sequence_lock});
+        elsif not pg_try_advisory_xact_lock({sequence_lock}) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from {runs} order by first_offset desc limit 1;
@@ -165,7 +168,7 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
             end if;
         end loop;
         horizon = pg_snapshot_xmin(pg_current_snapshot());
-        perform {log}__sequence(true);
+        perform {log}__sequence(true, false);
         for ended in select number from {log}__segments where bound <= horizon order by number loop
             exit when exists (
                 select from {runs}

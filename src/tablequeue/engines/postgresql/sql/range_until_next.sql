@@ -1,7 +1,7 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
 -- has pushed, so that a message may come at any moment. For waiting consumers.
--- Indexes: those of the states, {table}__lease, the primary keys; one entry of each. Locks: an advisory one, for the
--- length of a look.
+-- Indexes: those of the states, {table}__lease, the primary keys; one entry of each, and one for each hole.
+-- Locks: an advisory one, for the length of a look.
 select
     case
         when exists (select 1 from {queue} where state = 'ready'){or_noted}
@@ -9,7 +9,7 @@ select
             or (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1)
                 > (select last_offset from {ranges} order by id desc limit 1)
             or exists (
-                select 1 from (select first_id, last_id from {holes} order by first_id desc limit 100) as hole
+                select 1 from {holes} as hole
                 where exists (select 1 from {log} where id between hole.first_id and hole.last_id)
             ) then 0
         else cast(extract(epoch from least(

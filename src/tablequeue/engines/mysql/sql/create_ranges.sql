@@ -1,0 +1,28 @@
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
+-- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
+-- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
+-- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
+-- The token is unique: by it, a caller's REPEATABLE READ transaction locks its range, and no gap.
+-- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
+create table {ranges} (
+    id bigint not null primary key,
+    first_offset bigint not null,
+    last_offset bigint not null,
+    messages int not null,
+    ids_sum bigint not null,
+    pieces longtext not null,
+    apart int not null default 0,
+    token char(32) character set ascii collate ascii_bin,
+    consumer varchar(255),
+    popped_at datetime(6) not null,
+    lease_until datetime(6),
+    finished_at datetime(6),
+    left_ids longtext,
+    unique key {table}__token (token),
+    key {table}__lease (lease_until)
+) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,
+    comment = 'tablequeue: ranges of {table}';
+insert into {ranges} (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
+values (1, :start, :start - 1, 0, 0, '[]', {now}, {now});

@@ -1,0 +1,23 @@
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
+-- Indexes: {table}__state, {table}__lease, the primary keys; one entry of each, and of the log one for each of the last
+-- hundred holes. Locks: none.
+select case
+    when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted}
+        or exists (select 1 from {log} where id > (select last_id from {runs} order by last_id desc limit 1))
+        or (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1)
+            > (select last_offset from {ranges} order by id desc limit 1)
+        or (
+            select count(*)
+            from (select first_id, last_id from {holes} order by first_id desc limit 100) as hole
+            straight_join {log} as log force index (primary) on log.id between hole.first_id and hole.last_id
+        ) > 0 then 0
+    else timestampdiff(microsecond, {now}, least(
+        coalesce((
+            select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
+        ), '9999-01-01'),
+        coalesce((
+            select min(sweep_at) from {queue} force index ({table}__state) where state = 'in_progress'
+        ), '9999-01-01'),
+        coalesce((select min(lease_until) from {ranges} where lease_until is not null), '9999-01-01')
+    )) / 1e6
+end as seconds;

@@ -1,0 +1,297 @@
+"""Topics and their subscriptions on MariaDB and MySQL: claims without locks, and holes that are closed by rows."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+
+import pymysql
+from pymysql.constants import ER
+
+from tablequeue.definition import LARGEST
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.gate import at_once
+from tablequeue.engines.mysql.refusals import number_of
+from tablequeue.engines.mysql.rows import chunked
+from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
+from tablequeue.engines.texts import Row
+from tablequeue.engines.topics import Topics
+
+# Holes of a topic that each look of a process takes in: the last ones.
+RECENT = 100
+# Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
+HOLES_EVERY = 0.25
+HOLES_SHARE = 20
+# Seconds between two tries of a process to close holes.
+CLOSE_EVERY = 60.0
+# The maximum number of messages of a run, and of those that a trim drops at once.
+LONGEST_RUN = 100_000
+TRIMMED = 10_000
+
+Piece = tuple[int, int]
+"""The first and the last of consecutive ids."""
+
+
+class MySQLTopics(Topics):
+    # -- pushing -----------------------------------------------------------------------------------------------------
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int:
+        _insert(cursor, table.statement("topic_push"), params)
+        return int(cursor.lastrowid)
+
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
+        shared = (*(params[name] for name in ("headers", "producer", "group")), now)
+        rest = cursor.mogrify(",%s,%s,%s,%s)", shared)
+        return self._push_rows(
+            cursor, table, (cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]), step
+        )
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
+        names = ("payload", "headers", "producer", "group")
+        rows = ((*((params | row)[name] for name in names), now) for row in params["rows"])
+        return [*self._push_rows(cursor, table, (cursor.mogrify("(%s,%s,%s,%s,%s)", row) for row in rows), step)]
+
+    def _push_rows(self, cursor: Cursor, table: Table, rows: Iterable[str], step: int) -> list[int]:
+        head = table.statement("topic_push_rows").partition("values")[0].encode() + b"values "
+        ids: list[int] = []
+        with atomic(cursor):
+            for chunk in chunked(rows):
+                _insert(cursor, head + b",".join(chunk))
+                ids += range(cursor.lastrowid, cursor.lastrowid + len(chunk) * step, step)
+        return ids
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._sequence(cursor, table, LARGEST)
+
+    def sequence_recent(self, cursor: Cursor, table: Table) -> None:
+        """Look at what came after the last run, and at the last holes."""
+        self._sequence(cursor, table, RECENT)
+
+    def look_at_holes(self, cursor: Cursor, table: Table) -> None:
+        """Look at all holes, and close them, if it is time. Never in a transaction."""
+        began = monotonic()
+        if began < table.next_sweep:
+            return
+        self._sequence(cursor, table, LARGEST)
+        table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        if began >= table.next_close:
+            table.next_close = began + CLOSE_EVERY
+            self.close_holes(cursor, table, {})
+
+    def close_holes(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Close holes that no transaction will fill."""
+        apart, find, lock, insert, delete = table.statements("close_holes")
+        cursor.execute(apart)
+        cursor.execute(find)
+        holes: list[Piece] = cursor.fetchall()
+        if not holes:
+            return
+        try:
+            with atomic(cursor):
+                cursor.execute(lock)
+                if cursor.fetchall():
+                    ids = [id for low, high in holes for id in range(low, high + 1)]
+                    cursor.execute(insert, {"ids": json.dumps(ids)})
+                    cursor.execute(delete, {"pieces": json.dumps(holes)})
+        except pymysql.Error as error:
+            # A transaction has just filled one of them, or will. The others are closed the next time.
+            if number_of(error) not in (ER.DUP_ENTRY, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK):
+                raise
+
+    def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        lock, find, delete, forget, add = table.statements("topic_trim")
+        with atomic(cursor):
+            cursor.execute(lock)
+            cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
+            (_, _, highest), *runs = cursor.fetchall()
+            pieces: list[Piece] = []
+            kept: list[tuple[int, int, int]] = []
+            dropped = last = 0
+            for offset, low, high in runs:
+                n = min(high - low + 1, TRIMMED - dropped, params["start"] - offset)
+                if n:
+                    pieces.append((low, low + n - 1))
+                    dropped, last, highest = dropped + n, offset + n - 1, max(highest, low + n - 1)
+                    if low + n <= high:
+                        kept.append((offset + n, low + n, high))
+            if pieces:
+                cursor.execute(delete, {"pieces": json.dumps(pieces)})
+                cursor.execute(forget, {"last_offset": last})
+                cursor.execute(add, {"runs": json.dumps([(last, highest, highest), *kept])})
+        return dropped
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> None:
+        lock, last, look, extend, add, forget, note = table.statements("sequence")
+        with atomic(cursor):
+            cursor.execute(lock)
+            if not cursor.fetchall():
+                return
+            cursor.execute(last)
+            first_offset, first_id, last_id, extends = cursor.fetchone()
+            cursor.execute(look, {"n": holes})
+            islands = sorted(cursor.fetchall(), key=lambda island: island[2])
+            if not islands:
+                return
+            runs = [(first_offset, first_id, last_id)]
+            for _, _, low, high in islands:
+                offset, start, end = runs[-1]
+                joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
+                runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
+            if runs[0][2] > last_id:
+                cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
+            if runs[1:]:
+                cursor.execute(add, {"runs": json.dumps(runs[1:])})
+            filled, rests = _rests(islands)
+            if filled:
+                cursor.execute(forget, {"ids": json.dumps(filled)})
+            if rests:
+                cursor.execute(note, {"pieces": json.dumps(rests)})
+
+
+class MySQLRanges(Ranges):
+    def __init__(self, messages: Messages, topics: MySQLTopics) -> None:
+        super().__init__(messages, topics)
+        self.topics: MySQLTopics = topics
+
+    # -- claiming ----------------------------------------------------------------------------------------------------
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Return nothing: what follows is refused in a caller's transaction."""
+
+    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        assert table.topic is not None, "of a subscription"
+        self.topics.look_at_holes(cursor, table.topic)
+        return super().sweep(cursor, table, params)
+
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
+        assert table.topic is not None, "of a subscription"
+        lock, insert, *moves = table.statements("range_pump")
+        self.topics.sequence_recent(cursor, table.topic)
+        cursor.execute(lock)
+        if not cursor.fetchall() or not _insert(cursor, insert, params | {"n": PUMPED}):
+            return 0
+        for move in moves:
+            cursor.execute(move, params)
+        return int(cursor.rowcount)
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        assert table.topic is not None, "of a subscription"
+        if not self._insert_range(cursor, table, params | {"least": params["n"]}):
+            self.topics.sequence_recent(cursor, table.topic)
+            if not self._insert_range(cursor, table, params | {"least": 1}):
+                return []
+        cursor.execute(table.statements("range_claim")[1], params)
+        return [row[:-1] for row in sorted(cursor.fetchall(), key=_place)]
+
+    @at_once(1)
+    def _insert_range(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return _insert(cursor, table.statements("range_claim")[0], params)
+
+    # -- finishing ---------------------------------------------------------------------------------------------------
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
+        with atomic(cursor):
+            held = self._row(cursor, table, "range_hold", params)
+            if held is not None and _remaining(held, [params["id"]]):
+                return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
+            return self.apart.extend(cursor, table, params)
+
+    def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
+        while True:
+            try:
+                return super().seek(cursor, table, params)
+            except pymysql.err.IntegrityError as error:
+                if number_of(error) != ER.DUP_ENTRY:
+                    raise
+
+    def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
+        values = {**params, "number": len(ids), "sum": sum(ids)}
+        return bool(cursor.execute(table.statement("range_complete"), values))
+
+    def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
+        held = self._row(cursor, table, "range_hold", params)
+        leaving = _remaining(held, ids) if held is not None else []
+        if leaving:
+            left = [*json.loads(held[2] or "[]"), *leaving]
+            values: Params = params | {"id": held[0], "left_ids": json.dumps(left), "number": len(left), "apart": 0}
+            if "attempts" in params:
+                values["apart"] = self._set_apart(cursor, table, values, leaving)
+            self._run(cursor, table, "range_mark", values)
+        return leaving
+
+    def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
+        for held in expired:
+            values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
+            values["apart"] = self._set_apart(cursor, table, values, _remaining(held))
+            self._run(cursor, table, "range_expire", values)
+        return len(expired)
+
+    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> int:
+        """Make the messages of the range `id` rows of the queue. Return their number."""
+        self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
+        table.apart_ready = True
+        table.ready_after(min(ids) - 1)
+        return len(ids)
+
+
+def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
+    """Insert rows, whose ids another session may take at the same moment. Return whether there were any."""
+    while True:
+        try:
+            return bool(cursor.execute(statement, params))
+        except pymysql.err.IntegrityError as error:
+            # The statement was rolled back, not the transaction.
+            if number_of(error) != ER.DUP_ENTRY:
+                raise
+
+
+def _rests(islands: Sequence[tuple[int, int | None, int, int]]) -> tuple[list[int], list[Piece]]:
+    """Return the first ids of the holes that have islands, and what is left of the holes."""
+    free: dict[int, int] = {}
+    lasts: dict[int, int] = {}  # not of what is above the last run
+    rests: list[Piece] = []
+    for first_id, last_id, low, high in islands:
+        start = free.get(first_id, first_id)
+        if start < low:
+            rests.append((start, low - 1))
+        free[first_id] = high + 1
+        if last_id is not None:
+            lasts[first_id] = last_id
+    rests += ((free[first_id], last_id) for first_id, last_id in lasts.items() if free[first_id] <= last_id)
+    return [*lasts], rests
+
+
+def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
+    """Return the messages of a range that have not left it, of `ids` or of all; `held` is (id, pieces, left_ids)."""
+    pieces: list[Piece] = sorted(json.loads(held[1]))
+    left = {*json.loads(held[2] or "[]")}
+    if ids is None:
+        return [id for low, high in pieces for id in range(low, high + 1) if id not in left]
+    lows = [low for low, _ in pieces]
+
+    def is_inside(id: int) -> bool:
+        place = bisect_right(lows, id) - 1
+        return place >= 0 and id <= pieces[place][1]
+
+    return [id for id in ids if id not in left and is_inside(id)]
+
+
+def _place(row: Row) -> tuple[int, int]:
+    """The place of a claimed message in its range: the piece, and the id."""
+    return row[-1], row[0]

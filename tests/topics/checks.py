@@ -1,0 +1,129 @@
+"""Checks that topics must pass on every engine, and that the mutants of test_mutants.py must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tablequeue import Claim, LeaseLost, Queue
+from tablequeue.topic import Topic
+from tests.support import at, check_fenced, claimed, counts, ids_of
+
+
+def check_every_subscription_gets_every_message(topic: Topic) -> None:
+    """Also one that is made later; and what one does concerns no other one."""
+    first = topic.push("a")
+    early = [topic.subscribe("one"), topic.subscribe("two")]
+    ids = [first, *topic.push_many("bcd")]
+    late = topic.subscribe("three")
+    got = [ids_of(each.pop_many(10)) for each in (*early, late)]
+    assert got == [ids] * 3, "every subscription gets every message"
+
+
+def check_one_claim_one_consumer(topic: Topic, consumers: Sequence[Queue]) -> None:
+    """Consumers that pop at the same moment get different messages, and all of them."""
+    ids = topic.push_many("a" * (3 * len(consumers)))
+    with ThreadPoolExecutor(len(consumers)) as threads:
+        claims: list[list[Claim]] = list(threads.map(lambda queue: queue.pop_many(3), consumers))
+    assert sorted(id for batch in claims for id in ids_of(batch)) == ids, "each message goes to one consumer"
+
+
+def check_a_message_given_several_times_is_one(topic: Topic, subscription: Queue) -> None:
+    """The sum and the number of the ids are those of the range, but two of its messages are not among them."""
+    topic.push_many("abc")
+    batch = subscription.pop_many(3)
+    subscription.complete_many([batch[1]] * 3)
+    assert counts(subscription) == {"in_progress": 2, "finished": 1}, "what was not completed is in progress"
+    subscription.complete_many([batch[0], batch[2], batch[0]])
+    assert counts(subscription) == {"finished": 3}
+
+
+def check_nothing_is_claimed_after_a_lost_lease(topic: Topic, subscription: Queue) -> None:
+    """A completion under a lost lease is refused, and the rest of the same call is not done."""
+    topic.push("a")
+    lost = claimed(subscription)
+    lost.fail("no", retry=False)
+    topic.push_many("bcd")
+    before = counts(subscription)
+    try:
+        subscription.pop(completing=lost)
+    except LeaseLost:
+        pass
+    else:
+        raise AssertionError("a lost claim was completed")
+    assert counts(subscription) == before, "nothing is claimed, and nothing finished"
+
+
+def check_fence(topic: Topic, slow: Queue, quick: Queue) -> None:
+    """A range whose lease has expired is finished by nobody: neither as a whole, nor in parts."""
+    topic.push_many("abc", now=at(0))
+    old = slow.pop_many(3, lease=10, now=at(0))
+    new = quick.pop_many(3, lease=10, now=at(10))
+    assert ids_of(new) == ids_of(old)
+    for claim in old:
+        check_fenced(slow, claim)
+    assert not_held(slow, old) == ids_of(old), "none of them was completed"
+    quick.complete_many(new, now=at(15))
+    assert counts(slow) == {"finished": 3}
+
+
+def check_a_failed_message_comes_back_alone(topic: Topic, subscription: Queue) -> None:
+    topic.push_many("abc", now=at(0))
+    batch = subscription.pop_many(3, now=at(0))
+    assert batch[1].fail("no", retry_in=0, now=at(0)) == "ready", "it is ready at once"
+    check_fenced(subscription, batch[1])
+    again = subscription.pop_many(3, now=at(1))
+    assert [(claim.id, claim.attempts) for claim in again] == [(batch[1].id, 2)], "it comes back alone"
+    subscription.complete_many([batch[0], batch[2], *again], now=at(1))
+    assert counts(subscription) == {"finished": 3}
+
+
+def check_what_is_left_of_an_expired_range(topic: Topic, subscription: Queue) -> None:
+    """Only what was not finished comes back, with the attempt counted, and its error."""
+    topic.push_many("abcdefg", now=at(0))
+    batch = subscription.pop_many(7, lease=10, now=at(0))
+    subscription.complete_many([batch[1], batch[5]], now=at(5))
+    batch[3].fail("no", retry=False, now=at(5))
+    assert subscription.pop(now=at(9)) is None
+    rest = [batch[place] for place in (0, 2, 4, 6)]
+    again = subscription.pop_many(10, lease=10, now=at(10))
+    assert [(claim.id, claim.payload, claim.attempts) for claim in again] == [
+        (claim.id, claim.payload, 2) for claim in rest
+    ], "only what was not finished comes back"
+    for claim in batch:
+        check_fenced(subscription, claim)
+    assert counts(subscription) == {"in_progress": 4, "dead": 1, "finished": 2}
+    (error,) = subscription.peek(state="in_progress")[0].errors
+    assert (error.error, error.attempt, error.consumer, error.at) == (
+        "lease expired",
+        1,
+        subscription.context.who,
+        at(10),
+    )
+    subscription.complete_many(again, now=at(15))
+    assert counts(subscription) == {"dead": 1, "finished": 6}
+
+
+def check_poison_is_counted(topic: Topic, subscription: Queue) -> None:
+    """A message that kills every consumer is a dead letter after its last attempt; the others are not."""
+    topic.push_many("ab", now=at(0))
+    attempts = subscription.definition.max_attempts
+    for attempt in range(attempts):
+        batch = subscription.pop_many(2, lease=10, now=at(10 * attempt))
+        assert {claim.attempts for claim in batch} == {attempt + 1}, "an attempt is counted when it begins"
+        if attempt == 0:
+            poison, other = batch
+            other.complete(now=at(1))
+    assert subscription.pop(now=at(10 * attempts)) is None, "its attempts are spent"
+    (letter,) = subscription.dead()
+    assert (letter.id, letter.attempts) == (poison.id, attempts)
+    assert [error.error for error in letter.errors] == ["lease expired"] * attempts
+
+
+def not_held(subscription: Queue, claims: Sequence[Claim]) -> list[int]:
+    """Complete the claims; return the ids of those that were lost."""
+    try:
+        subscription.complete_many(claims)
+    except LeaseLost as error:
+        return [*error.ids]
+    return []
