@@ -84,6 +84,7 @@ def lake(url: str, folder: Path, share: int) -> None:
     )
     while not stopped.wait(0.05) and query.isActive:
         if share and query.lastProgress:
+            spark.sparkContext._gateway.proc.kill()  # it is in a session of its own, and would end gracefully
             hold(f"after a batch of {share:,} messages")
     query.processAllAvailable()
     query.stop()
