@@ -173,8 +173,8 @@ where token = :token and lease_until is not null
 for update;
 
 -- range_mark
--- Mark messages of range :id as left: :left_ids are all that have left it, :number of them, of which :apart more are set
--- apart. The range is finished when all have left it.
+-- Mark messages of range :id as left: :left_ids are all that have left it, :number of them, of which :apart more are
+-- set apart. The range is finished when all have left it.
 -- Index: the primary key. Locks: the row. A crash leaves them in progress until the lease expires.
 update tq_events__s1__ranges
 set left_ids = :left_ids,
@@ -232,8 +232,8 @@ where moved.id = last_insert_id()
 on duplicate key update id = tq_events__s1.id;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. If another session has claimed a range meanwhile, that is
--- a duplicate key, and the insert is repeated. Locks: the new row.
+-- Let the next claim begin at :start. The row has no messages. If another session has claimed a range meanwhile, that
+-- is a duplicate key, and the insert is repeated. Locks: the new row.
 insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
 select id + 1, :start, :start - 1, 0, 0, '[]', coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6)) from tq_events__s1__ranges order by id desc limit 1;
 
@@ -401,9 +401,9 @@ select pushed_at from tq_events where id = (
 -- topic_trim
 -- Drop messages that come before the offset :start: up to :n of them, in the order of the offsets.
 -- The first statement waits for the lock of sequence. The second one finds runs; the first of them is the last message
--- that was dropped before. The part chooses :pieces of ids, and computes :runs: the last message that is dropped now, and
--- what is left of a run. The other statements replace the runs up to the offset :last_offset by these.
--- Indexes: the primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
+-- that was dropped before. The part chooses :pieces of ids, and computes :runs: the last message that is dropped now,
+-- and what is left of a run. The other statements replace the runs up to the offset :last_offset by these. Indexes: the
+-- primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
 select first_id from tq_events__holes where first_id = 0 for update;
 select first_offset, first_id, last_id from tq_events__runs where first_offset < :start order by first_offset limit :n;
 delete tq_events from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece straight_join tq_events force index (primary) on tq_events.id between piece.low and piece.high;
