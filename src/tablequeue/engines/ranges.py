@@ -132,12 +132,18 @@ class Ranges(Messages):
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return self.apart.purge(cursor, table, params)
 
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_ids(cursor, table, params)
+
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_history(cursor, table, params)
+
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
         with self._atomic(cursor):
-            self._lock(cursor, table)
+            self._lock_claims(cursor, table)
             in_progress = RangeReads().stats(cursor, table, params).in_progress
             if params["force"] or not in_progress:
                 self._run(cursor, table, "range_seek", params)
@@ -166,6 +172,9 @@ class Ranges(Messages):
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         """Return what makes several statements one transaction; here the runner has done it."""
         return nullcontext()
+
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""
