@@ -179,6 +179,11 @@ def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
             f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
             "Stream from a queue that delivers at least once.",
         )
+    if definition.kind == "subscription":
+        raise BadInput(
+            f"{context.table.name!r} is a subscription, and a stream reads a queue.",
+            "Read the topic by its positions: in Spark with the options topic and subscription.",
+        )
     params: Params = {"stream": stream, "now": None}
 
     def open_stream(cursor: Cursor, table: Table, params: Params) -> StreamRow | None:
