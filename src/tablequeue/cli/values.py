@@ -21,6 +21,7 @@ _EXAMPLES = {
     "sum": "3",
     "start": "1",
     "end": "10",
+    "final": "0",
     "all_holes": "true",
     "durable": "true",
     "id": "1",
