@@ -127,7 +127,10 @@ class MySQLTopics(Topics):
         with atomic(cursor):
             self._run(cursor, table, "sequence_wait", params)
             cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
-            (_, _, highest), *runs = cursor.fetchall()
+            found = cursor.fetchall()
+            if not found:
+                return 0
+            (_, _, highest), *runs = found
             pieces: list[Piece] = []
             kept: list[tuple[int, int, int]] = []
             dropped = last = 0
