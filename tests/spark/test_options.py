@@ -110,6 +110,7 @@ def test_positions_of_a_topic() -> None:
         ({"queue": "emails"}, None, "Exactly one of queue and topic"),
         ({"startingPosition": "tomorrow"}, None, "Give beginning, end, an offset, or a time"),
         ({"startingPosition": "-1"}, None, "startingPosition is '-1'"),
+        ({"startingPosition": "0"}, None, "at least 1"),
         ({"failOnDataLoss": "no"}, None, "failOnDataLoss"),
         ({"minPartitions": "0"}, None, "minPartitions"),
         ({"stream": "lake"}, "stream", "no option 'stream' to stream a topic"),
