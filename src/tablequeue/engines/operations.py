@@ -129,6 +129,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
+    "size": Operation(Effect.READ, {"topic_size": ""}),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
     "floor": Operation(Effect.READ, {"range_floor": ""}),
