@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tablequeue import Database
-from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
+from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
 from tablequeue.operations import topics
 from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
 from tablequeue.topic import Topic
 from tests.servers import Place, only
@@ -141,6 +142,33 @@ class TestWithSpark:
         assert mail.pop() is None
         topic.drop()
         assert db.queues() == []
+
+    def test_a_pipeline(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        raw, out = numbered(db, range(30)), db.create_topic("out", payload="text")
+        raw.subscribe("lake")
+        broken: list[int] = []
+
+        def break_off(rows: Any, number: int) -> None:
+            if number == 1 and not broken:
+                broken.append(number)
+                raise RuntimeError("broken off")
+
+        pipeline = Pipeline("test", url=place.url, schema=place.schema)
+        lake = str(tmp_path / "lake")
+        source = FromTopic("events", subscription="lake", max_messages_per_trigger=20)
+        sinks = (ToTopic("out"), ToParquet(lake), ForeachBatch(break_off))
+        pipeline.stage(source, *sinks, name="keep")(lambda messages: messages)
+        late = FromTopic("out", starting_position=datetime.now(UTC) + timedelta(days=1))
+        pipeline.stage(late, ToParquet(str(tmp_path / "none")), name="late")(lambda messages: messages)
+        for _ in range(2):
+            try:
+                progress = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+            except PipelineFailed:
+                assert broken
+        assert sorted(int(row.payload) for row in spark.read.parquet(lake).collect()) == [*range(30)]
+        popped = out.subscribe("all").pop_many(100)
+        assert sorted(int(message.payload) for message in popped) == [*range(30)]
+        assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
 
 
 @only("sqlite", "postgresql")

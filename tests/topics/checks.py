@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tablequeue import Claim, LeaseLost, Queue
 from tablequeue.topic import Topic
+from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, ids_of
 
 
@@ -127,3 +128,83 @@ def not_held(subscription: Queue, claims: Sequence[Claim]) -> list[int]:
     except LeaseLost as error:
         return [*error.ids]
     return []
+
+
+# -- late commits, where transactions write side by side -------------------------------------------------------------
+
+
+def holes(place: Place) -> list[tuple[int, int]]:
+    table = place.table("events")
+    rows = place.execute(f"select first_id, last_id from {table}__holes order by first_id")  # noqa: S608
+    return [(row[0], row[1]) for row in rows]
+
+
+def check_a_late_commit_comes_late(place: Place, topic: Topic, subscription: Queue) -> None:
+    """Nobody waits for it, and it is not lost."""
+    with place.sa_engine().connect() as connection:
+        late = topic.push("late", connection=connection)
+        early = []
+        for _ in range(30):
+            early.append(topic.push("early"))
+            assert ids_of(subscription.pop_many(10)) == early[-1:], "nobody waits for it"
+        connection.commit()
+    assert ids_of(subscription.pop_many(10)) == [late], "it is not lost"
+
+
+def check_holes_are_forgotten(place: Place, topic: Topic, subscription: Queue) -> None:
+    """Not before, for then the message would be lost."""
+    engine = place.sa_engine()
+    with engine.connect() as one, engine.connect() as other:
+        late = topic.push("late", connection=one)
+        topic.push("never", connection=other)
+        for _ in range(3):
+            topic.push("x")
+            subscription.pop_many(10)
+        assert holes(place) == [(late, late + 1)]
+        other.rollback()
+        for _ in range(3):
+            assert subscription.pop_many(10) == []
+        one.commit()
+        assert ids_of(subscription.pop_many(10)) == [late], "it is not lost"
+    for _ in range(3):
+        topic.push("x")
+        subscription.pop_many(10)
+    assert holes(place) == [], "nobody can fill them"
+
+
+def check_a_start_by_time_passes_nothing(place: Place, topic: Topic) -> None:
+    """The message in the middle of the log has a time that is older than that of all others."""
+    watch = topic.subscribe("watch")
+    with place.sa_engine().connect() as connection:
+        old = topic.push("old", now=at(0), connection=connection)
+        before = [topic.push("x", now=at(10 + n)) for n in range(8)]
+        watch.pop_many(100)
+        connection.commit()
+    assert ids_of(watch.pop_many(100)) == [old]
+    after = [topic.push("x", now=at(20 + n)) for n in range(8)]
+    for seconds, expected in ((0, [*before, old, *after]), (12, [*before[2:], old, *after]), (22, after[2:])):
+        new = topic.subscribe(f"from_{seconds}", start=at(seconds))
+        assert ids_of(new.pop_many(100)) == expected, f"all that was pushed from {seconds} on"
+
+
+# -- ordered subscriptions -------------------------------------------------------------------------------------------
+
+
+def check_a_group_has_one_in_progress(topic: Topic, ordered: Queue) -> None:
+    first, second, other = (topic.push("x", group=group) for group in "aab")
+    claims = ordered.pop_many(10)
+    assert ids_of(claims) == [first, other], "one in progress in a group, and groups side by side"
+    assert ordered.pop_many(10) == []
+    claims[0].complete()
+    assert ids_of(ordered.pop_many(10)) == [second]
+
+
+def check_a_failed_message_holds_its_group(topic: Topic, ordered: Queue) -> None:
+    head = topic.push("a", group="g", now=at(0))
+    claimed(ordered, now=at(0)).fail("no", retry_in=10, now=at(0))
+    other = topic.push("b", group="g", now=at(1))
+    assert ordered.pop(now=at(9)) is None, "nothing overtakes"
+    claim = claimed(ordered, now=at(10))
+    assert claim.id == head
+    claim.complete(now=at(10))
+    assert claimed(ordered, now=at(10)).id == other

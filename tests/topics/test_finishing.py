@@ -372,3 +372,11 @@ def test_there_may_be_nothing_else(db: Database, place: Place, kind: Kind) -> No
     assert mail.redrive() == 2
     assert mail.pop_many(5) == []
     assert counts(mail) == {"dead": 2, "in_progress": 1}
+
+
+def test_the_history_of_messages_apart_is_purged(topic: Topic, mail: Subscription) -> None:
+    topic.push_many(["a", "b"])
+    mail.release_many(mail.pop_many(2))
+    mail.complete_many(mail.pop_many(2))
+    assert mail.purge_history(0, now=at(60)) == 2
+    assert mail.purge_history(0, now=at(60)) == 0

@@ -7,13 +7,13 @@ import secrets
 import pytest
 
 from tablequeue import Database
-from tests.servers import Place, only
+from tests.servers import Kind, Place, only
 from tests.support import claimed
 
 pytestmark = only("postgresql")
 
 
-def test_a_lock_is_the_same_with_the_schema_named_and_without(postgresql_url: str) -> None:
+def test_a_lock_is_the_same_with_the_schema_named_and_without(kind: Kind, postgresql_url: str) -> None:
     plain, named = Place(postgresql_url, None), Place(postgresql_url, "public")
     events = plain.open().create_topic(f"plain_{secrets.token_hex(4)}")
     try:

@@ -63,6 +63,8 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
     },
 }
 
+# What sets messages apart from a range.
+_APART = dict.fromkeys(("range_hold", "range_set_apart", "range_mark"), "ranges")
 _LOCKED = {"lock": ""}
 _UNLOCKED = {"unlock": ""}
 
@@ -107,16 +109,21 @@ OPERATIONS: Mapping[str, Operation] = {
         parts="drop_notifications",
     ),
     # Pushes
-    "push": Operation(Effect.WRITE, parts="push_clock push_rows topic_push"),
+    "push": Operation(Effect.WRITE, {"push": "queue", "topic_push": "topic"}, parts="push_clock push_rows"),
     "push_many": Operation(
         Effect.WRITE,
-        parts="push_reserve push_copy push_clock push_rows topic_push_many topic_push_rows topic_reserve topic_copy",
+        {"push_many": "queue", "topic_push_many": "topic"},
+        parts="push_reserve push_copy push_clock push_rows topic_push_rows topic_reserve topic_copy",
     ),
-    "push_each": Operation(Effect.STEP, parts="push_clock push_rows topic_push_each topic_push_rows"),
+    "push_each": Operation(
+        Effect.STEP,
+        {"push_each": "queue", "topic_push_each": "topic"},
+        parts="push_clock push_rows topic_push_rows",
+    ),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
-    "sequence": Operation(Effect.WRITE),
+    "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
     "close_holes": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
@@ -134,26 +141,35 @@ OPERATIONS: Mapping[str, Operation] = {
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
-        {"claim": "at_least_once", "take_keep": "at_most_once"},
-        parts="claim_find claim_many claim_packed range_claim",
+        {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"},
+        parts="claim_find claim_many claim_packed",
         printed="pop",
     ),
-    "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
+    "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
-    "sweep": Operation(Effect.WRITE, parts="range_due range_expired range_expire"),
+    "sweep": Operation(
+        Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+    ),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
-        {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
-        parts="complete_packed unpack range_complete range_hold range_mark",
+        {
+            "range_complete": "ranges",
+            "complete_keep": "keep at_least_once",
+            "complete_none": "none",
+            "complete_at_most_once": "at_most_once",
+        },
+        parts="complete_packed unpack",
     ),
     "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(
-        Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state range_set_apart"
+        Effect.WRITE,
+        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once"},
+        parts="fail_state",
     ),
-    "release": Operation(Effect.WRITE),
-    "extend": Operation(Effect.WRITE, parts="range_extend"),
+    "release": Operation(Effect.WRITE, _APART | {"release": ""}),
+    "extend": Operation(Effect.WRITE, {"range_extend": "ranges", "extend": ""}),
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),
@@ -162,10 +178,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "purge_history": Operation(Effect.WRITE),
     # Looking
     "peek": Operation(
-        Effect.READ, {"peek": "", "peek_in_progress": ""}, parts="range_peek_ready range_peek_in_progress"
+        Effect.READ,
+        {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
     ),
-    "find": Operation(Effect.READ, parts="range_find"),
-    "until_next": Operation(Effect.READ, parts="range_until_next"),
+    "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),
+    "until_next": Operation(Effect.READ, {"until_next": "queue", "range_until_next": "subscription"}),
     "history": Operation(Effect.READ),
     "history_bounds": Operation(Effect.READ),
     "lost": Operation(Effect.READ),
@@ -206,7 +223,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
-    "publish": Operation(Effect.STEP, parts="publish_keyed publish_topic"),
+    "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
     "unstage": Operation(Effect.STEP),
 }
 
@@ -287,7 +304,7 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
 def conditions(definition: Definition) -> set[str]:
     """Return the conditions of files and procedures that a definition meets.
 
-    `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of a topic's log.
+    `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
     """
     if definition.kind == "topic":
         chosen = {"segments": definition.retention is not None, "groups": definition.groups}

@@ -74,7 +74,10 @@ class RangeReads(Reads):
         apart = super().stats(cursor, table, params)
         log = self.progress(cursor, table, params)
         ages = [float(age) for age in (apart.oldest_age, log.oldest_age) if age is not None]
+        # What an ordered subscription has pumped waits in its queue.
+        pumped = apart.ready + apart.blocked if table.definition.groups else 0
         return apart._replace(
+            lag=(log.ready + pumped, max(ages, default=None) if table.definition.groups else log.oldest_age),
             ready=apart.ready + log.ready,
             in_progress=apart.in_progress + log.in_progress,
             finished=(apart.finished or 0) + log.finished,

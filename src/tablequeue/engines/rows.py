@@ -42,6 +42,8 @@ class StatsRow(NamedTuple):
     blocked: int
     oldest_age: float | None
     finished: int | None
+    lag: tuple[int, float | None] | None = None
+    """Of a subscription: the messages that no consumer has claimed, and the age of the first ready one."""
 
 
 class RangesRow(NamedTuple):

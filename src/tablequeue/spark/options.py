@@ -69,7 +69,7 @@ class Options:
     Reading or streaming a topic
     startingPosition       `beginning` (the default), `end`, an offset, or a time in ISO 8601 with a zone.
     endingPosition         the same for the end of a read, which does not include it; the default is `end`.
-    minPartitions          minimum number of partitions (4), but of at least 5000 messages each.
+    minPartitions          minimum number of partitions (4), but not of less than 20000 messages each.
     failOnDataLoss         whether to fail if messages to be read were dropped (true), or to leave them out.
     subscription           a subscription in which the position of a stream is noted. The default of startingPosition is
                            then the position of the subscription.

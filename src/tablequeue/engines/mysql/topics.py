@@ -20,11 +20,14 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
+# The number of messages above the last run that one look takes in, as sequence.sql has it.
+SEQUENCED = 100_000
 # Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
@@ -71,25 +74,36 @@ class MySQLTopics(Topics):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._sequence(cursor, table, LARGEST)
+        """Wait if another session gives offsets just now, then look at all that is visible."""
+        with atomic(cursor):
+            self._run(cursor, table, "sequence_wait", params)
+            self._sequence(cursor, table, LARGEST)
 
-    def sequence_recent(self, cursor: Cursor, table: Table) -> None:
-        """Look at what came after the last run, and at the last holes."""
-        self._sequence(cursor, table, RECENT)
+    def sequence_soon(self, cursor: Cursor, table: Table) -> None:
+        """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
 
-    def look_at_holes(self, cursor: Cursor, table: Table) -> None:
-        """Look at all holes, and close them, if it is time. Never in a transaction."""
+        Do nothing if another session gives offsets just now.
+        """
         began = monotonic()
-        if began < table.next_sweep:
-            return
-        self._sequence(cursor, table, LARGEST)
-        table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
-        if began >= table.next_close:
-            table.next_close = began + CLOSE_EVERY
-            self.close_holes(cursor, table, {})
+        all_holes = began >= table.next_sweep
+        with atomic(cursor):
+            self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+        if all_holes:
+            table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            found = super().settle(cursor, table, params)
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
 
     def close_holes(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Close holes that no transaction will fill."""
+        """Close holes that no transaction will fill, if it is time. Never in a transaction."""
+        if monotonic() < table.next_close:
+            return
+        table.next_close = monotonic() + CLOSE_EVERY
         apart, find, lock, insert, delete = table.statements("close_holes")
         cursor.execute(apart)
         cursor.execute(find)
@@ -109,11 +123,14 @@ class MySQLTopics(Topics):
                 raise
 
     def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        lock, find, delete, forget, add = table.statements("topic_trim")
+        find, delete, forget, add = table.statements("topic_trim")
         with atomic(cursor):
-            cursor.execute(lock)
+            self._run(cursor, table, "sequence_wait", params)
             cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
-            (_, _, highest), *runs = cursor.fetchall()
+            found = cursor.fetchall()
+            if not found:
+                return 0
+            (_, _, highest), *runs = found
             pieces: list[Piece] = []
             kept: list[tuple[int, int, int]] = []
             dropped = last = 0
@@ -134,30 +151,29 @@ class MySQLTopics(Topics):
 
     def _sequence(self, cursor: Cursor, table: Table, holes: int) -> None:
         lock, last, look, extend, add, forget, note = table.statements("sequence")
-        with atomic(cursor):
-            cursor.execute(lock)
-            if not cursor.fetchall():
-                return
-            cursor.execute(last)
-            first_offset, first_id, last_id, extends = cursor.fetchone()
-            cursor.execute(look, {"n": holes})
-            islands = sorted(cursor.fetchall(), key=lambda island: island[2])
-            if not islands:
-                return
-            runs = [(first_offset, first_id, last_id)]
-            for _, _, low, high in islands:
-                offset, start, end = runs[-1]
-                joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
-                runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
-            if runs[0][2] > last_id:
-                cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
-            if runs[1:]:
-                cursor.execute(add, {"runs": json.dumps(runs[1:])})
-            filled, rests = _rests(islands)
-            if filled:
-                cursor.execute(forget, {"ids": json.dumps(filled)})
-            if rests:
-                cursor.execute(note, {"pieces": json.dumps(rests)})
+        cursor.execute(lock)
+        if not cursor.fetchall():
+            return
+        cursor.execute(last)
+        first_offset, first_id, last_id, extends = cursor.fetchone()
+        cursor.execute(look, {"n": holes})
+        islands = sorted(cursor.fetchall(), key=lambda island: island[2])
+        if not islands:
+            return
+        runs = [(first_offset, first_id, last_id)]
+        for _, _, low, high in islands:
+            offset, start, end = runs[-1]
+            joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
+            runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
+        if runs[0][2] > last_id:
+            cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
+        if runs[1:]:
+            cursor.execute(add, {"runs": json.dumps(runs[1:])})
+        filled, rests = _rests(islands)
+        if filled:
+            cursor.execute(forget, {"ids": json.dumps(filled)})
+        if rests:
+            cursor.execute(note, {"pieces": json.dumps(rests)})
 
 
 class MySQLRanges(Ranges):
@@ -172,13 +188,13 @@ class MySQLRanges(Ranges):
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
-        self.topics.look_at_holes(cursor, table.topic)
+        self.topics.close_holes(cursor, table.topic, {})
         return super().sweep(cursor, table, params)
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
         lock, insert, *moves = table.statements("range_pump")
-        self.topics.sequence_recent(cursor, table.topic)
+        self.topics.sequence_soon(cursor, table.topic)
         cursor.execute(lock)
         if not cursor.fetchall() or not _insert(cursor, insert, params | {"n": PUMPED}):
             return 0
@@ -192,7 +208,7 @@ class MySQLRanges(Ranges):
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"
         if not self._insert_range(cursor, table, params | {"least": params["n"]}):
-            self.topics.sequence_recent(cursor, table.topic)
+            self.topics.sequence_soon(cursor, table.topic)
             if not self._insert_range(cursor, table, params | {"least": 1}):
                 return []
         cursor.execute(table.statements("range_claim")[1], params)
@@ -211,13 +227,8 @@ class MySQLRanges(Ranges):
                 return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
             return self.apart.extend(cursor, table, params)
 
-    def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
-        while True:
-            try:
-                return super().seek(cursor, table, params)
-            except pymysql.err.IntegrityError as error:
-                if number_of(error) != ER.DUP_ENTRY:
-                    raise
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        _insert(cursor, table.statement("range_wait"))
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
         values = {**params, "number": len(ids), "sum": sum(ids)}

@@ -72,6 +72,16 @@ drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
 
+-- publish_topic
+-- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
+-- Index: the primary key. Locks: none that another transaction waits for.
+-- One transaction with writer_advance: a crash publishes none.
+insert into tq_events (payload, headers, producer, group_key, pushed_at)
+select payload, headers, :producer, group_key, coalesce(cast(:now as datetime(6)), utc_timestamp(6))
+from tq_events__staged
+where write_id = :write and attempt in :attempts
+order by part, place;
+
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease: one row for all of them; nothing if there are fewer than
 -- :least, or if :token has a range already. Two round trips in autocommit: the insert, then the rows of the messages of
@@ -135,6 +145,16 @@ update tq_events__s1__ranges force index (tq_events__s1__token)
 set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_until = null
 where token = :token and lease_until is not null and messages = :number and ids_sum = :sum and left_ids is null;
 
+-- range_due
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
+-- abandoned; and whether a message apart is ready.
+-- Indexes: tq_events__s1__lease, tq_events__s1__state; one entry of each. Locks: none.
+select
+    exists (select 1 from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
+    exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'scheduled' and sweep_at <= coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
+    or exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'in_progress' and sweep_at <= coalesce(cast(:now as datetime(6)), utc_timestamp(6))),
+    exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready');
+
 -- range_expire
 -- Range :id, whose lease has expired, is not in progress any more. The :apart messages that had not left it are set
 -- apart. Index: the primary key. Locks: the row. In one transaction with range_set_apart.
@@ -159,10 +179,14 @@ select lease_until from tq_events__s1__ranges where id = :id;
 -- range_floor
 -- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
 -- Indexes: tq_events__s1__lease, the primary key. Locks: none.
-select coalesce(
-    (select min(first_offset) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null),
-    (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
-);
+select least(
+    last_offset + 1,
+    coalesce(
+        (select min(first_offset) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null),
+        last_offset + 1
+    )
+)
+from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_hold
 -- Lock the range under :token, if it is in progress. Return it: its ids, and those of the messages that have left it.
@@ -173,8 +197,8 @@ where token = :token and lease_until is not null
 for update;
 
 -- range_mark
--- Mark messages of range :id as left: :left_ids are all that have left it, :number of them, of which :apart more are
--- set apart. The range is finished when all have left it.
+-- Mark messages of range :id as left: :left_ids are all :number of them that have left it. :apart more of them are set
+-- apart now. The range is finished when all have left it.
 -- Index: the primary key. Locks: the row. A crash leaves them in progress until the lease expires.
 update tq_events__s1__ranges
 set left_ids = :left_ids,
@@ -182,6 +206,26 @@ set left_ids = :left_ids,
     finished_at = case when messages = :number then coalesce(cast(:now as datetime(6)), utc_timestamp(6)) end,
     lease_until = case when messages > :number then lease_until end
 where id = :id;
+
+-- range_note
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
+-- Nothing is noted while ranges are in progress, which are counted. This changes the row that range_wait has added.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: the row.
+update tq_events__s1__ranges as noted
+join (
+    select count(*) as ranges from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null
+) as open on open.ranges = 0
+set messages = :start - noted.first_offset,
+    last_offset = :start - 1,
+    consumer = :consumer,
+    popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)) - interval :age second,
+    finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6))
+where noted.id = last_insert_id() and noted.first_offset < :start;
+select count(*) from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null;
+
+-- range_position
+-- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
+select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
@@ -231,11 +275,20 @@ straight_join tq_events as log force index (primary) on log.id between piece.low
 where moved.id = last_insert_id()
 on duplicate key update id = tq_events__s1.id;
 
+-- range_purge
+-- Delete the ranges that have no message any more at or after the offset :start, but for the first one, whose lock is
+-- that of range_pump, and the last one, after which the next claim begins.
+-- Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+delete tq_events__s1__ranges
+from (select max(id) as id from tq_events__s1__ranges) as last
+straight_join tq_events__s1__ranges on tq_events__s1__ranges.id > 1 and tq_events__s1__ranges.id < last.id
+where tq_events__s1__ranges.last_offset < :start and tq_events__s1__ranges.lease_until is null;
+
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. If another session has claimed a range meanwhile, that
--- is a duplicate key, and the insert is repeated. Locks: the new row.
-insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
-select id + 1, :start, :start - 1, 0, 0, '[]', coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6)) from tq_events__s1__ranges order by id desc limit 1;
+-- Let the next claim begin at :start. This changes the row that range_wait has added. Locks: the row.
+update tq_events__s1__ranges
+set first_offset = :start, last_offset = :start - 1, popped_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6))
+where id = last_insert_id();
 
 -- range_set_apart
 -- The messages of :ids, which range :id holds, become rows of the subscription's queue: ready after :delay seconds, or
@@ -278,7 +331,12 @@ select
         select cast(coalesce(sum(messages - coalesce(json_length(left_ids), 0)), 0) as signed)
         from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null
     ),
-    (select cast(coalesce(sum(messages - apart), 0) as signed) from tq_events__s1__ranges where lease_until is null),
+    (
+        select cast(coalesce(sum(
+            case when lease_until is null then messages else coalesce(json_length(left_ids), 0) end - apart
+        ), 0) as signed)
+        from tq_events__s1__ranges
+    ),
     (
         select timestampdiff(microsecond, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6))) / 1e6
         from tq_events
@@ -301,8 +359,7 @@ from (
 
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
--- Indexes: tq_events__s1__state, tq_events__s1__lease, the primary keys; one entry of each, and of the log one for each of the last
--- hundred holes. Locks: none.
+-- Indexes: tq_events__s1__state, tq_events__s1__lease, the primary keys; one entry of each, and one for each hole. Locks: none.
 select case
     when exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready')
         or exists (select 1 from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
@@ -310,7 +367,7 @@ select case
             > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
         or (
             select count(*)
-            from (select first_id, last_id from tq_events__holes order by first_id desc limit 100) as hole
+            from tq_events__holes as hole
             straight_join tq_events as log force index (primary) on log.id between hole.first_id and hole.last_id
         ) > 0 then 0
     else timestampdiff(microsecond, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), least(
@@ -323,6 +380,14 @@ select case
         coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), '9999-01-01')
     )) / 1e6
 end as seconds;
+
+-- range_wait
+-- Let no claim of a subscription run until the transaction ends: add a range without messages at the position, whose id
+-- the next claim would have. If another session has claimed meanwhile, that is a duplicate key, and it is repeated.
+-- Index: the primary key. Locks: the new row.
+insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
+select last_insert_id(id + 1), last_offset + 1, last_offset, 0, 0, '[]', utc_timestamp(6), utc_timestamp(6)
+from (select id, last_offset from tq_events__s1__ranges order by id desc limit 1) as last;
 
 -- sequence
 -- Give the messages that have become visible their offsets: those above the last run, and those in the last :n holes.
@@ -372,6 +437,10 @@ delete tq_events__holes from json_table(:ids, '$[*]' columns (id bigint path '$'
 insert into tq_events__holes (first_id, last_id, seen_at)
 select low, high, utc_timestamp(6) from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece;
 
+-- sequence_wait
+-- Wait for the lock of a topic's offsets, and hold it until the transaction ends.
+select first_id from tq_events__holes where first_id = 0 for update;
+
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Index: the primary key of the runs. Locks: none.
 select
@@ -398,13 +467,26 @@ select pushed_at from tq_events where id = (
     select first_id + :start - first_offset from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
 );
 
+-- topic_rows
+-- The messages at the offsets from :start on and before :end, mostly in their order.
+-- Indexes: the primary keys. Locks: none.
+select
+    run.first_offset + log.id - run.first_id as message_offset, log.id, payload, headers,
+    convert(group_key using utf8mb4) as group_key, producer, pushed_at
+from tq_events__runs as run force index (primary)
+straight_join tq_events as log force index (primary) on log.id
+    between run.first_id + greatest(:start - run.first_offset, 0)
+    and least(run.last_id, run.first_id + :end - 1 - run.first_offset)
+where run.first_offset < :end
+    and run.first_offset >= coalesce((select max(first_offset) from tq_events__runs where first_offset <= :start), 0);
+
 -- topic_trim
 -- Drop messages that come before the offset :start: up to :n of them, in the order of the offsets.
--- The first statement waits for the lock of sequence. The second one finds runs; the first of them is the last message
--- that was dropped before. The part chooses :pieces of ids, and computes :runs: the last message that is dropped now,
--- and what is left of a run. The other statements replace the runs up to the offset :last_offset by these. Indexes: the
--- primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
-select first_id from tq_events__holes where first_id = 0 for update;
+-- The first statement finds runs; the first of them is the last message that was dropped before. The part chooses
+-- :pieces of ids, and computes :runs: the last message that is dropped now, and what is left of a run. The other
+-- statements delete the messages, and replace the runs up to the offset :last_offset by these. sequence_wait comes
+-- before.
+-- Indexes: the primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
 select first_offset, first_id, last_id from tq_events__runs where first_offset < :start order by first_offset limit :n;
 delete tq_events from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece straight_join tq_events force index (primary) on tq_events.id between piece.low and piece.high;
 delete from tq_events__runs where first_offset <= :last_offset;

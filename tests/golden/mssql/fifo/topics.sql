@@ -880,7 +880,7 @@ where held.token = @token and held.lease_until is not null;
 -- range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. Indexes: tq_events__s1__last, tq_events__s1__lease.
--- Locks: range_claim_lock comes before it, so that it sees the last claim.
+-- Locks: range_wait comes before it, so that it sees the last claim.
 declare @start bigint = :start;
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @age float = cast(:age as float);
@@ -1086,7 +1086,7 @@ begin
 end;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: range_claim_lock comes before it.
+-- Let the next claim begin at :start. The row has no messages. Locks: range_wait comes before it.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)

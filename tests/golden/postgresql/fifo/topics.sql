@@ -27,7 +27,7 @@ values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
 );
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
--- if none has, it waits for a session that does it just now.
+-- if none has, it waits for another session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
@@ -635,7 +635,7 @@ where held.id = of_range.id;
 -- range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
--- Locks: range_claim_lock comes before it, so that it sees the last claim.
+-- Locks: range_wait comes before it, so that it sees the last claim.
 with last as (
     select last_offset from tq_events__s1__ranges order by id desc limit 1
 ), open as (
@@ -951,7 +951,7 @@ select
 select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- sequence
--- Give the messages that have become visible their offsets; see create_topic. Locks: an advisory one.
+-- Give the messages that have become visible their offsets; see create_topic.
 select tq_events__sequence(true, true);
 
 -- topic_bounds

@@ -1,5 +1,5 @@
--- Mark messages of range :id as left: :left_ids are all that have left it, :number of them, of which :apart more are
--- set apart. The range is finished when all have left it.
+-- Mark messages of range :id as left: :left_ids are all :number of them that have left it. :apart more of them are set
+-- apart now. The range is finished when all have left it.
 -- Index: the primary key. Locks: the row. A crash leaves them in progress until the lease expires.
 update {ranges}
 set left_ids = :left_ids,

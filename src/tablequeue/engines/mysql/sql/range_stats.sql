@@ -7,7 +7,12 @@ select
         select cast(coalesce(sum(messages - coalesce(json_length(left_ids), 0)), 0) as signed)
         from {ranges} force index ({table}__lease) where lease_until is not null
     ),
-    (select cast(coalesce(sum(messages - apart), 0) as signed) from {ranges} where lease_until is null),
+    (
+        select cast(coalesce(sum(
+            case when lease_until is null then messages else coalesce(json_length(left_ids), 0) end - apart
+        ), 0) as signed)
+        from {ranges}
+    ),
     (
         select timestampdiff(microsecond, pushed_at, {now}) / 1e6
         from {log}
