@@ -128,6 +128,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
+    "size": Operation(Effect.READ, {"topic_size": ""}),
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
