@@ -1502,6 +1502,13 @@ from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
 
+-- topic_size
+-- The bytes of the log with its indexes, as the database knows them. Locks: none.
+select cast(coalesce(sum(unit.total_pages), 0) as bigint) * 8192 as bytes
+from sys.partitions as part
+inner join sys.allocation_units as unit on unit.container_id in (part.hobt_id, part.partition_id)
+where part.object_id = object_id(N'tq_events');
+
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
 -- producer, how many seconds ago, and the number of messages.

@@ -66,7 +66,7 @@ create function tq_events__s1__ranges_claim(
                 return;
             end if;
         end if;
-        perform pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+        perform pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
         select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
         into begins from tq_events__s1__ranges order by id desc limit 1;
         select least(first_offset + last_id - first_id, begins + n - 1)
@@ -157,8 +157,8 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
         recent bigint;
     begin
         if patient then
-            perform pg_advisory_xact_lock(hashtextextended('tq_events', 8318836324));
-        elsif not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
+            perform pg_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324));
+        elsif not pg_try_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324)) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
@@ -604,7 +604,7 @@ where low <= high;
 
 -- range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
-select pg_try_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+select pg_try_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- range_mark
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
@@ -948,7 +948,7 @@ select
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- sequence
 -- Give the messages that have become visible their offsets; see create_topic.
