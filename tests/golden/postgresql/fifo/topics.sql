@@ -1065,9 +1065,18 @@ join tq_events as log on log.id
     and least(run.last_id, run.first_id + :end - 1 - run.first_offset);
 
 -- topic_size
--- The bytes of the log with its indexes, as the database knows them. Locks: none.
-select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
-from pg_partition_tree(cast('tq_events' as regclass));
+-- What the log has: the number of its messages, the bytes with the index, and the seconds since the first one was
+-- pushed. Messages in holes are not counted.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+select
+    (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
+        - (select min(first_offset) from tq_events__runs)
+        + (select count(*) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1)),
+    (
+        select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
+        from pg_partition_tree(cast('tq_events' as regclass))
+    ),
+    (select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) from tq_events order by id limit 1);
 
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
