@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database
+from tablequeue import Database, staging
 from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
 from tablequeue.operations import topics
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
+from tablequeue.stream import Stream
 from tablequeue.topic import Topic
 from tests.servers import Place, only
 from tests.support import refuses
@@ -266,6 +267,11 @@ class TestPositions:
         mail.complete(message)
         assert stream_reader(place, subscription="mail").initialOffset() == at(first["offset"] + 1)
 
+    def test_a_subscription_is_no_queue_of_spark(self, db: Database, place: Place) -> None:
+        mail = numbered(db, range(3)).subscribe("mail")
+        assert "Write into its topic 'events'" in str(refuses(BadInput, staging.prepare, mail))
+        assert "read the topic 'events' with subscription=" in str(refuses(BadInput, Stream, mail, "lake"))
+
     def test_an_ordered_subscription_takes_no_position(self, db: Database, place: Place) -> None:
         db.create_topic("events", payload="text", groups=True).subscribe("mail", ordered=True)
         refused = refuses(BadInput, stream_reader(place, subscription="mail").initialOffset)
@@ -294,12 +300,12 @@ class TestSequencing:
         table = topic.context.table
         source = stream_reader(place)
         start = source.initialOffset()
-        topic.push("3")
         found: list[dict[str, Any]] = []
         asking = threading.Thread(target=lambda: found.append(source.latestOffset(start, source.getDefaultReadLimit())))
         with db.engine.begin() as other:
-            for statement in table.statements("sequence_lock"):
+            for statement in table.statements("sequence"):
                 other.exec_driver_sql(statement)
+            topic.push("3")  # after the look of the other session
             asking.start()
             with db.engine.connect() as watch:
                 waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"

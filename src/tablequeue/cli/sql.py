@@ -155,20 +155,25 @@ def script(
 ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
 
 
+# The files that are about a topic, or about the ranges of a subscription.
+_FILES_OF: Mapping[Kind, str] = {
+    "topic": r"(create_|drop_|publish_)?topic|sequence",
+    "subscription": r"(create_|drop_)?range",
+}
+
+
 def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool = False) -> Kind:
-    """Return what an operation is about: by the name, the option --topic, and the tables of the operation's SQL."""
+    """Return what an operation is about: by the name, the option --topic, and the operation's files."""
     files = [file for file in PRINTED.get(operation, {operation: ""}) if file in operations_of(engine.name)]
-    texts = [sql_text(engine.name, file) for file in files]
-    of_ranges = bool(texts) and all(re.search(r"\{(ranges|claim_range|range_lock)\}", text) for text in texts)
-    of_log = bool(texts) and all(re.search(r"\{(log|runs|holes|sequence_lock)\}", text) for text in texts)
+    of = {kind for kind, names in _FILES_OF.items() if files and all(re.match(names, file) for file in files)}
     if name is not None and "/" in name:
         return "subscription"
-    if of_ranges and name is not None:
+    if "subscription" in of and name is not None:
         raise BadInput(
             f"{operation!r} is an operation of subscriptions, and {name!r} names none.",
             "Write a topic, a slash and the name of the subscription: events/mail.",
         )
-    return "subscription" if of_ranges else "topic" if topic or of_log else "queue"
+    return of.pop() if of else "topic" if topic else "queue"
 
 
 def _check_options(ctx: click.Context, kind: Kind) -> None:

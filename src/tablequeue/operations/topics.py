@@ -104,6 +104,7 @@ def drop(context: Context) -> None:
                 table = maintain.entered(engine, row.name, entry)
                 procedures.drop(engine, cursor, table)
                 engine.catalogue.drop(cursor, table, {"name": row.name})
+        procedures.drop(engine, cursor, topic)
         engine.catalogue.drop(cursor, topic, {"name": topic.name})
 
     context.run(drop, {"name": topic.name})

@@ -227,7 +227,7 @@ def _position(values: Mapping[str, str], name: str) -> Position:
     if value in _POSITIONS:
         return _POSITIONS[value]
     if value.isdecimal():
-        return _whole(values, name, 0, 0)
+        return _whole(values, name, 1, 1)
     try:
         time = _time(values, name)
         assert time is not None, "it is given"

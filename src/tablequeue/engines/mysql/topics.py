@@ -106,17 +106,18 @@ class MySQLTopics(Topics):
             self._run(cursor, table, "sequence_wait", params)
             self._sequence(cursor, table, LARGEST)
 
-    def sequence_soon(self, cursor: Cursor, table: Table) -> None:
+    def sequence_soon(self, cursor: Cursor, table: Table) -> bool:
         """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
 
-        Do nothing if another session gives offsets just now.
+        Do nothing, and return False, if another session gives offsets just now.
         """
         began = monotonic()
         all_holes = began >= table.next_sweep
         with atomic(cursor):
-            self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+            looked = self._sequence(cursor, table, LARGEST if all_holes else RECENT)
         if all_holes:
             table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        return looked
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
@@ -176,17 +177,17 @@ class MySQLTopics(Topics):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> None:
+    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> bool:
         lock, last, look, extend, add, forget, note = table.statements("sequence")
         cursor.execute(lock)
         if not cursor.fetchall():
-            return
+            return False
         cursor.execute(last)
         first_offset, first_id, last_id, extends = cursor.fetchone()
         cursor.execute(look, {"n": holes})
         islands = sorted(cursor.fetchall(), key=lambda island: island[2])
         if not islands:
-            return
+            return True
         runs = [(first_offset, first_id, last_id)]
         for _, _, low, high in islands:
             offset, start, end = runs[-1]
@@ -201,6 +202,7 @@ class MySQLTopics(Topics):
             cursor.execute(forget, {"ids": json.dumps(filled)})
         if rests:
             cursor.execute(note, {"pieces": json.dumps(rests)})
+        return True
 
 
 class MySQLRanges(Ranges):
@@ -235,9 +237,13 @@ class MySQLRanges(Ranges):
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"
         if not self._insert_range(cursor, table, params | {"least": params["n"]}):
-            self.topics.sequence_soon(cursor, table.topic)
+            looked = self.topics.sequence_soon(cursor, table.topic)
             if not self._insert_range(cursor, table, params | {"least": 1}):
-                return []
+                if looked:
+                    return []
+                self.topics.sequence(cursor, table.topic, {})
+                if not self._insert_range(cursor, table, params | {"least": 1}):
+                    return []
         cursor.execute(table.statements("range_claim")[1], params)
         return [row[:-1] for row in sorted(cursor.fetchall(), key=_place)]
 
