@@ -185,6 +185,8 @@ class Database:
     def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).
 
+        On PostgreSQL also those of a topic, which push, and of a subscription, which pop and finish.
+
         Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """
         return maintain.install_procedures(self._runner, name)

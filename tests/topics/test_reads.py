@@ -12,18 +12,10 @@ from tablequeue.arrow import Range
 from tablequeue.operations import inspect
 from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
-from tests.servers import KINDS, Kind
 from tests.support import at
 
-ENGINES = ("sqlite", "postgresql")
 LARGEST = (1 << 63) - 1
 ALL = Range(0, LARGEST)
-
-
-@pytest.fixture(params=[kind for kind in KINDS if kind.name in ENGINES], ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    one: Kind = request.param
-    return one
 
 
 @pytest.fixture

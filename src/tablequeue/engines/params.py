@@ -92,8 +92,8 @@ class Params(TypedDict, total=False):
     """The minimum number of messages of a range."""
     left_ids: str
     """The ids of the messages that have left a range, as JSON."""
-    apart: int
-    """How many messages of a range are set apart."""
+    apart_ids: str
+    """The messages of a range that were set apart, as JSON."""
     runs: str
     """Runs of a topic, as JSON: their first offset, first id and last id."""
     pieces: str

@@ -32,6 +32,14 @@ class BoundsRow(NamedTuple):
     """The offset after the last one."""
 
 
+class SizeRow(NamedTuple):
+    """What the log of a topic has; see `Size`."""
+
+    messages: int
+    bytes: int
+    oldest_age: float | None
+
+
 class StatsRow(NamedTuple):
     """The number of messages in each state; see `Stats`."""
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.rows import BoundsRow, SizeRow
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 
@@ -48,9 +48,8 @@ class Topics(Messages):
         """
         return int(self._row(cursor, table, "topic_trim", params)[0])
 
-    def size(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return the bytes of the log, about."""
-        return int(self._row(cursor, table, "topic_size", params)[0])
+    def size(self, cursor: Cursor, table: Table, params: Params) -> SizeRow:
+        return SizeRow(*self._row(cursor, table, "topic_size", params))
 
     def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """Return when the message at the offset `start` was pushed; None if it is not there."""

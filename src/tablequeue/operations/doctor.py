@@ -125,7 +125,7 @@ def _behind(context: Context) -> Iterator[Words]:
     if keep == 0:
         first, end = topic.run(topic.engine.topics.bounds, {})
         floor = max(first, context.run(context.engine.ranges.floor, {}))
-        age = topics.age(topic, floor) or 0.0
+        age = topics.age(topic, floor)
         if age > BEHIND or end - floor > MANY:
             yield (
                 f"It holds back the last {end - floor} messages of its topic, the first of them for {_hours(age)}: the "
@@ -154,7 +154,7 @@ def _log(context: Context) -> Iterator[Words]:
                 "Make a subscription, or drop the topic.",
             )
         # Whole segments are dropped: what stands before a message that is needed, and about as old, stays with it.
-        needed = topics.age(context, topics.consumed(context)) or 0.0
+        needed = topics.age(context, topics.consumed(context))
         overdue = bool(names) and log.oldest_age > BEHIND and needed < BEHIND / 2
     else:
         overdue = log.oldest_age > keep * 1.5 + 3600

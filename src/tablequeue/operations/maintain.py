@@ -146,12 +146,13 @@ def drop(context: Context) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue; return the names of those to call."""
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
+    kind: Kind = "topic" if name in names(runner, "topic") else "queue"
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
 
-    return runner.run(install, find(runner, name), {})
+    return runner.run(install, find(runner, name, kind), {})
 
 
 def upgrade(runner: Runner, name: str) -> int:

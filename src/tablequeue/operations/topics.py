@@ -35,7 +35,7 @@ Start = Literal["beginning", "end"] | datetime
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a topic's log has, without a look at what has become visible since the last one.
+    """What the log of a topic has. A message that was committed late counts when a consumer has looked.
 
     messages     their number.
     bytes        about, with the indexes.
@@ -49,15 +49,16 @@ class Size:
 
 def size(context: Context) -> Size:
     """Return the size of a topic's log. It only reads."""
-    first, end = context.run(context.engine.topics.bounds, {})
-    return Size(end - first, context.run(context.engine.topics.size, {}), age(context, first))
+    row = context.run(context.engine.topics.size, {"now": None})
+    return Size(row.messages, row.bytes, None if row.oldest_age is None else float(row.oldest_age))
 
 
-def age(context: Context, offset: int) -> float | None:
-    """Return the seconds since the message at an offset of a topic was pushed; None if it is not there."""
-    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset})
+def age(context: Context, offset: int) -> float:
+    """Return the seconds since the message at an offset of a topic was pushed; 0 if it comes after the last one."""
+    _, end = context.run(context.engine.topics.bounds, {})
+    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset}) if offset < end else None
     if pushed_at is None:
-        return None
+        return 0.0
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
     return (clock - context.engine.load_time(pushed_at)).total_seconds()
 
@@ -103,6 +104,7 @@ def drop(context: Context) -> None:
                 table = maintain.entered(engine, row.name, entry)
                 procedures.drop(engine, cursor, table)
                 engine.catalogue.drop(cursor, table, {"name": row.name})
+        procedures.drop(engine, cursor, topic)
         engine.catalogue.drop(cursor, topic, {"name": topic.name})
 
     context.run(drop, {"name": topic.name})

@@ -24,6 +24,33 @@ from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(json_length(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
+            {finished_messages} as finished, interval_of.low, interval_of.high
+        from {ranges} as claimed
+        straight_join json_table(
+            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
+        ) as interval_of
+    )"""
+# The intervals of ids that have offsets, from the position of the subscription on.
+UNCLAIMED = """(
+        select first_id + greatest(position - first_offset, 0) as low, last_id as high
+        from {runs}
+        cross join (
+            select greatest(
+                (select last_offset + 1 from {ranges} order by id desc limit 1),
+                (select first_offset + 1 from {runs} order by first_offset limit 1)
+            ) as position
+        ) as next
+        where first_offset + last_id - first_id >= position
+    )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
@@ -79,17 +106,18 @@ class MySQLTopics(Topics):
             self._run(cursor, table, "sequence_wait", params)
             self._sequence(cursor, table, LARGEST)
 
-    def sequence_soon(self, cursor: Cursor, table: Table) -> None:
+    def sequence_soon(self, cursor: Cursor, table: Table) -> bool:
         """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
 
-        Do nothing if another session gives offsets just now.
+        Do nothing, and return False, if another session gives offsets just now.
         """
         began = monotonic()
         all_holes = began >= table.next_sweep
         with atomic(cursor):
-            self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+            looked = self._sequence(cursor, table, LARGEST if all_holes else RECENT)
         if all_holes:
             table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        return looked
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
@@ -149,17 +177,17 @@ class MySQLTopics(Topics):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> None:
+    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> bool:
         lock, last, look, extend, add, forget, note = table.statements("sequence")
         cursor.execute(lock)
         if not cursor.fetchall():
-            return
+            return False
         cursor.execute(last)
         first_offset, first_id, last_id, extends = cursor.fetchone()
         cursor.execute(look, {"n": holes})
         islands = sorted(cursor.fetchall(), key=lambda island: island[2])
         if not islands:
-            return
+            return True
         runs = [(first_offset, first_id, last_id)]
         for _, _, low, high in islands:
             offset, start, end = runs[-1]
@@ -174,6 +202,7 @@ class MySQLTopics(Topics):
             cursor.execute(forget, {"ids": json.dumps(filled)})
         if rests:
             cursor.execute(note, {"pieces": json.dumps(rests)})
+        return True
 
 
 class MySQLRanges(Ranges):
@@ -208,9 +237,13 @@ class MySQLRanges(Ranges):
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"
         if not self._insert_range(cursor, table, params | {"least": params["n"]}):
-            self.topics.sequence_soon(cursor, table.topic)
+            looked = self.topics.sequence_soon(cursor, table.topic)
             if not self._insert_range(cursor, table, params | {"least": 1}):
-                return []
+                if looked:
+                    return []
+                self.topics.sequence(cursor, table.topic, {})
+                if not self._insert_range(cursor, table, params | {"least": 1}):
+                    return []
         cursor.execute(table.statements("range_claim")[1], params)
         return [row[:-1] for row in sorted(cursor.fetchall(), key=_place)]
 
@@ -239,9 +272,15 @@ class MySQLRanges(Ranges):
         leaving = _remaining(held, ids) if held is not None else []
         if leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
-            values: Params = params | {"id": held[0], "left_ids": json.dumps(left), "number": len(left), "apart": 0}
+            values: Params = params | {
+                "id": held[0],
+                "left_ids": json.dumps(left),
+                "number": len(left),
+                "apart_ids": held[3],
+            }
             if "attempts" in params:
-                values["apart"] = self._set_apart(cursor, table, values, leaving)
+                self._set_apart(cursor, table, values, leaving)
+                values["apart_ids"] = json.dumps([*json.loads(held[3] or "[]"), *leaving])
             self._run(cursor, table, "range_mark", values)
         return leaving
 
@@ -249,16 +288,15 @@ class MySQLRanges(Ranges):
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            values["apart"] = self._set_apart(cursor, table, values, _remaining(held))
+            self._set_apart(cursor, table, values, _remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
-    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> int:
-        """Make the messages of the range `id` rows of the queue. Return their number."""
+    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """Make the messages of the range `id` rows of the queue."""
         self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
         table.apart_ready = True
         table.ready_after(min(ids) - 1)
-        return len(ids)
 
 
 def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
@@ -289,7 +327,7 @@ def _rests(islands: Sequence[tuple[int, int | None, int, int]]) -> tuple[list[in
 
 
 def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
-    """Return the messages of a range that have not left it, of `ids` or of all; `held` is (id, pieces, left_ids)."""
+    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
     pieces: list[Piece] = sorted(json.loads(held[1]))
     left = {*json.loads(held[2] or "[]")}
     if ids is None:

@@ -1466,14 +1466,16 @@ from openjson(@payloads) as batch
 order by cast(batch.[key] as int);
 
 -- topic_pushed_at
--- When the message at offset :start was pushed. Indexes: the primary keys. Locks: as topic_bounds.
+-- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
+-- can search by them, though a message that was committed late comes after younger ones.
+-- Indexes: the primary keys. Locks: as topic_bounds.
 declare @start bigint = :start;
 select message.pushed_at
 from (
-    select top (1) first_id + @start - first_offset as id
+    select
+        max(iif(last_id < first_id + @start - first_offset, last_id, first_id + @start - first_offset)) as id
     from tq_events__runs
     where first_offset <= @start
-    order by first_offset desc
 ) as run
 inner join tq_events as message on message.id = run.id;
 
@@ -1501,6 +1503,29 @@ select
 from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
+
+-- topic_size
+-- What the log has: the number of its messages, the bytes as the database knows them, and the seconds since the first
+-- message was pushed. Messages in holes are not counted.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: as range_stats.
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @last bigint;
+select top (1) @last = last_id
+from tq_events__runs with (readpast, readcommittedlock)
+order by last_id desc;
+select
+    (select max(first_offset + last_id - first_id) - min(first_offset) from tq_events__runs)
+        + (select count_big(*) from tq_events with (readpast, readcommittedlock) where id > @last) as messages,
+    (
+        select cast(coalesce(sum(used_page_count), 0) * 8192 as bigint)
+        from sys.dm_db_partition_stats
+        where object_id = object_id(N'tq_events')
+    ) as bytes,
+    (
+        select top (1) datediff_big(microsecond, message.pushed_at, @now) / 1e6
+        from tq_events as message with (readpast, readcommittedlock)
+        order by message.id
+    ) as oldest_age;
 
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the

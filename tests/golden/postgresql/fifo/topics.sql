@@ -66,7 +66,7 @@ create function tq_events__s1__ranges_claim(
                 return;
             end if;
         end if;
-        perform pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+        perform pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
         select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
         into begins from tq_events__s1__ranges order by id desc limit 1;
         select least(first_offset + last_id - first_id, begins + n - 1)
@@ -157,8 +157,8 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
         recent bigint;
     begin
         if patient then
-            perform pg_advisory_xact_lock(hashtextextended('tq_events', 8318836324));
-        elsif not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836324)) then
+            perform pg_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324));
+        elsif not pg_try_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324)) then
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
@@ -606,7 +606,7 @@ where low <= high;
 
 -- range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
-select pg_try_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+select pg_try_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- range_mark
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
@@ -950,7 +950,7 @@ select
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
-select pg_advisory_xact_lock(hashtextextended('tq_events__s1__ranges', 8318836325));
+select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- sequence
 -- Give the messages that have become visible their offsets; see create_topic.
@@ -1065,9 +1065,18 @@ join tq_events as log on log.id
     and least(run.last_id, run.first_id + :end - 1 - run.first_offset);
 
 -- topic_size
--- The bytes of the log with its indexes, as the database knows them. Locks: none.
-select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
-from pg_partition_tree(cast('tq_events' as regclass));
+-- What the log has: the number of its messages, the bytes with the index, and the seconds since the first one was
+-- pushed. Messages in holes are not counted.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+select
+    (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
+        - (select min(first_offset) from tq_events__runs)
+        + (select count(*) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1)),
+    (
+        select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
+        from pg_partition_tree(cast('tq_events' as regclass))
+    ),
+    (select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) from tq_events order by id limit 1);
 
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the

@@ -540,15 +540,16 @@ where id >= :start and id < :end
 order by id;
 
 -- topic_size
--- The bytes of the log, about: as many messages as there are ids, as long as its last 1,000 are. Index: the primary
--- key.
--- Locks: none.
-select cast(coalesce(
-    (select max(id) - min(id) + 1 from tq_events) * (
-        select avg(30 + coalesce(length(cast(payload as blob)), 0) + coalesce(length(headers), 0))
+-- What the log has: the number of its messages, their bytes, and the seconds since the first one was pushed. The bytes
+-- are an estimate: as if all messages were as long as the last 1,000. Index: the primary key. Locks: none.
+select
+    messages,
+    cast(coalesce(messages * (
+        select avg(30 + length(cast(payload as blob)) + coalesce(length(headers), 0))
         from (select payload, headers from tq_events order by id desc limit 1000)
-    ), 0
-) as integer);
+    ), 0) as integer),
+    (select (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - pushed_at) / 1e6 from tq_events order by id limit 1)
+from (select coalesce(max(id) - min(id) + 1, 0) as messages from tq_events);
 
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
