@@ -25,6 +25,7 @@ _EXAMPLES = {
     **dict.fromkeys(("first_offset", "last_offset", "last_id"), "0"),
     **dict.fromkeys(("runs", "pieces", "left_ids"), "'[]'"),
     "apart": "1",
+    "final": "0",
     "all_holes": "true",
     "durable": "true",
     "id": "1",

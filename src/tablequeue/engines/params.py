@@ -107,6 +107,8 @@ class Params(TypedDict, total=False):
     """An offset."""
     end: int
     """The offset after the last one."""
+    final: bool
+    """Whether to leave out the ranges in progress, because their time of the finish may still change."""
     force: bool
     """Whether to seek while messages are in progress."""
 

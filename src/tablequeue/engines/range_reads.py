@@ -106,4 +106,4 @@ class RangeReads(Reads):
 def _at_any_time(table: Table, params: Params) -> Params:
     """Return the parameters with an interval of times: all times, if they have none."""
     dump = table.engine.dump_time
-    return {"since": dump(FIRST), "until": dump(LAST), **params}
+    return {"since": dump(FIRST), "until": dump(LAST), "final": False, **params}

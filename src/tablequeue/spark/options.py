@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import tablequeue
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name
+from tablequeue.names import check_full_name, check_name
 from tablequeue.queue import Queue
 from tablequeue.redaction import has_password
 from tablequeue.topic import Topic
@@ -146,7 +146,7 @@ class Options:
             values.get("url"),
             values.get("urlEnv"),
             values.get("urlFile"),
-            "" if of_topic else check_name(values["queue"]),
+            "" if of_topic else check_full_name(values["queue"]),
             check_name(values["topic"], "topic") if of_topic else None,
             values.get("schema"),
             _choice(values, "table", _TABLES),

@@ -212,8 +212,9 @@ where log.id = :id and log.pushed_at is not null and (
 
 -- range_finished
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read. Locks: none.
 with spans as (
@@ -232,7 +233,8 @@ with spans as (
             claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
         ) as interval_of
     ) as piece
-    where finished > 0 and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
+    where finished > 0 and (lease_until is null or not :final)
+        and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
 ), counted as (
     select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
     from (select low, greatest(high - low + 1 - others, 0) as sure from spans) as each_one

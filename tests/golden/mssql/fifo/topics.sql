@@ -463,8 +463,9 @@ where @offset is null or @offset >= @position
 
 -- range_finished
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
@@ -474,6 +475,7 @@ declare @low bigint = :low;
 declare @high bigint = :high;
 declare @since datetime2(6) = cast(:since as datetime2(6));
 declare @until datetime2(6) = cast(:until as datetime2(6));
+declare @final bit = :final;
 declare @reach bigint;
 declare @spans table (
     range_id bigint not null,
@@ -517,7 +519,8 @@ from (
                 0
             )
     ) as piece
-    where finished > 0 and finished_at >= @since and finished_at < @until and low <= @high and high >= @low
+    where finished > 0 and (lease_until is null or @final = 0)
+        and finished_at >= @since and finished_at < @until and low <= @high and high >= @low
 ) as span;
 select @reach = min(counted.low)
 from (

@@ -160,8 +160,9 @@ where log.id = :id and (
 
 -- range_finished
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.
 with spans as materialized (
@@ -175,7 +176,8 @@ with spans as materialized (
     where (
     coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
     - json_array_length(coalesce(apart_ids, '[]'))
-) > 0 and finished_at >= :since and finished_at < :until
+) > 0 and (lease_until is null or not :final)
+        and finished_at >= :since and finished_at < :until
         and first_offset <= :high and last_offset >= :low
 ), counted as (
     select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far

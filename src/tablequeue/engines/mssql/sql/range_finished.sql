@@ -1,6 +1,7 @@
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys; all ranges are read.
 -- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
@@ -10,6 +11,7 @@ declare @low bigint = :low;
 declare @high bigint = :high;
 declare @since datetime2(6) = cast(:since as datetime2(6));
 declare @until datetime2(6) = cast(:until as datetime2(6));
+declare @final bit = :final;
 declare @reach bigint;
 declare @spans table (
     range_id bigint not null,
@@ -32,7 +34,8 @@ from (
         range_id, iif(low > @low, low, @low) as low, iif(high < @high, high, @high) as high, consumer, popped_at,
         finished_at, left_ids, apart_ids, messages - finished as others
     from {pieces} as piece
-    where finished > 0 and finished_at >= @since and finished_at < @until and low <= @high and high >= @low
+    where finished > 0 and (lease_until is null or @final = 0)
+        and finished_at >= @since and finished_at < @until and low <= @high and high >= @low
 ) as span;
 select @reach = min(counted.low)
 from (
