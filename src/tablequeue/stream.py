@@ -179,10 +179,10 @@ def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
             f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
             "Stream from a queue that delivers at least once.",
         )
-    if definition.kind == "subscription":
+    if context.table.topic is not None:
         raise BadInput(
-            f"{context.table.name!r} is a subscription, and a stream reads a queue.",
-            "Read the topic by its positions: in Spark with the options topic and subscription.",
+            f"{context.table.name!r} is a subscription, and a stream takes messages from a queue.",
+            f"In Spark, read the topic {context.table.topic.name!r} with subscription=.",
         )
     params: Params = {"stream": stream, "now": None}
 
