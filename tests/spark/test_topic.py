@@ -66,7 +66,6 @@ def drop_before(topic: Topic, place: Place, offset: int) -> None:
     assert topics.bounds(topic.context).first == offset
 
 
-@only("sqlite", "postgresql")
 class TestWithSpark:
     """Each test sees much, because a batch of Spark takes seconds."""
 
@@ -172,7 +171,6 @@ class TestWithSpark:
         assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
 
 
-@only("sqlite", "postgresql")
 class TestPositions:
     """Without Spark: what it would ask of the readers."""
 
