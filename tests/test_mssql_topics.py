@@ -44,8 +44,15 @@ def topic_on(server: Server) -> Topic:
     return Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me").create_topic("events", groups=True)
 
 
+def subscribed(server: Server, **options: Any) -> Subscription:
+    topic = topic_on(server)
+    entry = topic.context.table.entry
+    server.answers["select definition"] = lambda params: [(entry, 4)] if params == ("events",) else []
+    return topic.subscribe("mail", **options)
+
+
 def subscription_on(server: Server, **options: Any) -> Subscription:
-    subscription = topic_on(server).subscribe("mail", **options)
+    subscription = subscribed(server, **options)
     subscription.context.table.next_sweep = subscription.context.table.next_purge = float("inf")
     subscription.context.table.apart_ready = False
     server.sent.clear()
@@ -59,8 +66,8 @@ def kinds(server: Server) -> list[str]:
         r"exec tq_events__sequence 1": "sequence",
         "insert into tq_events__s1__ranges": "move the position",
         r"@LockTimeout = 0": "lock",
-        r"update held\nset finished_at": "complete the range",
-        r"update held\nset left_ids": "mark",
+        r"update held\nset finished_at = @now, lease_until": "complete the range",
+        r"update held\nset finished_at = @now,\n": "mark",
         r"insert into tq_events__s1 ": "set apart",
         r"select given\.id\n": "hold",
         r"delete from message\noutput": "complete apart",
@@ -73,7 +80,7 @@ def kinds(server: Server) -> list[str]:
 
 
 def test_a_topic_and_its_subscription_are_made_under_the_creators_lock(server: Server) -> None:
-    topic_on(server).subscribe("mail")
+    subscribed(server)
     texts = [text for text, _ in server.sent]
     for made in ("create table tq_events ", "create table tq_events__s1 ", "create table tq_events__s1__ranges "):
         (place,) = [place for place, text in enumerate(texts) if made in text]

@@ -52,7 +52,7 @@ class Service:
         self.killed = False
 
     def kill_once(self) -> str | None:
-        """Kill it (SIGKILL) with all of its processes if it waits for that, and start it again. Return its state."""
+        """Kill it (SIGKILL) if it waits for that, and start it again. Return its state."""
         assert self.process.stdout is not None, "a pipe"
         if self.killed or not select.select([self.process.stdout], [], [], 0)[0]:
             return None
@@ -78,7 +78,7 @@ class Service:
 
     def kill(self) -> None:
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)  # the JVM of Spark, too
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def check(self) -> None:

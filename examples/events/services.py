@@ -75,18 +75,19 @@ def lake(url: str, folder: Path, share: int) -> None:
     # The position is also noted in the subscription, which shows the lag, and for which keep="consumed" waits.
     options = {"url": url, "topic": TOPIC, "subscription": "lake", "maxMessagesPerTrigger": str(share or STREAMED)}
     flights = spark.readStream.format("tablequeue").options(**options).load()
-    writer = (
+    query = (
         flights.selectExpr("offset", "cast(get_json_object(payload, '$.n') as int) as n", "payload")
         .writeStream.format("parquet")
         .option("path", str(folder / "lake"))
         .option("checkpointLocation", str(folder / "checkpoint"))
+        .start()
     )
-    query = writer.start()
     while not stopped.wait(0.05) and query.isActive:
         if share and query.lastProgress:
+            spark.sparkContext._gateway.proc.kill()  # it is in a session of its own, and would end gracefully
             hold(f"after a batch of {share:,} messages")
+    query.processAllAvailable()
     query.stop()
-    writer.trigger(availableNow=True).start().awaitTermination()  # the rest
     counts = spark.read.parquet(str(folder / "lake")).agg(f.count("n"), f.countDistinct("n")).first()
     print(json.dumps([*counts]), flush=True)
     spark.stop()

@@ -95,11 +95,14 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing."""
+    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing.
+
+    So are those of a subscription that were finished before the others of their claim: their time is not final yet.
+    """
     context = queue.context
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
-    params: Params = {"low": within.low, **_times(context, within)}
+    params: Params = {"low": within.low, "final": True, **_times(context, within)}
 
     def read(high: int, n: int) -> Params:
         return params | {"high": high, "n": n}

@@ -123,11 +123,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
-    "sequence": Operation(Effect.WRITE),
+    "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
     "close_holes": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
     "topic_rows": Operation(Effect.READ),
+    "size": Operation(Effect.READ, {"topic_size": ""}),
     "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
     "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
     "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
@@ -235,11 +236,17 @@ class Procedure(NamedTuple):
     """The kind of role that may call it; "": other procedures call it."""
     needs: str = ""
     """The conditions that a queue's definition meets, as `conditions` names them."""
+    of: str = "queue"
+    """The kinds of definitions that have it."""
+
+
+# The kinds that have the procedures which claim and finish messages.
+_CLAIMED = "queue subscription"
 
 
 # In the order in which they are created: a procedure comes before those that call it. On SQL Server procedures and
 # tables share one name space. So history is read_history there, and inner procedures have names that no queue's table
-# can have: `tq_orders__sweep`.
+# can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_expired": Procedure(),
@@ -255,29 +262,33 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_sweep": Procedure(),
     "begin": Procedure(),
     "check": Procedure(),
-    "claim": Procedure(),
+    "claim": Procedure(of=_CLAIMED),
     "find": Procedure(),
     "insert": Procedure(),
     "list": Procedure(),
     "move_on": Procedure(needs="grouped"),
-    "notify": Procedure(),
+    "notify": Procedure(of="queue topic subscription"),
     "options": Procedure(),
-    "promote": Procedure(needs="grouped"),
+    "promote": Procedure(needs="grouped", of=_CLAIMED),
     "push_one": Procedure(),
     "remove": Procedure(),
-    "sweep": Procedure(),
+    "sweep": Procedure(of=_CLAIMED),
     "undo": Procedure(),
-    "unpack": Procedure(needs="at_least_once"),
+    "unpack": Procedure(needs="at_least_once", of=_CLAIMED),
+    "move_apart": Procedure(of="subscription"),
+    "set_apart": Procedure(of="subscription"),
     "push": Procedure("producer"),
     "push_many": Procedure("producer"),
     "push_each": Procedure("producer"),
-    "pop": Procedure("consumer"),
+    "topic_push": Procedure("producer", of="topic"),
+    "topic_push_many": Procedure("producer", of="topic"),
+    "pop": Procedure("consumer", of=_CLAIMED),
     "take": Procedure("consumer"),
-    "complete": Procedure("consumer"),
-    "fail": Procedure("consumer"),
-    "release": Procedure("consumer", "at_least_once"),
-    "extend": Procedure("consumer", "at_least_once"),
-    "stats": Procedure("observer"),
+    "complete": Procedure("consumer", of=_CLAIMED),
+    "fail": Procedure("consumer", of=_CLAIMED),
+    "release": Procedure("consumer", "at_least_once", of=_CLAIMED),
+    "extend": Procedure("consumer", "at_least_once", of=_CLAIMED),
+    "stats": Procedure("observer", of=_CLAIMED),
     "peek": Procedure("observer"),
     "history": Procedure("observer", "keep"),
     "read_history": Procedure("observer", "keep"),
@@ -297,7 +308,8 @@ def conditions(definition: Definition) -> set[str]:
     `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
     """
     if definition.kind == "topic":
-        return {definition.kind, definition.payload} | ({"segments"} if definition.retention is not None else set())
+        chosen = {"segments": definition.retention is not None, "groups": definition.groups}
+        return {definition.kind, definition.payload, *(name for name, given in chosen.items() if given)}
     return {
         definition.kind,
         "states",

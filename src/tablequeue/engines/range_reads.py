@@ -74,7 +74,10 @@ class RangeReads(Reads):
         apart = super().stats(cursor, table, params)
         log = self.progress(cursor, table, params)
         ages = [float(age) for age in (apart.oldest_age, log.oldest_age) if age is not None]
+        # What an ordered subscription has pumped waits in its queue.
+        pumped = apart.ready + apart.blocked if table.definition.groups else 0
         return apart._replace(
+            lag=(log.ready + pumped, max(ages, default=None) if table.definition.groups else log.oldest_age),
             ready=apart.ready + log.ready,
             in_progress=apart.in_progress + log.in_progress,
             finished=(apart.finished or 0) + log.finished,
@@ -103,4 +106,4 @@ class RangeReads(Reads):
 def _at_any_time(table: Table, params: Params) -> Params:
     """Return the parameters with an interval of times: all times, if they have none."""
     dump = table.engine.dump_time
-    return {"since": dump(FIRST), "until": dump(LAST), **params}
+    return {"since": dump(FIRST), "until": dump(LAST), "final": False, **params}

@@ -132,6 +132,12 @@ class Ranges(Messages):
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return self.apart.purge(cursor, table, params)
 
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_ids(cursor, table, params)
+
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_history(cursor, table, params)
+
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:

@@ -32,7 +32,7 @@ from tablequeue.engines.mssql.refusals import (
     translated,
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
-from tablequeue.engines.mssql.topics import SQLServerRanges, SQLServerTopics
+from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
@@ -101,6 +101,12 @@ class SQLServer(Engine):
     expressions: ClassVar = {
         "live_columns": BYTES | READS["live_columns"],
         "history_columns": READS["history_columns"],
+        "log_columns": READS["log_columns"]
+        | {
+            "group_key": BYTES["group_key"],
+            "dedup_key": "cast(null as nvarchar(510)) as dedup_key",
+            "errors": "cast(null as nvarchar(max)) as errors",
+        },
         "claimed": BYTES,
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
@@ -163,7 +169,11 @@ class SQLServer(Engine):
 
     def topic_words(self, table: Table) -> dict[str, str]:
         # The lowest and the highest id of a run that are in the range from @begins to @ends.
-        return super().topic_words(table) | {
+        words = super().topic_words(table)
+        return words | {
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
             "low": "iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id)",
             "high": "iif(run.first_offset + run.last_id - run.first_id > @ends, "
             "run.first_id + @ends - run.first_offset, run.last_id)",

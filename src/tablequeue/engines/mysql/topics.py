@@ -20,11 +20,41 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(json_length(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
+            {finished_messages} as finished, interval_of.low, interval_of.high
+        from {ranges} as claimed
+        straight_join json_table(
+            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
+        ) as interval_of
+    )"""
+# The intervals of ids that have offsets, from the position of the subscription on.
+UNCLAIMED = """(
+        select first_id + greatest(position - first_offset, 0) as low, last_id as high
+        from {runs}
+        cross join (
+            select greatest(
+                (select last_offset + 1 from {ranges} order by id desc limit 1),
+                (select first_offset + 1 from {runs} order by first_offset limit 1)
+            ) as position
+        ) as next
+        where first_offset + last_id - first_id >= position
+    )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
+# The number of messages above the last run that one look takes in, as sequence.sql has it.
+SEQUENCED = 100_000
 # Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
 HOLES_EVERY = 0.25
 HOLES_SHARE = 20
@@ -71,25 +101,37 @@ class MySQLTopics(Topics):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        self._sequence(cursor, table, LARGEST)
+        """Wait if another session gives offsets just now, then look at all that is visible."""
+        with atomic(cursor):
+            self._run(cursor, table, "sequence_wait", params)
+            self._sequence(cursor, table, LARGEST)
 
-    def sequence_recent(self, cursor: Cursor, table: Table) -> None:
-        """Look at what came after the last run, and at the last holes."""
-        self._sequence(cursor, table, RECENT)
+    def sequence_soon(self, cursor: Cursor, table: Table) -> bool:
+        """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
 
-    def look_at_holes(self, cursor: Cursor, table: Table) -> None:
-        """Look at all holes, and close them, if it is time. Never in a transaction."""
+        Do nothing, and return False, if another session gives offsets just now.
+        """
         began = monotonic()
-        if began < table.next_sweep:
-            return
-        self._sequence(cursor, table, LARGEST)
-        table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
-        if began >= table.next_close:
-            table.next_close = began + CLOSE_EVERY
-            self.close_holes(cursor, table, {})
+        all_holes = began >= table.next_sweep
+        with atomic(cursor):
+            looked = self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+        if all_holes:
+            table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        return looked
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            found = super().settle(cursor, table, params)
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
 
     def close_holes(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Close holes that no transaction will fill."""
+        """Close holes that no transaction will fill, if it is time. Never in a transaction."""
+        if monotonic() < table.next_close:
+            return
+        table.next_close = monotonic() + CLOSE_EVERY
         apart, find, lock, insert, delete = table.statements("close_holes")
         cursor.execute(apart)
         cursor.execute(find)
@@ -109,11 +151,14 @@ class MySQLTopics(Topics):
                 raise
 
     def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        lock, find, delete, forget, add = table.statements("topic_trim")
+        find, delete, forget, add = table.statements("topic_trim")
         with atomic(cursor):
-            cursor.execute(lock)
+            self._run(cursor, table, "sequence_wait", params)
             cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
-            (_, _, highest), *runs = cursor.fetchall()
+            found = cursor.fetchall()
+            if not found:
+                return 0
+            (_, _, highest), *runs = found
             pieces: list[Piece] = []
             kept: list[tuple[int, int, int]] = []
             dropped = last = 0
@@ -132,32 +177,32 @@ class MySQLTopics(Topics):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> None:
+    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> bool:
         lock, last, look, extend, add, forget, note = table.statements("sequence")
-        with atomic(cursor):
-            cursor.execute(lock)
-            if not cursor.fetchall():
-                return
-            cursor.execute(last)
-            first_offset, first_id, last_id, extends = cursor.fetchone()
-            cursor.execute(look, {"n": holes})
-            islands = sorted(cursor.fetchall(), key=lambda island: island[2])
-            if not islands:
-                return
-            runs = [(first_offset, first_id, last_id)]
-            for _, _, low, high in islands:
-                offset, start, end = runs[-1]
-                joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
-                runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
-            if runs[0][2] > last_id:
-                cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
-            if runs[1:]:
-                cursor.execute(add, {"runs": json.dumps(runs[1:])})
-            filled, rests = _rests(islands)
-            if filled:
-                cursor.execute(forget, {"ids": json.dumps(filled)})
-            if rests:
-                cursor.execute(note, {"pieces": json.dumps(rests)})
+        cursor.execute(lock)
+        if not cursor.fetchall():
+            return False
+        cursor.execute(last)
+        first_offset, first_id, last_id, extends = cursor.fetchone()
+        cursor.execute(look, {"n": holes})
+        islands = sorted(cursor.fetchall(), key=lambda island: island[2])
+        if not islands:
+            return True
+        runs = [(first_offset, first_id, last_id)]
+        for _, _, low, high in islands:
+            offset, start, end = runs[-1]
+            joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
+            runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
+        if runs[0][2] > last_id:
+            cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
+        if runs[1:]:
+            cursor.execute(add, {"runs": json.dumps(runs[1:])})
+        filled, rests = _rests(islands)
+        if filled:
+            cursor.execute(forget, {"ids": json.dumps(filled)})
+        if rests:
+            cursor.execute(note, {"pieces": json.dumps(rests)})
+        return True
 
 
 class MySQLRanges(Ranges):
@@ -172,13 +217,13 @@ class MySQLRanges(Ranges):
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
-        self.topics.look_at_holes(cursor, table.topic)
+        self.topics.close_holes(cursor, table.topic, {})
         return super().sweep(cursor, table, params)
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
         lock, insert, *moves = table.statements("range_pump")
-        self.topics.sequence_recent(cursor, table.topic)
+        self.topics.sequence_soon(cursor, table.topic)
         cursor.execute(lock)
         if not cursor.fetchall() or not _insert(cursor, insert, params | {"n": PUMPED}):
             return 0
@@ -192,9 +237,13 @@ class MySQLRanges(Ranges):
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"
         if not self._insert_range(cursor, table, params | {"least": params["n"]}):
-            self.topics.sequence_recent(cursor, table.topic)
+            looked = self.topics.sequence_soon(cursor, table.topic)
             if not self._insert_range(cursor, table, params | {"least": 1}):
-                return []
+                if looked:
+                    return []
+                self.topics.sequence(cursor, table.topic, {})
+                if not self._insert_range(cursor, table, params | {"least": 1}):
+                    return []
         cursor.execute(table.statements("range_claim")[1], params)
         return [row[:-1] for row in sorted(cursor.fetchall(), key=_place)]
 
@@ -211,13 +260,8 @@ class MySQLRanges(Ranges):
                 return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
             return self.apart.extend(cursor, table, params)
 
-    def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
-        while True:
-            try:
-                return super().seek(cursor, table, params)
-            except pymysql.err.IntegrityError as error:
-                if number_of(error) != ER.DUP_ENTRY:
-                    raise
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        _insert(cursor, table.statement("range_wait"))
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
         values = {**params, "number": len(ids), "sum": sum(ids)}
@@ -228,9 +272,15 @@ class MySQLRanges(Ranges):
         leaving = _remaining(held, ids) if held is not None else []
         if leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
-            values: Params = params | {"id": held[0], "left_ids": json.dumps(left), "number": len(left), "apart": 0}
+            values: Params = params | {
+                "id": held[0],
+                "left_ids": json.dumps(left),
+                "number": len(left),
+                "apart_ids": held[3],
+            }
             if "attempts" in params:
-                values["apart"] = self._set_apart(cursor, table, values, leaving)
+                self._set_apart(cursor, table, values, leaving)
+                values["apart_ids"] = json.dumps([*json.loads(held[3] or "[]"), *leaving])
             self._run(cursor, table, "range_mark", values)
         return leaving
 
@@ -238,16 +288,15 @@ class MySQLRanges(Ranges):
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            values["apart"] = self._set_apart(cursor, table, values, _remaining(held))
+            self._set_apart(cursor, table, values, _remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
-    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> int:
-        """Make the messages of the range `id` rows of the queue. Return their number."""
+    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """Make the messages of the range `id` rows of the queue."""
         self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
         table.apart_ready = True
         table.ready_after(min(ids) - 1)
-        return len(ids)
 
 
 def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
@@ -278,7 +327,7 @@ def _rests(islands: Sequence[tuple[int, int | None, int, int]]) -> tuple[list[in
 
 
 def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
-    """Return the messages of a range that have not left it, of `ids` or of all; `held` is (id, pieces, left_ids)."""
+    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
     pieces: list[Piece] = sorted(json.loads(held[1]))
     left = {*json.loads(held[2] or "[]")}
     if ids is None:

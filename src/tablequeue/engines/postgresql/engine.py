@@ -121,6 +121,7 @@ class PostgreSQL(Engine):
         partial(quoted_role, '""'),
         "public",
         "select current_schema()",
+        kinds=("queue", "topic", "subscription"),
         words={"payload_text": "payload", "headers_text": "headers"},
     )
     autocommit = in_autocommit("complete_and_claim", "stage")
@@ -139,6 +140,7 @@ class PostgreSQL(Engine):
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
+            "channel": table.channel,
             "waiting_lock": waiting,
             "pushing_lock": pushing,
             # A claim finds its locked rows by their physical position, instead of a search for each id: that takes 0.92
@@ -160,8 +162,9 @@ class PostgreSQL(Engine):
 
     def topic_words(self, table: Table) -> dict[str, str]:
         words = super().topic_words(table)
+        # By the table, not by its name, which may have its schema or not.
         locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
-        sequencing, claiming, trimming = (f"hashtextextended('{name}', {key})" for name, key in locked)
+        sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
         return {
             **words,
             "segment": f"cast({SEGMENT} as bigint)",

@@ -1,9 +1,9 @@
 -- create_ranges
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
--- left_ids, a JSON array, are the messages that have left it: completed apart from the others; or set apart, and then
--- counted by the column apart.
+-- A range with a lease_until is in progress. left_ids, a JSON array, are the messages that have left it, the last at
+-- finished_at: completed before the others; or set apart, and in apart_ids, too. A range that is finished has no
+-- left_ids. When its lease expires, the messages that have not left it are set apart, without being in apart_ids.
 -- tq_events__s1__last is what a claim reads of the last range. No other statement changes its columns, so a claim does not
 -- wait for a transaction that completes a range, and stays open.
 -- Runs in one transaction: a crash leaves nothing.
@@ -15,13 +15,13 @@ create table tq_events__s1__ranges (
     last_offset bigint not null,
     messages int not null,
     ids_sum bigint not null,
-    apart int not null constraint df_tq_events__s1__apart default 0,
     token uniqueidentifier null,
     consumer nvarchar(512) null,
     popped_at datetime2(6) not null,
     lease_until datetime2(6) null,
     finished_at datetime2(6) null,
-    left_ids varchar(max) null
+    left_ids varchar(max) null,
+    apart_ids varchar(max) null
 );
 alter table tq_events__s1__ranges set (lock_escalation = disable);
 create index tq_events__s1__last on tq_events__s1__ranges (id) include (last_offset);
@@ -373,7 +373,7 @@ begin
     set @after = @upto;
 end;
 update tq_events__s1__ranges with (rowlock)
-set lease_until = null, apart = apart + (select count(*) from @lost)
+set lease_until = null
 where id = @id;
 
 -- range_expired
@@ -414,6 +414,193 @@ where held.token = @token and held.lease_until is not null
                 select 1 from openjson(held.left_ids) with (id bigint '$') as gone where gone.id = given.id
             )
     );
+
+-- range_find
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
+-- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @id bigint = :id;
+declare @offset bigint;
+declare @position bigint;
+declare @consumer nvarchar(512);
+declare @popped_at datetime2(6);
+declare @lease_until datetime2(6);
+declare @left_ids varchar(max);
+select top (1) @offset = case when first_id <= @id then first_offset + @id - first_id end
+from tq_events__runs
+where last_id >= @id
+order by last_id;
+select top (1) @position = last_offset + 1
+from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+order by id desc;
+select @position = iif(@position > min(first_offset), @position, min(first_offset) + 1)
+from tq_events__runs;
+select top (1) @consumer = consumer, @popped_at = popped_at, @lease_until = lease_until, @left_ids = left_ids
+from tq_events__s1__ranges
+where first_offset <= @offset and last_offset >= @offset and @offset < @position
+order by id desc;
+select
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, popped_at, lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, case when @popped_at is null then 'ready' else 'in_progress' end as state,
+        case when @popped_at is null then 0 else 1 end as attempts, 0 as priority,
+        convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer,
+        @consumer as consumer, pushed_at, cast(null as datetime2(6)) as due_at, @popped_at as first_popped_at,
+        @popped_at as popped_at, @lease_until as lease_until, cast(null as datetime2(6)) as finished_at,
+        cast(null as nvarchar(max)) as errors
+    from tq_events with (readpast, readcommittedlock)
+    where id = @id
+) as found
+where @offset is null or @offset >= @position
+    or (
+        @lease_until is not null
+        and not exists (select 1 from openjson(@left_ids) with (id bigint '$') as gone where gone.id = @id)
+    );
+
+-- range_finished
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
+-- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
+-- Indexes: the primary keys; all ranges are read.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+declare @since datetime2(6) = cast(:since as datetime2(6));
+declare @until datetime2(6) = cast(:until as datetime2(6));
+declare @final bit = :final;
+declare @reach bigint;
+declare @spans table (
+    range_id bigint not null,
+    low bigint not null,
+    high bigint not null,
+    consumer nvarchar(512) null,
+    popped_at datetime2(6) not null,
+    finished_at datetime2(6) not null,
+    left_ids varchar(max) null,
+    apart_ids varchar(max) null,
+    sure bigint not null,
+    primary key (range_id, low)
+);
+insert into @spans (range_id, low, high, consumer, popped_at, finished_at, left_ids, apart_ids, sure)
+select
+    span.range_id, span.low, span.high, span.consumer, span.popped_at, span.finished_at, span.left_ids, span.apart_ids,
+    iif(span.high - span.low + 1 > span.others, span.high - span.low + 1 - span.others, 0)
+from (
+    select
+        range_id, iif(low > @low, low, @low) as low, iif(high < @high, high, @high) as high, consumer, popped_at,
+        finished_at, left_ids, apart_ids, messages - finished as others
+    from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece
+    where finished > 0 and (lease_until is null or @final = 0)
+        and finished_at >= @since and finished_at < @until and low <= @high and high >= @low
+) as span;
+select @reach = min(counted.low)
+from (
+    select low, sum(sure) over (order by low desc, range_id rows unbounded preceding) - sure as so_far from @spans
+) as counted
+where counted.so_far < @n * (1 + (select count(*) from tq_events__s1__ranges where messages = 0));
+select top (@n)
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, popped_at, lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, finished_at, errors,
+        row_number() over (partition by id order by popped_at desc) as place
+    from (
+        select
+            id, payload, headers, 'finished' as state, 1 as attempts, 0 as priority,
+            convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer,
+            consumer, pushed_at, cast(null as datetime2(6)) as due_at, popped_at as first_popped_at, popped_at,
+            cast(null as datetime2(6)) as lease_until, finished_at, cast(null as nvarchar(max)) as errors
+        from @spans as span
+        cross apply (
+            select top (@n) log.id, log.pushed_at, log.producer, log.group_key, log.headers, log.payload
+            from tq_events as log with (readpast, readcommittedlock)
+            where log.id between span.low and span.high
+                and (span.left_ids is null or log.id in (select id from openjson(span.left_ids) with (id bigint '$')))
+                and not exists (
+                    select 1 from openjson(span.apart_ids) with (id bigint '$') as one where one.id = log.id
+                )
+            order by log.id desc
+        ) as log
+        where span.high >= @reach
+        union all
+        select
+            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
+            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            cast(null as datetime2(6)) as lease_until, finished_at, errors
+        from tq_events__s1_history
+        where id between @low and @high and finished_at >= @since and finished_at < @until
+    ) as each_one
+) as finished
+where place = 1
+order by id desc;
+
+-- range_finished_bounds
+-- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
+-- messages of the subscription's history that were: no other id has such a message.
+-- Indexes: the primary keys, tq_events__s1__finished; all ranges are read.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+declare @since datetime2(6) = cast(:since as datetime2(6));
+declare @until datetime2(6) = cast(:until as datetime2(6));
+select min(low) as low, max(high) as high
+from (
+    select low, high
+    from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece
+    where finished > 0 and finished_at >= @since and finished_at < @until
+    union all
+    select min(id), max(id) from tq_events__s1_history where finished_at >= @since and finished_at < @until
+) as bounds;
 
 -- range_floor
 -- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
@@ -462,6 +649,184 @@ where place.first_id <= given.id
     )
     and not exists (select 1 from @gone as gone where gone.id = given.id);
 
+-- range_live
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @low bigint = :low;
+declare @high bigint = :high;
+declare @spans table (low bigint not null primary key, high bigint not null, sure bigint not null);
+insert into @spans (low, high, sure)
+select span.low, span.high, case when span.messages > 0 then span.high - span.low + 1 else 0 end
+from (
+    select iif(low > @low, low, @low) as low, iif(high < @high, high, @high) as high, messages
+    from (
+        select low, high, high - low + 1 as messages
+        from (
+            select
+                iif(run.first_offset < next.position, run.first_id + next.position - run.first_offset, run.first_id)
+                    as low,
+                run.last_id as high
+            from (
+                select iif(last.position > first.position, last.position, first.position) as position
+                from (select max(last_offset + 1) as position from tq_events__s1__ranges where id = (select max(id) from tq_events__s1__ranges))
+                    as last
+                cross join (select min(first_offset) + 1 as position from tq_events__runs) as first
+            ) as next
+            inner join tq_events__runs as run on run.first_offset + run.last_id - run.first_id >= next.position
+                and run.first_offset >= coalesce(
+                    (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= next.position),
+                    0
+                )
+        ) as after_it
+        union all
+        select max(last_id) + 1, cast(9223372036854775807 as bigint), 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+    where high >= @low and low <= @high
+) as span;
+select top (@n)
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, popped_at, lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, finished_at, errors,
+        row_number() over (partition by id order by attempts desc) as place
+    from (
+        select
+            id, payload, headers, state, attempts, priority, convert(nvarchar(510), group_key) as group_key,
+            convert(nvarchar(510), dedup_key) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at,
+            popped_at, lease_until, cast(null as datetime2(6)) as finished_at, errors
+        from tq_events__s1
+        where id between @low and @high
+        union all
+        select
+            id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority,
+            convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer,
+            consumer, pushed_at, cast(null as datetime2(6)) as due_at, popped_at as first_popped_at, popped_at,
+            lease_until, cast(null as datetime2(6)) as finished_at, cast(null as nvarchar(max)) as errors
+        from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece
+        cross apply (
+            select top (@n) log.id, log.pushed_at, log.producer, log.group_key, log.headers, log.payload
+            from tq_events as log with (readpast, readcommittedlock)
+            where log.id between piece.low and piece.high and log.id between @low and @high
+                and not exists (
+                    select 1 from openjson(piece.left_ids) with (id bigint '$') as gone where gone.id = log.id
+                )
+            order by log.id desc
+        ) as log
+        where piece.lease_until is not null
+        union all
+        select
+            id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority,
+            convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer,
+            cast(null as nvarchar(512)) as consumer, pushed_at, cast(null as datetime2(6)) as due_at,
+            cast(null as datetime2(6)) as first_popped_at, cast(null as datetime2(6)) as popped_at,
+            cast(null as datetime2(6)) as lease_until, cast(null as datetime2(6)) as finished_at,
+            cast(null as nvarchar(max)) as errors
+        from (
+            select low, high, sum(sure) over (order by low desc rows unbounded preceding) - sure as so_far from @spans
+        ) as span
+        cross apply (
+            select top (@n) id, pushed_at, producer, group_key, headers, payload
+            from tq_events with (readpast, readcommittedlock)
+            where id between span.low and span.high
+            order by id desc
+        ) as log
+        where span.so_far < @n
+    ) as each_one
+) as live
+where place = 1
+order by id desc;
+
+-- range_live_bounds
+-- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
+-- Indexes: the primary keys, tq_events__s1__lease.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @last bigint;
+select @last = max(id)
+from tq_events with (readpast, readcommittedlock);
+select min(low) as low, max(high) as high
+from (
+    select min(id) as low, max(id) as high from tq_events__s1
+    union all
+    select low, high from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece where lease_until is not null
+    union all
+    select low, iif(high < @last, high, @last) from (
+        select low, high, high - low + 1 as messages
+        from (
+            select
+                iif(run.first_offset < next.position, run.first_id + next.position - run.first_offset, run.first_id)
+                    as low,
+                run.last_id as high
+            from (
+                select iif(last.position > first.position, last.position, first.position) as position
+                from (select max(last_offset + 1) as position from tq_events__s1__ranges where id = (select max(id) from tq_events__s1__ranges))
+                    as last
+                cross join (select min(first_offset) + 1 as position from tq_events__runs) as first
+            ) as next
+            inner join tq_events__runs as run on run.first_offset + run.last_id - run.first_id >= next.position
+                and run.first_offset >= coalesce(
+                    (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= next.position),
+                    0
+                )
+        ) as after_it
+        union all
+        select max(last_id) + 1, cast(9223372036854775807 as bigint), 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+) as bounds
+where low <= high;
+
 -- range_lock
 -- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
 declare @granted int;
@@ -495,8 +860,11 @@ cross apply (
 ) as place
 where place.message_offset between held.first_offset and held.last_offset;
 update held
-set left_ids = concat(coalesce(left(held.left_ids, len(held.left_ids) - 1) + ',', '['), marked.ids, ']'),
-    finished_at = case when held.messages = gone.number + marked.number then @now end,
+set finished_at = @now,
+    left_ids = case
+        when held.messages > gone.number + marked.number
+            then concat(coalesce(left(held.left_ids, len(held.left_ids) - 1) + ',', '['), marked.ids, ']')
+    end,
     lease_until = case when held.messages > gone.number + marked.number then held.lease_until end
 from (
     select
@@ -515,7 +883,7 @@ where held.token = @token and held.lease_until is not null;
 -- range_note
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. Indexes: tq_events__s1__last, tq_events__s1__lease.
--- Locks: range_claim_lock comes before it, so that it sees the last claim.
+-- Locks: range_wait comes before it, so that it sees the last claim.
 declare @start bigint = :start;
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @age float = cast(:age as float);
@@ -534,6 +902,120 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select @next, @start - 1, @start - @next, 0, @consumer, @begun, @now
 where @next < @start and @in_progress = 0;
 select @in_progress as in_progress;
+
+-- range_peek_in_progress
+-- The first :n messages of the log with an id above :after that ranges in progress hold.
+-- Indexes: tq_events__s1__lease, the primary keys.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @after bigint = :after;
+select top (@n)
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, popped_at, lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority,
+        convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer, consumer,
+        pushed_at, cast(null as datetime2(6)) as due_at, popped_at as first_popped_at, popped_at, lease_until,
+        cast(null as datetime2(6)) as finished_at, cast(null as nvarchar(max)) as errors
+    from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece
+    cross apply (
+        select top (@n) log.id, log.pushed_at, log.producer, log.group_key, log.headers, log.payload
+        from tq_events as log with (readpast, readcommittedlock)
+        where log.id between piece.low and piece.high and log.id > @after
+            and not exists (
+                select 1 from openjson(piece.left_ids) with (id bigint '$') as gone where gone.id = log.id
+            )
+        order by log.id
+    ) as log
+    where piece.lease_until is not null
+) as found
+order by id;
+
+-- range_peek_ready
+-- The first :n messages of the log with an id above :after that no range has, from the position of the subscription on.
+-- Of the intervals of ids only the first ones are read, which have so many messages.
+-- Indexes: the primary keys, that of the runs by last_id.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @after bigint = :after;
+declare @spans table (low bigint not null primary key, high bigint not null, sure bigint not null);
+insert into @spans (low, high, sure)
+select span.low, span.high, case when span.messages > 0 then span.high - span.low + 1 else 0 end
+from (
+    select iif(low > @after, low, @after + 1) as low, high, messages
+    from (
+        select low, high, high - low + 1 as messages
+        from (
+            select
+                iif(run.first_offset < next.position, run.first_id + next.position - run.first_offset, run.first_id)
+                    as low,
+                run.last_id as high
+            from (
+                select iif(last.position > first.position, last.position, first.position) as position
+                from (select max(last_offset + 1) as position from tq_events__s1__ranges where id = (select max(id) from tq_events__s1__ranges))
+                    as last
+                cross join (select min(first_offset) + 1 as position from tq_events__runs) as first
+            ) as next
+            inner join tq_events__runs as run on run.first_offset + run.last_id - run.first_id >= next.position
+                and run.first_offset >= coalesce(
+                    (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= next.position),
+                    0
+                )
+        ) as after_it
+        union all
+        select max(last_id) + 1, cast(9223372036854775807 as bigint), 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+    where high > @after
+) as span;
+select top (@n)
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, popped_at, lease_until, finished_at, errors
+from (
+    select
+        id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority,
+        convert(nvarchar(510), group_key) as group_key, cast(null as nvarchar(510)) as dedup_key, producer,
+        cast(null as nvarchar(512)) as consumer, pushed_at, cast(null as datetime2(6)) as due_at,
+        cast(null as datetime2(6)) as first_popped_at, cast(null as datetime2(6)) as popped_at,
+        cast(null as datetime2(6)) as lease_until, cast(null as datetime2(6)) as finished_at,
+        cast(null as nvarchar(max)) as errors
+    from (
+        select low, high, sum(sure) over (order by low rows unbounded preceding) - sure as so_far from @spans
+    ) as span
+    cross apply (
+        select top (@n) id, pushed_at, producer, group_key, headers, payload
+        from tq_events with (readpast, readcommittedlock)
+        where id between span.low and span.high
+        order by id
+    ) as log
+    where span.so_far < @n
+) as found
+order by id;
 
 -- range_position
 -- The offset at which the next claim of a subscription begins. Index: tq_events__s1__last. Locks: none that lasts.
@@ -607,7 +1089,7 @@ begin
 end;
 
 -- range_seek
--- Let the next claim begin at :start. The row has no messages. Locks: range_claim_lock comes before it.
+-- Let the next claim begin at :start. The row has no messages. Locks: range_wait comes before it.
 declare @start bigint = :start;
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
@@ -617,6 +1099,7 @@ values (@start, @start - 1, 0, 0, @now, @now);
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
 -- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: tq_events__s1__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
@@ -675,20 +1158,32 @@ select
 from @left as one
 inner join tq_events as message with (forceseek) on message.id = one.id;
 update held
-set apart = held.apart + marked.number
-from (select range_id, count(*) as number from @left group by range_id) as marked
+set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
+from (
+    select
+        one.range_id,
+        stuff(
+            (select concat(',', other.id) from @left as other where other.range_id = one.range_id for xml path('')),
+            1, 1, ''
+        ) as ids
+    from @left as one
+    group by one.range_id
+) as marked
 inner join tq_events__s1__ranges as held with (rowlock, forceseek) on held.id = marked.range_id
 where held.token = @token and held.lease_until is not null;
 
 -- range_stats
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. Indexes: tq_events__s1__last, tq_events__s1__lease, the primary keys.
+-- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
+-- estimate: as many messages as there are offsets from the first range on.
+-- Indexes: tq_events__s1__last, tq_events__s1__lease, the primary keys.
 -- Locks: none under READ_COMMITTED_SNAPSHOT, but for the two READCOMMITTEDLOCK that wait for a claim. Without that
 -- option it waits for transactions that finish messages. READPAST passes over messages in flight.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 declare @next bigint;
 declare @end bigint;
 declare @last bigint;
+declare @first bigint;
 select top (1) @next = last_offset + 1
 from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
 order by id desc;
@@ -700,6 +1195,9 @@ order by first_offset desc;
 select top (1) @last = last_id
 from tq_events__runs with (readpast, readcommittedlock)
 order by last_id desc;
+select top (1) @first = first_offset
+from tq_events__s1__ranges
+order by id;
 select
     case when @end > @next then @end - @next else 0 end
         + (select count_big(*) from tq_events with (readpast, readcommittedlock) where id > @last) as ready,
@@ -710,7 +1208,23 @@ select
         where held.lease_until is not null
     ) as in_progress,
     (
-        select coalesce(sum(cast(messages - apart as bigint)), 0) from tq_events__s1__ranges where lease_until is null
+        select case
+            when count(*) < 100000 then coalesce(sum(claimed.finished), 0)
+            when sum(claimed.finished) > max(claimed.last_offset) - @first + 1 then sum(claimed.finished)
+            else max(claimed.last_offset) - @first + 1
+        end
+        from (
+            select top (100000) last_offset, cast((
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as bigint) as finished
+            from tq_events__s1__ranges
+            where messages > 0
+            order by id desc
+        ) as claimed
     ) as finished,
     (
         select datediff_big(microsecond, message.pushed_at, @now) / 1e6
@@ -725,6 +1239,88 @@ select
             (select min(id) from tq_events with (readpast, readcommittedlock) where id > @last)
         )
     ) as oldest_age;
+
+-- range_stats_finished
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
+-- Indexes: the primary keys.
+-- Locks: none under READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that finish messages.
+-- READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @since datetime2(6) = dateadd(microsecond, cast(round(((-@age) - floor((-@age) / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor((-@age) / 60) as int), @now));
+declare @spans table (
+    range_id bigint not null,
+    low bigint not null,
+    high bigint not null,
+    consumer nvarchar(512) null,
+    popped_at datetime2(6) not null,
+    finished_at datetime2(6) not null,
+    left_ids varchar(max) null,
+    apart_ids varchar(max) null,
+    sure bigint not null,
+    primary key (range_id, low)
+);
+insert into @spans (range_id, low, high, consumer, popped_at, finished_at, left_ids, apart_ids, sure)
+select
+    range_id, low, high, consumer, popped_at, finished_at, left_ids, apart_ids,
+    iif(high - low + 1 > messages - finished, high - low + 1 - (messages - finished), 0)
+from (
+        select
+            held.id as range_id, held.first_offset, held.last_offset, held.messages, held.consumer, held.popped_at,
+            held.lease_until, held.finished_at, held.left_ids, held.apart_ids, (
+            case
+                when left_ids is not null then (select count(*) from openjson(left_ids))
+                when finished_at is not null then messages
+                else 0
+            end - (select count(*) from openjson(apart_ids))
+        ) as finished,
+            run.first_id + iif(run.first_offset < held.first_offset, held.first_offset - run.first_offset, 0) as low,
+            iif(
+                run.first_offset + run.last_id - run.first_id > held.last_offset,
+                run.first_id + held.last_offset - run.first_offset, run.last_id
+            ) as high
+        from tq_events__s1__ranges as held
+        inner join tq_events__runs as run on run.first_offset <= held.last_offset
+            and run.first_offset >= coalesce(
+                (select max(before.first_offset) from tq_events__runs as before where before.first_offset <= held.first_offset),
+                0
+            )
+    ) as piece
+where finished > 0 and finished_at > @since and finished_at <= @now
+    and range_id >= (
+        select min(claimed.id) from (select top (@n) id from tq_events__s1__ranges order by id desc) as claimed
+    );
+select top (@n)
+    producer,
+    consumer,
+    datediff_big(microsecond, pushed_at, popped_at) / 1e6 as wait,
+    datediff_big(microsecond, popped_at, finished_at) / 1e6 as run,
+    1 as attempts,
+    datediff_big(microsecond, finished_at, @now) / 1e6 as ago
+from (
+    select log.producer, log.pushed_at, span.consumer, span.popped_at, span.finished_at
+    from (
+        select
+            low, high, consumer, popped_at, finished_at, left_ids, apart_ids,
+            sum(sure) over (order by finished_at desc, range_id, low rows unbounded preceding) - sure as so_far
+        from @spans
+    ) as span
+    cross apply (
+        select top (@n) log.producer, log.pushed_at
+        from tq_events as log with (readpast, readcommittedlock)
+        where log.id between span.low and span.high
+            and (span.left_ids is null or log.id in (select id from openjson(span.left_ids) with (id bigint '$')))
+            and not exists (
+                select 1 from openjson(span.apart_ids) with (id bigint '$') as one where one.id = log.id
+            )
+    ) as log
+    where span.so_far < @n
+) as finished
+order by finished_at desc;
 
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected. For waiting consumers.
@@ -873,14 +1469,16 @@ from openjson(@payloads) as batch
 order by cast(batch.[key] as int);
 
 -- topic_pushed_at
--- When the message at offset :start was pushed. Indexes: the primary keys. Locks: as topic_bounds.
+-- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
+-- can search by them, though a message that was committed late comes after younger ones.
+-- Indexes: the primary keys. Locks: as topic_bounds.
 declare @start bigint = :start;
 select message.pushed_at
 from (
-    select top (1) first_id + @start - first_offset as id
+    select
+        max(iif(last_id < first_id + @start - first_offset, last_id, first_id + @start - first_offset)) as id
     from tq_events__runs
     where first_offset <= @start
-    order by first_offset desc
 ) as run
 inner join tq_events as message on message.id = run.id;
 
@@ -908,6 +1506,48 @@ select
 from @pieces as piece
 inner join tq_events as message with (forceseek, readcommittedlock) on message.id between piece.low and piece.high
 order by piece.first_offset, message.id;
+
+-- topic_size
+-- What the log has: the number of its messages, the bytes as the database knows them, and the seconds since the first
+-- message was pushed. Messages in holes are not counted.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: as range_stats.
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @last bigint;
+select top (1) @last = last_id
+from tq_events__runs with (readpast, readcommittedlock)
+order by last_id desc;
+select
+    (select max(first_offset + last_id - first_id) - min(first_offset) from tq_events__runs)
+        + (select count_big(*) from tq_events with (readpast, readcommittedlock) where id > @last) as messages,
+    (
+        select cast(coalesce(sum(used_page_count), 0) * 8192 as bigint)
+        from sys.dm_db_partition_stats
+        where object_id = object_id(N'tq_events')
+    ) as bytes,
+    (
+        select top (1) datediff_big(microsecond, message.pushed_at, @now) / 1e6
+        from tq_events as message with (readpast, readcommittedlock)
+        order by message.id
+    ) as oldest_age;
+
+-- topic_stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
+-- producer, how many seconds ago, and the number of messages.
+-- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it.
+-- Locks: none that lasts. READPAST passes over messages in flight.
+declare @n bigint = :n;
+declare @age float = cast(:age as float);
+declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
+declare @since datetime2(6) = dateadd(microsecond, cast(round(((-@age) - floor((-@age) / 60) * 60) * 1e6, 0) as int),
+    dateadd(minute, cast(floor((-@age) / 60) as int), @now));
+select producer, datediff_big(microsecond, pushed_at, @now) / 1e6 as ago, count_big(*) as pushed
+from (
+    select top (@n) producer, pushed_at
+    from tq_events with (readpast, readcommittedlock)
+    order by id desc
+) as newest
+where pushed_at > @since and pushed_at <= @now
+group by producer, pushed_at;
 
 -- topic_trim
 -- Delete messages that come before the offset :start: up to 1,000 of them, from the beginning of the log. Returns their

@@ -160,8 +160,9 @@ where log.id = :id and (
 
 -- range_finished
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.
 with spans as materialized (
@@ -175,7 +176,8 @@ with spans as materialized (
     where (
     coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
     - json_array_length(coalesce(apart_ids, '[]'))
-) > 0 and finished_at >= :since and finished_at < :until
+) > 0 and (lease_until is null or not :final)
+        and finished_at >= :since and finished_at < :until
         and first_offset <= :high and last_offset >= :low
 ), counted as (
     select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
@@ -540,15 +542,16 @@ where id >= :start and id < :end
 order by id;
 
 -- topic_size
--- The bytes of the log, about: as many messages as there are ids, as long as its last 1,000 are. Index: the primary
--- key.
--- Locks: none.
-select cast(coalesce(
-    (select max(id) - min(id) + 1 from tq_events) * (
-        select avg(30 + coalesce(length(cast(payload as blob)), 0) + coalesce(length(headers), 0))
+-- What the log has: the number of its messages, their bytes, and the seconds since the first one was pushed. The bytes
+-- are an estimate: as if all messages were as long as the last 1,000. Index: the primary key. Locks: none.
+select
+    messages,
+    cast(coalesce(messages * (
+        select avg(30 + length(cast(payload as blob)) + coalesce(length(headers), 0))
         from (select payload, headers from tq_events order by id desc limit 1000)
-    ), 0
-) as integer);
+    ), 0) as integer),
+    (select (coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - pushed_at) / 1e6 from tq_events order by id limit 1)
+from (select coalesce(max(id) - min(id) + 1, 0) as messages from tq_events);
 
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the

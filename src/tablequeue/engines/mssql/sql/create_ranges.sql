@@ -1,8 +1,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
--- left_ids, a JSON array, are the messages that have left it: completed apart from the others; or set apart, and then
--- counted by the column apart.
+-- A range with a lease_until is in progress. left_ids, a JSON array, are the messages that have left it, the last at
+-- finished_at: completed before the others; or set apart, and in apart_ids, too. A range that is finished has no
+-- left_ids. When its lease expires, the messages that have not left it are set apart, without being in apart_ids.
 -- {table}__last is what a claim reads of the last range. No other statement changes its columns, so a claim does not
 -- wait for a transaction that completes a range, and stays open.
 -- Runs in one transaction: a crash leaves nothing.
@@ -14,13 +14,13 @@ create table {ranges} (
     last_offset bigint not null,
     messages int not null,
     ids_sum bigint not null,
-    apart int not null constraint df_{table}__apart default 0,
     token uniqueidentifier null,
     consumer nvarchar(512) null,
     popped_at datetime2(6) not null,
     lease_until datetime2(6) null,
     finished_at datetime2(6) null,
-    left_ids varchar(max) null
+    left_ids varchar(max) null,
+    apart_ids varchar(max) null
 );
 alter table {ranges} set (lock_escalation = disable);
 create index {table}__last on {ranges} (id) include (last_offset);

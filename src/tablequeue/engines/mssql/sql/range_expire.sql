@@ -62,5 +62,5 @@ begin
     set @after = @upto;
 end;
 update {ranges} with (rowlock)
-set lease_until = null, apart = apart + (select count(*) from @lost)
+set lease_until = null
 where id = @id;

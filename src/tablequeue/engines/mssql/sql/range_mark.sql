@@ -22,8 +22,11 @@ cross apply (
 ) as place
 where place.message_offset between held.first_offset and held.last_offset;
 update held
-set left_ids = concat(coalesce(left(held.left_ids, len(held.left_ids) - 1) + ',', '['), marked.ids, ']'),
-    finished_at = case when held.messages = gone.number + marked.number then @now end,
+set finished_at = @now,
+    left_ids = case
+        when held.messages > gone.number + marked.number
+            then concat(coalesce(left(held.left_ids, len(held.left_ids) - 1) + ',', '['), marked.ids, ']')
+    end,
     lease_until = case when held.messages > gone.number + marked.number then held.lease_until end
 from (
     select

@@ -1,6 +1,6 @@
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. Indexes: {table}__last, {table}__lease.
--- Locks: range_claim_lock comes before it, so that it sees the last claim.
+-- Locks: range_wait comes before it, so that it sees the last claim.
 declare @start bigint = :start;
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @age float = cast(:age as float);

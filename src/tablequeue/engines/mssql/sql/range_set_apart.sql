@@ -1,6 +1,7 @@
 -- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
 -- seconds, or dead letters if :attempts is :max_attempts.
 -- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- FOR XML PATH joins ids, as in range_mark.
 -- Indexes: {table}__token, the primary keys, sought as in complete_keep. Locks: the rows, of at most 1,000 messages. In
 -- one transaction with range_hold and range_mark: a crash leaves the messages in progress until the lease expires.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
@@ -58,7 +59,16 @@ select
 from @left as one
 inner join {log} as message with (forceseek) on message.id = one.id;
 update held
-set apart = held.apart + marked.number
-from (select range_id, count(*) as number from @left group by range_id) as marked
+set apart_ids = concat(coalesce(left(held.apart_ids, len(held.apart_ids) - 1) + ',', '['), marked.ids, ']')
+from (
+    select
+        one.range_id,
+        stuff(
+            (select concat(',', other.id) from @left as other where other.range_id = one.range_id for xml path('')),
+            1, 1, ''
+        ) as ids
+    from @left as one
+    group by one.range_id
+) as marked
 inner join {ranges} as held with (rowlock, forceseek) on held.id = marked.range_id
 where held.token = @token and held.lease_until is not null;

@@ -1,6 +1,5 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
--- Indexes: {table}__state, {table}__lease, the primary keys; one entry of each, and of the log one for each of the last
--- hundred holes. Locks: none.
+-- Indexes: {table}__state, {table}__lease, the primary keys; one entry of each, and one for each hole. Locks: none.
 select case
     when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted}
         or exists (select 1 from {log} where id > (select last_id from {runs} order by last_id desc limit 1))
@@ -8,7 +7,7 @@ select case
             > (select last_offset from {ranges} order by id desc limit 1)
         or (
             select count(*)
-            from (select first_id, last_id from {holes} order by first_id desc limit 100) as hole
+            from {holes} as hole
             straight_join {log} as log force index (primary) on log.id between hole.first_id and hole.last_id
         ) > 0 then 0
     else timestampdiff(microsecond, {now}, least(

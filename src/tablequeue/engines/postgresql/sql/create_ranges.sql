@@ -26,7 +26,7 @@ values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
--- if none has, it waits for a session that does it just now.
+-- if none has, it waits for another session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not

@@ -1,6 +1,7 @@
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
 -- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
 with spans as materialized (
@@ -8,7 +9,8 @@ with spans as materialized (
         consumer, popped_at, finished_at, left_ids, apart_ids, messages - finished as others,
         greatest(low, :low) as low, least(high, :high) as high
     from {pieces} as piece
-    where finished > 0 and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
+    where finished > 0 and (lease_until is null or not cast(:final as boolean))
+        and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
         and first_offset <= (
             select max(first_offset + last_id - first_id) from {runs} where last_id >= :low and first_id <= :high
         )

@@ -1,6 +1,7 @@
 -- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
--- that ranges finished, if the log still has them, and those of the history of the subscription. Messages that left a
--- range have the time of the last ones that did. If a message was finished again after a seek, its last pop counts.
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
 -- Of the ranges only the first ones are read into, which have so many finished messages, whatever was read again.
 -- Index: the primary keys; all ranges are read. Locks: none.
 with spans as materialized (
@@ -8,7 +9,8 @@ with spans as materialized (
         consumer, popped_at, finished_at, left_ids, apart_ids, messages - {finished_messages} as others,
         max(first_offset, :low) as low, min(last_offset, :high) as high
     from {ranges}
-    where {finished_messages} > 0 and finished_at >= :since and finished_at < :until
+    where {finished_messages} > 0 and (lease_until is null or not :final)
+        and finished_at >= :since and finished_at < :until
         and first_offset <= :high and last_offset >= :low
 ), counted as (
     select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
