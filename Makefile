@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests that need no more.
 CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra otel
 CHECK_RUN := .venv-check/bin
-CHECK_TESTS := tests/conformance tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
+CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
     $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
     $(patsubst %,tests/test_%.py,cli_bad_input docs doctor golden project redaction refusals settings sqlite \
     sqlite_file states stress_checks texts mutants typing upgrade)
