@@ -116,7 +116,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
-    "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
+    "sequence": Operation(Effect.WRITE),
     "close_holes": Operation(Effect.WRITE),
     "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
     "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
