@@ -154,7 +154,7 @@ class MySQLTopics(Topics):
         )
         lows = [low for low, _, _ in pieces]
         rows = _within(cursor, select, [(low, high) for low, high, _ in pieces])
-        return sorted((row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows)
+        return [(row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows]
 
     # -- private -----------------------------------------------------------------------------------------------------
 
