@@ -3,7 +3,7 @@
     python -m examples.events [--messages 336776] [--services alerts,audit,lake] [--url URL]
 
 `alerts` is a worker, `audit` a slow consumer, and `lake` a stream of Spark into Parquet. They are processes that share
-nothing but the database, by default an SQLite file. Each is killed with a batch in its hands when it has a third of the
+nothing but the database, by default an SQLite file. Each is killed in the middle of a batch when it has a third of the
 flights, and started again. In the end each must have got every flight once.
 """
 
@@ -19,9 +19,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -32,12 +32,12 @@ from rich.table import Table
 import tablequeue
 from examples.events.services import SERVICES, TOPIC
 from examples.flights.data import TOTAL, flights
-from tablequeue.topic import Subscription, Topic
+from tablequeue import Subscription, Topic
 
 FOLDER = Path("demo") / "events"
 PUSH_BATCH = 2000
 # Seconds; short, because the messages that a killed service held come back when it expires.
-LEASE = 5
+LEASE = 3
 
 console = Console()
 
@@ -51,15 +51,18 @@ class Service:
         self.process = self._start(share)
         self.killed = False
 
-    def kill_if_it_holds(self) -> int:
-        """Kill it (SIGKILL) with all of its processes if it holds messages, and start it again. Return their number."""
+    def kill_once(self) -> str | None:
+        """Kill it (SIGKILL) if it waits for that, and start it again. Return its state."""
         assert self.process.stdout is not None, "a pipe"
         if self.killed or not select.select([self.process.stdout], [], [], 0)[0]:
-            return 0
-        held = int(self.process.stdout.readline())
+            return None
+        state = self.process.stdout.readline().strip()
+        if not state:
+            self.process.wait()
+            self.check()
         self.kill()
         self.killed, self.process = True, self._start(0)
-        return held
+        return state
 
     def is_drained(self) -> bool:
         stats = self.subscription.stats()
@@ -75,8 +78,12 @@ class Service:
 
     def kill(self) -> None:
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)  # the JVM of Spark, too
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+    def check(self) -> None:
+        if self.process.poll() is not None:
+            raise SystemExit(f"{self.name} has ended: see {self._log}.")
 
     @property
     def _log(self) -> Path:
@@ -87,6 +94,19 @@ class Service:
             return subprocess.Popen(
                 [*self._command, str(share)], stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
+
+
+class Producer(Thread):
+    """Pushes every flight. It costs the same, however many subscriptions there are."""
+
+    def __init__(self, topic: Topic, total: int) -> None:
+        super().__init__(daemon=True)
+        self.topic, self.total, self.pushed = topic, total, 0
+
+    def run(self) -> None:
+        rest = islice(flights(), self.total)
+        while block := list(islice(rest, PUSH_BATCH)):
+            self.pushed += len(self.topic.push_many(block))
 
 
 class Count(NamedTuple):
@@ -102,10 +122,9 @@ def run(url: str, folder: Path, total: int, names: Sequence[str]) -> dict[str, C
             connection.execute(sa.text("create table delivered (service varchar(10), n integer)"))
         services = [Service(name, topic.subscribe(name, lease=LEASE), url, folder, total // 3) for name in names]
         try:
-            with ThreadPoolExecutor(1) as threads:
-                pushed = threads.submit(push, topic, total)
-                watch(services, total)
-                pushed.result()
+            producer = Producer(topic, total)
+            producer.start()
+            watch(services, producer)
             printed = {service.name: service.stop() for service in services}
         finally:
             for service in services:
@@ -120,28 +139,25 @@ def run(url: str, folder: Path, total: int, names: Sequence[str]) -> dict[str, C
     return counts
 
 
-def push(topic: Topic, total: int) -> None:
-    """Push every flight. It costs the same, however many subscriptions there are."""
-    rest = islice(flights(), total)
-    while block := list(islice(rest, PUSH_BATCH)):
-        topic.push_many(block)
-
-
-def watch(services: Sequence[Service], total: int) -> None:
+def watch(services: Sequence[Service], producer: Producer) -> None:
     """Kill each service once, and wait until all of them have everything."""
     columns = (TextColumn("{task.description:<10}"), BarColumn(50), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bars:
-        tasks = {service.name: bars.add_task(service.name, total=total) for service in services}
+        tasks = {service.name: bars.add_task(service.name, total=producer.total) for service in services}
         waiting = list(services)
-        while waiting:
+        while waiting or producer.is_alive():
+            ended = not producer.is_alive()
             for service in services:
-                if held := service.kill_if_it_holds():
-                    bars.console.print(f"{service.name} is killed (SIGKILL) with {held:,} messages, and started again.")
-                if service.process.poll() is not None:
-                    raise SystemExit(f"{service.name} has ended: see {service.folder}/{service.name}.log.")
-                bars.update(tasks[service.name], completed=total - service.subscription.lag().messages)
-            waiting = [service for service in waiting if not service.is_drained()]
+                if state := service.kill_once():
+                    bars.console.print(f"{service.name} is killed (SIGKILL) {state}, and started again.")
+                service.check()
+                pushed = producer.pushed
+                bars.update(tasks[service.name], completed=pushed - service.subscription.lag().messages)
+            if ended:
+                waiting = [service for service in waiting if not service.is_drained()]
             time.sleep(0.1)
+    if producer.pushed < producer.total:
+        raise SystemExit(f"Only {producer.pushed:,} flights were pushed.")
 
 
 def main(arguments: Sequence[str]) -> None:

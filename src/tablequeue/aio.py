@@ -87,6 +87,10 @@ class AsyncDatabase:
         """Return the names of all queues, sorted."""
         return await self._threads.run(self._own.queues)
 
+    async def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        return await self._threads.run(self._own.subscriptions)
+
     async def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return await self._threads.run(self._own.topics)

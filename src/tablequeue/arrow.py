@@ -83,12 +83,11 @@ def columns(queue: Queue | Topic, source: Source) -> pa.Schema:
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """Return `within`, narrowed to the messages that are there; None if there are none."""
     context = queue.context
-    engine = context.engine
     if source == "queue":
-        low, high = context.run(engine.reads.live_bounds, {})
+        low, high = context.run(context.reads.live_bounds, {})
     else:
         need_history(context)
-        operation = engine.reads.finished_bounds if _timed(within) else engine.reads.history_bounds
+        operation = context.reads.finished_bounds if _timed(within) else context.reads.history_bounds
         low, high = context.run(operation, _times(context, within))
     if low is None or max(low, within.low) > min(high, within.high):
         return None
@@ -96,11 +95,14 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing."""
+    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing.
+
+    So are those of a subscription that were finished before the others of their claim: their time is not final yet.
+    """
     context = queue.context
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
-    params: Params = {"low": within.low, **_times(context, within)}
+    params: Params = {"low": within.low, "final": True, **_times(context, within)}
 
     def read(high: int, n: int) -> Params:
         return params | {"high": high, "n": n}
@@ -108,7 +110,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
     arrow = connection_of(context) if within.high - within.low >= FEW else None
     if arrow is None:
         high = within.high
-        while rows := context.run(getattr(engine.reads, operation), read(high, ROWS)):
+        while rows := context.run(getattr(context.reads, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
             high = rows[-1][ID] - 1
         return
@@ -118,7 +120,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
             with refusals(engine):
-                yield from arrow.read(context.run(engine.reads.literal, values), schema)
+                yield from arrow.read(context.run(context.reads.literal, values), schema)
     finally:
         arrow.close()
 
@@ -151,7 +153,7 @@ def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterat
 def connection_of(context: Context) -> Any:
     """Open a connection that makes Arrow by itself; None if the engine has none."""
     with refusals(context.engine):
-        return context.engine.reads.arrow(context.runner.sa_engine.url)
+        return context.reads.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
@@ -182,7 +184,7 @@ def _each(
             else:
                 params["operation"] = operation.__name__
                 with refusals(context.engine):
-                    yield from arrow.read(context.run(context.engine.reads.literal, params), schema)
+                    yield from arrow.read(context.run(context.reads.literal, params), schema)
     finally:
         if arrow is not None:
             arrow.close()

@@ -14,7 +14,7 @@ from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
+from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
 from tablequeue.operations import doctor, maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
@@ -108,8 +108,12 @@ class Database:
         return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
-        """Return the names of all queues, sorted. `Topic.subscriptions` has those of subscriptions."""
+        """Return the names of all queues, sorted."""
         return maintain.names(self._runner, "queue")
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        return maintain.names(self._runner, "subscription")
 
     def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
         """Make a topic; or open it, if it is there with the same definition.
@@ -158,21 +162,30 @@ class Database:
         return {name: maintain.upgrade(self._runner, name) for name in names}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
-        """Find what endangers the queues on this database, or the queue `name`, each with its remedy. Only reads.
+        """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.
+
+        It only reads.
 
         A check that the database user has no right to make is a finding too, and so is a queue that cannot be opened.
         """
         findings = [*doctor.of_database(self._runner)]
-        for each in maintain.names(self._runner, "queue", "subscription") if name is None else [self.queue(name).name]:
+        of_topics = maintain.names(self._runner, "topic")
+        for each in maintain.names(self._runner) if name is None else [name]:
             try:
-                for finding in doctor.of_queue(self.queue(each).context):
-                    findings.append(finding)
+                if each in of_topics:
+                    findings += doctor.of_topic(self.topic(each).context)
+                else:
+                    findings += doctor.of_queue(self.queue(each).context)
             except TablequeueError as error:
+                if name is not None and isinstance(error, QueueNotFound):
+                    raise
                 findings.append(Finding(each, error.cause, error.remedy))
         return findings
 
     def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).
+
+        On PostgreSQL also those of a topic, which push, and of a subscription, which pop and finish.
 
         Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """

@@ -36,6 +36,15 @@ def check_name(name: str, what: str = "queue") -> str:
     return name
 
 
+def check_full_name(name: str, what: str = "queue") -> str:
+    """Return the name of a queue or a topic, or that of a subscription with its topic; else `BadName`."""
+    topic, slash, subscription = name.partition("/") if isinstance(name, str) else (name, "", "")
+    check_name(topic, what)
+    if slash:
+        check_name(subscription, "subscription")
+    return name
+
+
 def subscription_of(topic: str, name: str) -> str:
     """Return the name of a subscription in the catalogue: `events/mail`."""
     return f"{topic}/{name}"

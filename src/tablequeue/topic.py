@@ -192,7 +192,7 @@ class Subscription(Queue):
 
         Messages in progress, dead letters and the log itself stay.
         """
-        skipped = topics.lag(self.context).messages
+        skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
         topics.seek(self.context, "end", force=True)
         return skipped + super().purge()
 

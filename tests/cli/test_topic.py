@@ -176,3 +176,45 @@ def test_the_nearest_name_is_suggested(run: Run, events: Topic, mail: Subscripti
     assert "'events'" in run("topic", "show", "event", code=1).stderr
     assert "events/mail" in run("topic", "lag", "events", code=1).stderr
     assert "is a topic" in run("queue", "create", "events", code=1).stderr
+
+
+def test_what_looks_at_a_queue_looks_at_a_subscription(run: Run, events: Topic, mail: Subscription) -> None:
+    events.push_many(range(6))
+    first, second, third, _ = mail.pop_many(4)
+    first.complete()
+    second.fail("ValueError: no address", retry=False)
+    third.fail("later", retry_in=3600)
+    name = "events/mail"
+    assert [line["payload"] for line in lines(run("peek", name, "--json"))] == [4, 5]
+    assert [line["payload"] for line in lines(run("peek", name, "--state", "in_progress", "--json"))] == [3]
+    assert [line["payload"] for line in lines(run("peek", name, "--state", "scheduled", "--json"))] == [2]
+    assert [line["payload"] for line in lines(run("dead", "list", name, "--json"))] == [1]
+    (finished,) = lines(run("history", "list", name, "--json"))
+    assert (finished["payload"], finished["state"], finished["attempts"]) == (0, "finished", 1)
+    (stats,) = lines(run("stats", name, "--json"))
+    assert (stats["ready"], stats["in_progress"], stats["dead"], stats["finished"]) == (2, 1, 1, 1)
+    assert stats["lag"]["messages"] == 2
+    assert stats["window"]["queue"]["pushed"] == 6
+    shown = run("queue", "show", name).stdout
+    assert "lag             2\n" in shown
+    assert run("dead", "redrive", name).stdout == "1 redriven\n"
+    assert "delivers at least once" in run("lost", name, code=1).stderr
+    assert run("queue", "purge", name, "--yes").stdout == "4 purged\n"
+
+
+def test_stats_and_top_show_subscriptions_with_their_lag(
+    run: Run, db: Database, events: Topic, mail: Subscription
+) -> None:
+    db.create_queue("plain").push(1)
+    events.push_many(range(6))
+    mail.complete_many(mail.pop_many(2))
+    table = run("stats").stdout
+    assert [line.split()[:3] for line in table.splitlines() if line.startswith((" events/mail", " plain"))][:2] == [
+        ["plain", "1", "0"],
+        ["events/mail", "4", "4"],
+    ]
+    head, *rest = [line for line in run("top").stdout.splitlines() if line and not line.startswith("  ")]
+    assert head.split()[:2] == ["queue", "ready"]
+    assert [line.split()[:2] for line in rest] == [["plain", "1"], ["subscription", "lag"], ["events/mail", "4"]]
+    assert "events/mail" not in run("top", "plain").stdout
+    assert "lag" not in run("stats", "plain").stdout

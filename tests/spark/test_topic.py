@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Database
-from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
+from tablequeue import Database, staging
+from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
 from tablequeue.operations import topics
 from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
 from tablequeue.spark.topic import TopicReader, TopicStreamReader
+from tablequeue.stream import Stream
 from tablequeue.topic import Topic
 from tests.servers import Place, only
 from tests.support import refuses
@@ -64,7 +66,6 @@ def drop_before(topic: Topic, place: Place, offset: int) -> None:
     assert topics.bounds(topic.context).first == offset
 
 
-@only("sqlite", "postgresql")
 class TestWithSpark:
     """Each test sees much, because a batch of Spark takes seconds."""
 
@@ -142,8 +143,34 @@ class TestWithSpark:
         topic.drop()
         assert db.queues() == []
 
+    def test_a_pipeline(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        raw, out = numbered(db, range(30)), db.create_topic("out", payload="text")
+        raw.subscribe("lake")
+        broken: list[int] = []
 
-@only("sqlite", "postgresql")
+        def break_off(rows: Any, number: int) -> None:
+            if number == 1 and not broken:
+                broken.append(number)
+                raise RuntimeError("broken off")
+
+        pipeline = Pipeline("test", url=place.url, schema=place.schema)
+        lake = str(tmp_path / "lake")
+        source = FromTopic("events", subscription="lake", max_messages_per_trigger=20)
+        sinks = (ToTopic("out"), ToParquet(lake), ForeachBatch(break_off))
+        pipeline.stage(source, *sinks, name="keep")(lambda messages: messages)
+        late = FromTopic("out", starting_position=datetime.now(UTC) + timedelta(days=1))
+        pipeline.stage(late, ToParquet(str(tmp_path / "none")), name="late")(lambda messages: messages)
+        for _ in range(2):
+            try:
+                progress = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+            except PipelineFailed:
+                assert broken
+        assert sorted(int(row.payload) for row in spark.read.parquet(lake).collect()) == [*range(30)]
+        popped = out.subscribe("all").pop_many(100)
+        assert sorted(int(message.payload) for message in popped) == [*range(30)]
+        assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
+
+
 class TestPositions:
     """Without Spark: what it would ask of the readers."""
 
@@ -238,6 +265,11 @@ class TestPositions:
         mail.complete(message)
         assert stream_reader(place, subscription="mail").initialOffset() == at(first["offset"] + 1)
 
+    def test_a_subscription_is_no_queue_of_spark(self, db: Database, place: Place) -> None:
+        mail = numbered(db, range(3)).subscribe("mail")
+        assert "Write into its topic 'events'" in str(refuses(BadInput, staging.prepare, mail))
+        assert "read the topic 'events' with subscription=" in str(refuses(BadInput, Stream, mail, "lake"))
+
     def test_an_ordered_subscription_takes_no_position(self, db: Database, place: Place) -> None:
         db.create_topic("events", payload="text", groups=True).subscribe("mail", ordered=True)
         refused = refuses(BadInput, stream_reader(place, subscription="mail").initialOffset)
@@ -266,12 +298,12 @@ class TestSequencing:
         table = topic.context.table
         source = stream_reader(place)
         start = source.initialOffset()
-        topic.push("3")
         found: list[dict[str, Any]] = []
         asking = threading.Thread(target=lambda: found.append(source.latestOffset(start, source.getDefaultReadLimit())))
         with db.engine.begin() as other:
-            for statement in table.statements("sequence_lock"):
+            for statement in table.statements("sequence"):
                 other.exec_driver_sql(statement)
+            topic.push("3")  # after the look of the other session
             asking.start()
             with db.engine.connect() as watch:
                 waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from tablequeue import Claim, LeaseLost, Queue
-from tablequeue.topic import Topic
+from tablequeue.topic import Subscription, Topic
+from tests.servers import Place
 from tests.support import at, check_fenced, claimed, counts, ids_of
 
 
@@ -127,3 +129,143 @@ def not_held(subscription: Queue, claims: Sequence[Claim]) -> list[int]:
     except LeaseLost as error:
         return [*error.ids]
     return []
+
+
+def forged(claim: Claim, id: int) -> Claim:
+    """A claim with a token that is right, on a message for which it was not given."""
+    return Claim(claim._queue, (id, *claim.row[1:]), claim.payload, claim.token)
+
+
+def check_a_token_is_for_its_own_messages(topic: Topic, subscription: Queue) -> None:
+    topic.push_many("abcd")
+    mine, theirs = subscription.pop_many(2), subscription.pop_many(2)
+    assert not_held(subscription, [forged(mine[0], theirs[0].id)]) == [theirs[0].id], "the token is that of another"
+    assert counts(subscription) == {"in_progress": 4}
+
+
+def check_what_is_completed_twice_is_refused(topic: Topic, subscription: Queue) -> None:
+    topic.push_many("abc")
+    batch = subscription.pop_many(3)
+    batch[1].complete()
+    assert not_held(subscription, batch) == [batch[1].id], "it has left the range"
+    assert counts(subscription) == {"finished": 3}
+
+
+def check_a_claim_from_before_a_seek_is_fenced(topic: Topic, subscription: Subscription) -> None:
+    """The same messages are in progress again, under another token."""
+    topic.push_many("abc")
+    batch = subscription.pop_many(3)
+    subscription.complete_many(batch)
+    subscription.seek("beginning")
+    again = subscription.pop_many(3)
+    assert not_held(subscription, batch) == ids_of(batch), "they are held under another token"
+    assert counts(subscription) == {"finished": 3, "in_progress": 3}
+    subscription.complete_many(again)
+
+
+# -- late commits, where transactions write side by side -------------------------------------------------------------
+
+
+def holes(place: Place) -> list[tuple[int, int]]:
+    table = place.table("events")
+    rows = place.execute(f"select first_id, last_id from {table}__holes order by first_id")  # noqa: S608
+    return [(row[0], row[1]) for row in rows]
+
+
+def check_a_late_commit_comes_late(place: Place, topic: Topic, subscription: Queue) -> None:
+    """Nobody waits for it, and it is not lost."""
+    with place.sa_engine().connect() as connection:
+        late = topic.push("late", connection=connection)
+        early = []
+        for _ in range(30):
+            early.append(topic.push("early"))
+            assert ids_of(subscription.pop_many(10)) == early[-1:], "nobody waits for it"
+        connection.commit()
+    assert ids_of(subscription.pop_many(10)) == [late], "it is not lost"
+
+
+def check_holes_are_forgotten(place: Place, topic: Topic, subscription: Queue) -> None:
+    """Not before, for then the message would be lost."""
+    engine = place.sa_engine()
+    with engine.connect() as one, engine.connect() as other:
+        late = topic.push("late", connection=one)
+        topic.push("never", connection=other)
+        for _ in range(3):
+            topic.push("x")
+            subscription.pop_many(10)
+        assert holes(place) == [(late, late + 1)]
+        other.rollback()
+        for _ in range(3):
+            assert subscription.pop_many(10) == []
+        one.commit()
+        assert ids_of(subscription.pop_many(10)) == [late], "it is not lost"
+    for _ in range(3):
+        topic.push("x")
+        subscription.pop_many(10)
+    assert holes(place) == [], "nobody can fill them"
+
+
+def check_a_start_by_time_passes_nothing(place: Place, topic: Topic) -> None:
+    """The message in the middle of the log has a time that is older than that of all others."""
+    watch = topic.subscribe("watch")
+    with place.sa_engine().connect() as connection:
+        old = topic.push("old", now=at(0), connection=connection)
+        before = [topic.push("x", now=at(10 + n)) for n in range(8)]
+        watch.pop_many(100)
+        connection.commit()
+    assert ids_of(watch.pop_many(100)) == [old]
+    after = [topic.push("x", now=at(20 + n)) for n in range(8)]
+    for seconds, expected in ((0, [*before, old, *after]), (12, [*before[2:], old, *after]), (22, after[2:])):
+        new = topic.subscribe(f"from_{seconds}", start=at(seconds))
+        assert ids_of(new.pop_many(100)) == expected, f"all that was pushed from {seconds} on"
+
+
+# -- ordered subscriptions -------------------------------------------------------------------------------------------
+
+
+def check_a_group_has_one_in_progress(topic: Topic, ordered: Queue) -> None:
+    first, second, other = (topic.push("x", group=group) for group in "aab")
+    claims = ordered.pop_many(10)
+    assert ids_of(claims) == [first, other], "one in progress in a group, and groups side by side"
+    assert ordered.pop_many(10) == []
+    claims[0].complete()
+    assert ids_of(ordered.pop_many(10)) == [second]
+
+
+def check_a_failed_message_holds_its_group(topic: Topic, ordered: Queue) -> None:
+    head = topic.push("a", group="g", now=at(0))
+    claimed(ordered, now=at(0)).fail("no", retry_in=10, now=at(0))
+    other = topic.push("b", group="g", now=at(1))
+    assert ordered.pop(now=at(9)) is None, "nothing overtakes"
+    claim = claimed(ordered, now=at(10))
+    assert claim.id == head
+    claim.complete(now=at(10))
+    assert claimed(ordered, now=at(10)).id == other
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+
+def check_a_claim_waits_for_another_one(place: Place, topic: Topic, subscription: Queue) -> None:
+    """Even if the statement of that one has ended, and its commit has not."""
+    ids = topic.push_many("abcde")[1:]
+    assert claimed(subscription).payload == "a"  # so the others have their offsets
+    values = {"n": 2, "token": "0" * 32, "consumer": None, "lease": 60, "now": None, "all_holes": True}
+    values |= {"held": None, "number": None, "sum": None}
+    with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
+        statement = subscription.context.table.statement("range_claim")
+        assert [row[0] for row in connection.exec_driver_sql(statement, values)] == ids[:2]
+        other = threads.submit(subscription.pop_many, 2)
+        await_a_wait_or(place, other)
+        connection.commit()
+        assert ids_of(other.result(60)) == ids[2:], "each message goes to one consumer"
+
+
+def await_a_wait_or(place: Place, call: Future[Any]) -> None:
+    """Wait until a session of the server waits for another one, or the call has ended."""
+    waits = (
+        "select 1 from pg_stat_activity where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0"
+    )
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+        while not call.done() and not watch.exec_driver_sql(waits).all():
+            pass

@@ -22,11 +22,6 @@ def caller(request: pytest.FixtureRequest, place: Place, kind: Kind) -> Any:
     yield from request.param(place, kind)
 
 
-def forged(claim: Claim, id: int) -> Claim:
-    """A claim with a token that is right, on a message for which it was not given."""
-    return Claim(claim._queue, (id, *claim.row[1:]), claim.payload, claim.token)
-
-
 # -- complete --------------------------------------------------------------------------------------------------------
 
 
@@ -75,9 +70,9 @@ def test_messages_of_others_under_a_right_token(topic: Topic, mail: Subscription
     mine, theirs = mail.pop_many(3), mail.pop_many(2)
     for foreign in (theirs[0].id, theirs[-1].id + 1, 10**6, 0):
         for finish in FINISHING.values():
-            assert refuses(LeaseLost, finish, forged(mine[0], foreign)).ids == (foreign,)
+            assert refuses(LeaseLost, finish, checks.forged(mine[0], foreign)).ids == (foreign,)
     assert counts(mail) == {"in_progress": 5, "ready": 1}
-    error = refuses(LeaseLost, mail.complete_many, [*mine, forged(mine[0], theirs[0].id)])
+    error = refuses(LeaseLost, mail.complete_many, [*mine, checks.forged(mine[0], theirs[0].id)])
     assert error.ids == (theirs[0].id,)
     assert counts(mail) == {"in_progress": 2, "ready": 1, "finished": 3}
     mail.complete_many(theirs)
@@ -372,3 +367,11 @@ def test_there_may_be_nothing_else(db: Database, place: Place, kind: Kind) -> No
     assert mail.redrive() == 2
     assert mail.pop_many(5) == []
     assert counts(mail) == {"dead": 2, "in_progress": 1}
+
+
+def test_the_history_of_messages_apart_is_purged(topic: Topic, mail: Subscription) -> None:
+    topic.push_many(["a", "b"])
+    mail.release_many(mail.pop_many(2))
+    mail.complete_many(mail.pop_many(2))
+    assert mail.purge_history(0, now=at(60)) == 2
+    assert mail.purge_history(0, now=at(60)) == 0

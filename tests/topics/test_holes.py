@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import secrets
+
 import pytest
 
 from tablequeue import Database
-from tests.servers import only
+from tests.servers import Kind, Place, only
 from tests.support import claimed
 
 pytestmark = only("postgresql")
+
+
+def test_a_lock_is_the_same_with_the_schema_named_and_without(kind: Kind, postgresql_url: str) -> None:
+    plain, named = Place(postgresql_url, None), Place(postgresql_url, "public")
+    events = plain.open().create_topic(f"plain_{secrets.token_hex(4)}")
+    try:
+        name = events.subscribe("mail").name
+        tables = [place.open().queue(name).context.table for place in (plain, named)]
+        texts = [table.engine.render("range_lock", table).partition("\n")[2] for table in tables]
+        assert texts[0] != texts[1]
+        with plain.sa_engine().begin() as one, plain.sa_engine().begin() as other:
+            assert one.exec_driver_sql(texts[0]).scalar_one() is True
+            assert other.exec_driver_sql(texts[1]).scalar_one() is False
+    finally:
+        events.drop()
+        plain.close()
+        named.close()
 
 
 @pytest.mark.parametrize("late", [[], [2], [1, 3], [1, 2, 3]])

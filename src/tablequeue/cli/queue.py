@@ -64,7 +64,9 @@ def show(settings: Settings, name: str) -> None:
         print_json({"queue": name, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
-    del stats["estimated"]
+    del stats["estimated"], stats["lag"]
+    if found.lag is not None:
+        stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
     values = {**stats, "finished": finished_cell(found), **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in estimates_of([found]):

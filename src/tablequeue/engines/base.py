@@ -136,6 +136,8 @@ class ProcedureSyntax(NamedTuple):
     """The text before the procedures of a queue."""
     foot: str = ""
     """The text after them."""
+    kinds: tuple[str, ...] = ("queue",)
+    """The kinds of definitions that have procedures."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
     words: Mapping[str, str] = MappingProxyType({})

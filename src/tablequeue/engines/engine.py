@@ -12,7 +12,8 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.ranges import RangeReads, Ranges
+from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.schedules import Schedules
 from tablequeue.engines.staging import Staging

@@ -92,8 +92,8 @@ class Params(TypedDict, total=False):
     """The minimum number of messages of a range."""
     left_ids: str
     """The ids of the messages that have left a range, as JSON."""
-    apart: int
-    """How many messages of a range are set apart."""
+    apart_ids: str
+    """The messages of a range that were set apart, as JSON."""
     runs: str
     """Runs of a topic, as JSON: their first offset, first id and last id."""
     pieces: str
@@ -107,6 +107,8 @@ class Params(TypedDict, total=False):
     """An offset."""
     end: int
     """The offset after the last one."""
+    final: bool
+    """Whether to leave out the ranges in progress, because their time of the finish may still change."""
     force: bool
     """Whether to seek while messages are in progress."""
 

@@ -15,8 +15,7 @@ from typing import NoReturn
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.reads import Next, Reads
-from tablequeue.engines.rows import RangesRow, StatsRow
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 from tablequeue.errors import BadInput
@@ -133,6 +132,12 @@ class Ranges(Messages):
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return self.apart.purge(cursor, table, params)
 
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_ids(cursor, table, params)
+
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_history(cursor, table, params)
+
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -214,27 +219,3 @@ class Ranges(Messages):
         if expired:
             table.ready_after(0)
         return len(expired)
-
-
-class RangeReads(Reads):
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        return Next(*self._row(cursor, table, "range_until_next", params))
-
-    def position(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return the offset at which the next claim begins, whether its message is still there or not."""
-        return self._row(cursor, table, "range_position", params)[0]
-
-    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        """Count the messages of a subscription that are in the log alone."""
-        return RangesRow(*self._row(cursor, table, "range_stats", params))
-
-    def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
-        apart = super().stats(cursor, table, params)
-        log = self.progress(cursor, table, params)
-        ages = [float(age) for age in (apart.oldest_age, log.oldest_age) if age is not None]
-        return apart._replace(
-            ready=apart.ready + log.ready,
-            in_progress=apart.in_progress + log.in_progress,
-            finished=(apart.finished or 0) + log.finished,
-            oldest_age=max(ages, default=None),
-        )

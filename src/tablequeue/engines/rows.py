@@ -32,6 +32,14 @@ class BoundsRow(NamedTuple):
     """The offset after the last one."""
 
 
+class SizeRow(NamedTuple):
+    """What the log of a topic has; see `Size`."""
+
+    messages: int
+    bytes: int
+    oldest_age: float | None
+
+
 class StatsRow(NamedTuple):
     """The number of messages in each state; see `Stats`."""
 
@@ -42,6 +50,8 @@ class StatsRow(NamedTuple):
     blocked: int
     oldest_age: float | None
     finished: int | None
+    lag: tuple[int, float | None] | None = None
+    """Of a subscription: the messages that no consumer has claimed, and the age of the first ready one."""
 
 
 class RangesRow(NamedTuple):

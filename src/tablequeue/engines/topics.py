@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
-from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.rows import BoundsRow, SizeRow
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 
@@ -26,7 +26,7 @@ class Topics(Messages):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Give the messages that have become visible their offsets. Do nothing if another session does it just now."""
+        """Give the messages that have become visible their offsets. Wait for a session that does it just now."""
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         """Sequence all that is visible, or at least `n` messages from `start` on; return the bounds.
@@ -47,6 +47,9 @@ class Topics(Messages):
         Begin a new segment if the last one has `n` messages, or one that is older than `age` seconds.
         """
         return int(self._row(cursor, table, "topic_trim", params)[0])
+
+    def size(self, cursor: Cursor, table: Table, params: Params) -> SizeRow:
+        return SizeRow(*self._row(cursor, table, "topic_size", params))
 
     def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """Return when the message at the offset `start` was pushed; None if it is not there."""

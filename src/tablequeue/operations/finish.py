@@ -90,7 +90,9 @@ def _finish(
     """Finish the claims, all in one transaction; then raise `LeaseLost` for those that were no longer held."""
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
-        by_token[checked_token(claim.token)].append(claim.id)
+        by_token[claim.token].append(claim.id)
+    for token in by_token:
+        checked_token(token)
 
     def finish_each(cursor: Cursor, table: Table, params: Params) -> list[int]:
         under = (

@@ -23,7 +23,7 @@ from tablequeue.engines.rows import QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.names import check_name, subscription_of, topic_table_of
+from tablequeue.names import check_full_name, check_name, subscription_of, topic_table_of
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -86,13 +86,10 @@ def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
 
     As a queue it also finds a subscription, such as `events/mail`.
     """
-    topic, slash, subscription = name.partition("/") if isinstance(name, str) else (name, "", "")
-    check_name(topic, kind)
-    if slash:
-        check_name(subscription, "subscription")
+    check_full_name(name, kind)
     row = lookup(runner, name)
     if row is None:
-        raise _not_found(runner, name, "subscription" if slash else kind)
+        raise _not_found(runner, name, "subscription" if "/" in name else kind)
     table = entered(runner.engine, name, row)
     found = table.definition.kind
     if (found == "topic") is not (kind == "topic"):
@@ -146,12 +143,13 @@ def drop(context: Context) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue; return the names of those to call."""
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
+    kind: Kind = "topic" if name in names(runner, "topic") else "queue"
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
 
-    return runner.run(install, find(runner, name), {})
+    return runner.run(install, find(runner, name, kind), {})
 
 
 def upgrade(runner: Runner, name: str) -> int:

@@ -18,6 +18,7 @@ from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueEr
 from tablequeue.names import check_name, subscription_of, subscription_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
+from tablequeue.operations.stats import Lag, stats
 
 # More messages than a topic can have.
 ALL = (1 << 63) - 1
@@ -33,15 +34,33 @@ Start = Literal["beginning", "end"] | datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
-    """How far a subscription is behind its topic.
+class Size:
+    """What the log of a topic has. A message that was committed late counts when a consumer has looked.
 
-    messages   those that no consumer has claimed.
-    seconds    the age of the first of them that is ready; None if there is none.
+    messages     their number.
+    bytes        about, with the indexes.
+    oldest_age   seconds since the first message was pushed; None if there is none.
     """
 
     messages: int
-    seconds: float | None
+    bytes: int
+    oldest_age: float | None
+
+
+def size(context: Context) -> Size:
+    """Return the size of a topic's log. It only reads."""
+    row = context.run(context.engine.topics.size, {"now": None})
+    return Size(row.messages, row.bytes, None if row.oldest_age is None else float(row.oldest_age))
+
+
+def age(context: Context, offset: int) -> float:
+    """Return the seconds since the message at an offset of a topic was pushed; 0 if it comes after the last one."""
+    _, end = context.run(context.engine.topics.bounds, {})
+    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset}) if offset < end else None
+    if pushed_at is None:
+        return 0.0
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
+    return (clock - context.engine.load_time(pushed_at)).total_seconds()
 
 
 def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:
@@ -85,6 +104,7 @@ def drop(context: Context) -> None:
                 table = maintain.entered(engine, row.name, entry)
                 procedures.drop(engine, cursor, table)
                 engine.catalogue.drop(cursor, table, {"name": row.name})
+        procedures.drop(engine, cursor, topic)
         engine.catalogue.drop(cursor, topic, {"name": topic.name})
 
     context.run(drop, {"name": topic.name})
@@ -159,7 +179,7 @@ def trim(context: Context, now: datetime | None = None) -> int:
         return 0
     values: Params = {"now": context.time(now)}
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
-    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else _consumed(context)
+    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else consumed(context)
     age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
     values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
     total, dropped = 0, 1
@@ -191,7 +211,7 @@ def keep_up(context: Context) -> None:
         return
 
 
-def _consumed(context: Context) -> int:
+def consumed(context: Context) -> int:
     """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
     floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
     return min(floors, default=0)
@@ -205,11 +225,9 @@ def _opened(context: Context) -> list[Table]:
 
 def lag(context: Context) -> Lag:
     """Return how far a subscription is behind its topic."""
-    row = context.run(context.engine.range_reads.progress, {"now": None})
-    if context.table.definition.groups:  # they wait in its queue
-        queue = context.run(context.reads.stats, {"now": None})
-        return Lag(queue.ready + queue.blocked, queue.oldest_age)
-    return Lag(row.ready, row.oldest_age)
+    lag = stats(context, None, None).lag
+    assert lag is not None, "of a subscription"
+    return lag
 
 
 def _numbers(topic: Table, rows: Sequence[NameRow]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import tablequeue
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name
+from tablequeue.names import check_full_name, check_name
 from tablequeue.queue import Queue
 from tablequeue.redaction import has_password
 from tablequeue.topic import Topic
@@ -69,7 +69,7 @@ class Options:
     Reading or streaming a topic
     startingPosition       `beginning` (the default), `end`, an offset, or a time in ISO 8601 with a zone.
     endingPosition         the same for the end of a read, which does not include it; the default is `end`.
-    minPartitions          minimum number of partitions (4), but of at least 5000 messages each.
+    minPartitions          minimum number of partitions (4), but not of less than 20000 messages each.
     failOnDataLoss         whether to fail if messages to be read were dropped (true), or to leave them out.
     subscription           a subscription in which the position of a stream is noted. The default of startingPosition is
                            then the position of the subscription.
@@ -146,7 +146,7 @@ class Options:
             values.get("url"),
             values.get("urlEnv"),
             values.get("urlFile"),
-            "" if of_topic else check_name(values["queue"]),
+            "" if of_topic else check_full_name(values["queue"]),
             check_name(values["topic"], "topic") if of_topic else None,
             values.get("schema"),
             _choice(values, "table", _TABLES),
@@ -227,7 +227,7 @@ def _position(values: Mapping[str, str], name: str) -> Position:
     if value in _POSITIONS:
         return _POSITIONS[value]
     if value.isdecimal():
-        return _whole(values, name, 0, 0)
+        return _whole(values, name, 1, 1)
     try:
         time = _time(values, name)
         assert time is not None, "it is given"

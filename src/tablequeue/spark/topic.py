@@ -19,11 +19,13 @@ from tablequeue import arrow
 from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
 from tablequeue.operations import topics
 from tablequeue.operations.context import Context
-from tablequeue.spark.microbatch import MESSAGES_PER_TASK, Idle
+from tablequeue.spark.microbatch import Idle
 from tablequeue.spark.options import Options, Position
 from tablequeue.topic import Subscription, Topic
 
-# Maximum number of messages for a task: a task that is tried again repeats no more than that.
+# Minimum and maximum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has
+# to start in Spark and to connect. A task that is tried again repeats no more than the maximum.
+LEAST_PER_TASK = 20_000
 MOST_PER_TASK = 500_000
 
 
@@ -49,14 +51,14 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetPartition)
         start, end = partition.start, partition.end
-        with self._options.connect() as database:
-            topic = database.topic(self._name)
-            columns = arrow.columns(topic, "log")
-            schema = pa.schema([columns.field(name) for name in self._columns])
-            read = 0
-            for batch in arrow.log_batches(topic, start, end, schema):
-                read += batch.num_rows
-                yield batch
+        # Not closed: the next task of this process uses the connection. To connect takes as long as 5,000 messages.
+        topic = self._options.connect().topic(self._name)
+        columns = arrow.columns(topic, "log")
+        schema = pa.schema([columns.field(name) for name in self._columns])
+        read = 0
+        for batch in arrow.log_batches(topic, start, end, schema):
+            read += batch.num_rows
+            yield batch
         if read < end - start and self._options.fails_on_loss:
             raise _lost(f"{end - start - read} messages at the offsets {start} to {end - 1} of {self._name!r}")
 
@@ -72,7 +74,7 @@ class _Reader:
     def _partitions(self, start: int, end: int) -> list[OffsetPartition]:
         """Return the parts of a range of the log; an empty part if there is none, else Spark would read None."""
         messages = max(0, end - start)
-        worthwhile = min(self._options.min_partitions, -(-messages // MESSAGES_PER_TASK))
+        worthwhile = min(self._options.min_partitions, -(-messages // LEAST_PER_TASK))
         size = max(1, -(-messages // max(1, worthwhile, -(-messages // MOST_PER_TASK))))
         parts = [OffsetPartition(low, min(low + size, end)) for low in range(start, end, size)]
         return parts or [OffsetPartition(end, end)]

@@ -27,7 +27,14 @@ from tablequeue.engines.mysql.connection import adopt, check_charset, join
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
-from tablequeue.engines.mysql.topics import MySQLRangeReads, MySQLRanges, MySQLTopics
+from tablequeue.engines.mysql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    MySQLRangeReads,
+    MySQLRanges,
+    MySQLTopics,
+)
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text
@@ -111,6 +118,14 @@ class MySQL(Engine):
             "piece": "json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece",
             "run": "json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', "
             "high bigint path '$[2]')) as run",
+        }
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        words = super().topic_words(table)
+        return words | {
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def claimable(self, definition: Definition) -> str:

@@ -18,16 +18,44 @@ from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
-from tablequeue.engines.ranges import EXPIRED, PUMPED, RangeReads, Ranges
+from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.reads import Next
 from tablequeue.engines.rows import BoundsRow, RangesRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(json_length(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
+            {finished_messages} as finished, interval_of.low, interval_of.high
+        from {ranges} as claimed
+        straight_join json_table(
+            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
+        ) as interval_of
+    )"""
+# The intervals of ids that have offsets, from the position of the subscription on.
+UNCLAIMED = """(
+        select first_id + greatest(position - first_offset, 0) as low, last_id as high
+        from {runs}
+        cross join (
+            select greatest(
+                (select last_offset + 1 from {ranges} order by id desc limit 1),
+                (select first_offset + 1 from {runs} order by first_offset limit 1)
+            ) as position
+        ) as next
+        where first_offset + last_id - first_id >= position
+    )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
 # Conditions on ids in one statement. The optimizer needs a time that grows with their square.
-PIECES = 100
+CONDITIONS = 100
 # A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
 LOOK = 32
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
@@ -79,16 +107,21 @@ class MySQLTopics(Topics):
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
         with atomic(cursor):
+            self._run(cursor, table, "sequence_wait", params)
             self._sequence(cursor, table, LARGEST)
 
-    def sequence_soon(self, cursor: Cursor, table: Table) -> None:
-        """Look at what came after the last run, and at the last holes; or at all holes, if it is time."""
+    def sequence_soon(self, cursor: Cursor, table: Table) -> bool:
+        """Look at what came after the last run, and at the last holes; or at all holes, if it is time.
+
+        Do nothing, and return False, if another session gives offsets just now.
+        """
         began = monotonic()
         all_holes = began >= table.next_sweep
         with atomic(cursor):
-            self._sequence(cursor, table, LARGEST if all_holes else RECENT)
+            looked = self._sequence(cursor, table, LARGEST if all_holes else RECENT)
         if all_holes:
             table.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        return looked
 
     def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
         last = params["start"]
@@ -125,9 +158,12 @@ class MySQLTopics(Topics):
     def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, delete, forget, add = table.statements("topic_trim")
         with atomic(cursor):
-            cursor.execute(table.statements("sequence")[0])
+            self._run(cursor, table, "sequence_wait", params)
             cursor.execute(find, {"start": params["start"], "n": TRIMMED + 1})
-            (_, _, highest), *runs = cursor.fetchall()
+            found = cursor.fetchall()
+            if not found:
+                return 0
+            (_, _, highest), *runs = found
             pieces: list[Piece] = []
             kept: list[tuple[int, int, int]] = []
             dropped = last = 0
@@ -158,9 +194,11 @@ class MySQLTopics(Topics):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, cursor: Cursor, table: Table, n: int) -> None:
+    def _sequence(self, cursor: Cursor, table: Table, n: int) -> bool:
         lock, last, find, fresh, late, extend, add, forget, note = table.statements("sequence")
         cursor.execute(lock)
+        if not cursor.fetchall():
+            return False
         cursor.execute(last)
         first_offset, first_id, last_id, extends, highest = cursor.fetchone()
         cursor.execute(find, {"n": n})
@@ -169,7 +207,7 @@ class MySQLTopics(Topics):
         islands: list[Piece] = [*cursor.fetchall()]
         islands = sorted([*islands, *((id, id) for (id,) in _within(cursor, late, holes))])
         if not islands:
-            return
+            return True
         runs = [(first_offset, first_id, last_id)]
         for low, high in islands:
             offset, start, end = runs[-1]
@@ -184,6 +222,7 @@ class MySQLTopics(Topics):
             cursor.execute(forget, {"ids": json.dumps(filled)})
         if rests:
             cursor.execute(note, {"pieces": json.dumps(rests)})
+        return True
 
 
 class MySQLRanges(Ranges):
@@ -225,9 +264,13 @@ class MySQLRanges(Ranges):
         assert table.topic is not None, "of a subscription"
         _, insert, find, select = table.statements("range_claim")
         if not self._insert_range(cursor, table, params | {"least": params["n"]}, insert):
-            self.topics.sequence_soon(cursor, table.topic)
+            looked = self.topics.sequence_soon(cursor, table.topic)
             if not self._insert_next(cursor, table, params, insert):
-                return []
+                if looked:
+                    return []
+                self.topics.sequence(cursor, table.topic, {})
+                if not self._insert_next(cursor, table, params, insert):
+                    return []
         cursor.execute(find, params)
         ((found, last_offset, popped_at, lease_until),) = cursor.fetchall()
         table.position = last_offset + 1
@@ -275,9 +318,15 @@ class MySQLRanges(Ranges):
         leaving = _remaining(held, ids) if held is not None else []
         if leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
-            values: Params = params | {"id": held[0], "left_ids": json.dumps(left), "number": len(left), "apart": 0}
+            values: Params = params | {
+                "id": held[0],
+                "left_ids": json.dumps(left),
+                "number": len(left),
+                "apart_ids": held[3],
+            }
             if "attempts" in params:
-                values["apart"] = self._set_apart(cursor, table, values, leaving)
+                self._set_apart(cursor, table, values, leaving)
+                values["apart_ids"] = json.dumps([*json.loads(held[3] or "[]"), *leaving])
             self._run(cursor, table, "range_mark", values)
         return leaving
 
@@ -285,16 +334,15 @@ class MySQLRanges(Ranges):
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            values["apart"] = self._set_apart(cursor, table, values, _remaining(held))
+            self._set_apart(cursor, table, values, _remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
-    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> int:
-        """Make the messages of the range `id` rows of the queue. Return their number."""
+    def _set_apart(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """Make the messages of the range `id` rows of the queue."""
         self._run(cursor, table, "range_set_apart", params | {"ids": table.engine.dump_ids(ids)})
         table.apart_ready = True
         table.ready_after(min(ids) - 1)
-        return len(ids)
 
 
 def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None) -> bool:
@@ -311,13 +359,13 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
 def _within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
     """Run a statement whose condition on an id stands for that of each piece. Return its rows.
 
-    Literals, PIECES at a time: for a join with a table of the pieces, the optimizer may read the whole log.
+    Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
     """
     head, condition, tail = statement.partition("id between %(low)s and %(high)s")
     assert condition, "on an id"
     rows: list[Row] = []
-    for start in range(0, len(pieces), PIECES):
-        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + PIECES])
+    for start in range(0, len(pieces), CONDITIONS):
+        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
         cursor.execute(f"{head}({wanted}){tail}", params or {})
         rows += cursor.fetchall()
     return rows
@@ -345,7 +393,7 @@ def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int],
 
 
 def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
-    """Return the messages of a range that have not left it, of `ids` or of all; `held` is (id, pieces, left_ids)."""
+    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
     pieces: list[Piece] = sorted(json.loads(held[1]))
     left = {*json.loads(held[2] or "[]")}
     if ids is None:

@@ -24,7 +24,14 @@ from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQ
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
-from tablequeue.engines.postgresql.topics import PostgreSQLRanges, PostgreSQLTopics
+from tablequeue.engines.postgresql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    PostgreSQLRangeReads,
+    PostgreSQLRanges,
+    PostgreSQLTopics,
+)
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
@@ -54,6 +61,7 @@ class PostgreSQL(Engine):
     topics = PostgreSQLTopics()
     ranges = PostgreSQLRanges(messages, topics)
     reads = PostgreSQLReads()
+    range_reads = PostgreSQLRangeReads()
     staging = PostgreSQLStaging()
     checks = CHECKS
     drivers = ("psycopg",)
@@ -113,6 +121,7 @@ class PostgreSQL(Engine):
         partial(quoted_role, '""'),
         "public",
         "select current_schema()",
+        kinds=("queue", "topic", "subscription"),
         words={"payload_text": "payload", "headers_text": "headers"},
     )
     autocommit = in_autocommit("complete_and_claim", "stage")
@@ -131,6 +140,7 @@ class PostgreSQL(Engine):
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
+            "channel": table.channel,
             "waiting_lock": waiting,
             "pushing_lock": pushing,
             # A claim finds its locked rows by their physical position, instead of a search for each id: that takes 0.92
@@ -152,8 +162,9 @@ class PostgreSQL(Engine):
 
     def topic_words(self, table: Table) -> dict[str, str]:
         words = super().topic_words(table)
+        # By the table, not by its name, which may have its schema or not.
         locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
-        sequencing, claiming, trimming = (f"hashtextextended('{name}', {key})" for name, key in locked)
+        sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
         return {
             **words,
             "segment": f"cast({SEGMENT} as bigint)",
@@ -161,6 +172,9 @@ class PostgreSQL(Engine):
             "sequence_lock": sequencing,
             "range_lock": claiming,
             "trim_lock": trimming,
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def compile(self, text: str) -> str:

@@ -11,12 +11,51 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
+from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, {finished_messages} as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from {ranges} as range
+        join {runs} as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from {runs} where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    )"""
+# The intervals of ids that no range has, and that have messages after the position of the subscription; `messages` is
+# the number of them that are sure to be there.
+UNCLAIMED = """(
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs})) as position
+            from {ranges} order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from {runs}
+            cross join next
+            where first_offset >= (select max(first_offset) from {runs} where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from {runs}
+        union all
+        select first_id, last_id, 0 from {holes}
+    )"""
 # What a claim finishes that finishes nothing.
 ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
 # Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
@@ -104,3 +143,7 @@ class PostgreSQLRanges(Notifying, Ranges):
         if not self._row(cursor, table, "range_lock", {})[0]:
             return 0
         return super().pump(cursor, table, params)
+
+
+class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):
+    """The reads of a subscription, with those of the packs of its messages apart."""

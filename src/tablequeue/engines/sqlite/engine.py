@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
+from tablequeue.engines.base import Table
 from tablequeue.engines.columns import common_expressions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -22,7 +23,7 @@ from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
 from tablequeue.engines.sqlite.refusals import translated
-from tablequeue.engines.sqlite.topics import SQLiteTopics
+from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import Client
 from tablequeue.errors import TablequeueError
 
@@ -74,6 +75,9 @@ class SQLite(Engine):
     closes_before_fork = True
     listener = SQLiteListener
     _path: str | None = ""
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        return {**super().topic_words(table), "finished_messages": FINISHED}
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are

@@ -1,8 +1,9 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
+-- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
+-- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
--- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
 -- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
 -- The token is unique: by it, a caller's REPEATABLE READ transaction locks its range, and no gap.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
@@ -13,13 +14,13 @@ create table {ranges} (
     messages int not null,
     ids_sum bigint not null,
     pieces longtext not null,
-    apart int not null default 0,
     token char(32) character set ascii collate ascii_bin,
     consumer varchar(255),
     popped_at datetime(6) not null,
     lease_until datetime(6),
     finished_at datetime(6),
     left_ids longtext,
+    apart_ids longtext,
     unique key {table}__token (token),
     key {table}__lease (lease_until)
 ) engine = InnoDB, row_format = dynamic, character set utf8mb4, collate utf8mb4_bin,

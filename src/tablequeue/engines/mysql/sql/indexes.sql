@@ -2,4 +2,4 @@
 select distinct index_name
 from information_schema.statistics
 where table_schema = {database}
-    and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges');
+    and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs');

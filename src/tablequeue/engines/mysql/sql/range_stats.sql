@@ -1,6 +1,8 @@
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
--- the first one not claimed. The first statement finds the position :start, the :end of the offsets, and the :last_id
--- that has one. Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
+-- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
+-- estimate: as many messages as there are offsets from the first range on.
+-- The first statement finds the position :start, the :end of the offsets, and the :last_id that has one.
+-- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
 select
     greatest(
         (select last_offset + 1 from {ranges} order by id desc limit 1),
@@ -15,10 +17,14 @@ select
         from {ranges} force index ({table}__lease) where lease_until is not null
     ),
     (
-        select cast(coalesce(sum(
-            case when lease_until is null then messages else coalesce(json_length(left_ids), 0) end - apart
-        ), 0) as signed)
-        from {ranges}
+        select cast(case
+            when count(*) < 100000 then coalesce(sum(finished), 0)
+            else greatest(sum(finished), max(last_offset) - (select first_offset from {ranges} order by id limit 1) + 1)
+        end as signed)
+        from (
+            select last_offset, {finished_messages} as finished
+            from {ranges} where messages > 0 order by id desc limit 100000
+        ) as claimed
     ),
     (
         select timestampdiff(microsecond, pushed_at, {now}) / 1e6

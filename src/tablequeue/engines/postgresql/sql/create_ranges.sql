@@ -1,7 +1,8 @@
 -- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
 -- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
--- A range with a lease_until is in progress. Without it, it is finished, or its lease expired and finished_at is null.
--- `left_ids` are the messages that have left it: completed apart from the others; or set apart, and counted by `apart`.
+-- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
+-- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- Runs in one transaction: a crash leaves nothing.
 create table {ranges} (
     id bigint generated always as identity (sequence name {ranges}_ids),
@@ -9,13 +10,13 @@ create table {ranges} (
     last_offset bigint not null,
     messages integer not null,
     ids_sum bigint not null,
-    apart integer not null default 0,
     token uuid,
     consumer text,
     popped_at timestamptz not null,
     lease_until timestamptz,
     finished_at timestamptz,
     left_ids bigint[],
+    apart_ids bigint[],
     constraint {table}__range primary key (id)
 );
 create index {table}__token on {ranges} (token) where lease_until is not null;
@@ -25,7 +26,7 @@ values (
     cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, {now}, {now}
 );
 -- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
--- if none has, it waits for a session that does it just now.
+-- if none has, it waits for another session that does it just now.
 -- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
 -- it began, so the lock comes before the look at the last range.
 -- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not

@@ -16,9 +16,7 @@ with expired as (
 ), there as (
     delete from {history} where id = any(array(select id from lost))
 ), closed as (
-    update {ranges}
-    set lease_until = null, apart = apart + messages - coalesce(cardinality(left_ids), 0)
-    where id = :id
+    update {ranges} set lease_until = null where id = :id
 )
 insert into {queue} (
     id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload

@@ -1,8 +1,11 @@
 -- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
 -- Index: {table}__token. Locks: the rows. A crash leaves them in progress until the lease expires.
 update {ranges} as held
-set left_ids = coalesce(left_ids, '{}') || of_range.ids,
-    finished_at = case when messages = coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids) then {now} end,
+set finished_at = {now},
+    left_ids = case
+        when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids)
+            then coalesce(left_ids, '{}') || of_range.ids
+    end,
     lease_until = case
         when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids) then lease_until
     end

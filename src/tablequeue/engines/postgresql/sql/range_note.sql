@@ -1,6 +1,6 @@
 -- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
 -- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, {table}__lease.
--- Locks: range_claim_lock comes before it, so that it sees the last claim.
+-- Locks: range_wait comes before it, so that it sees the last claim.
 with last as (
     select last_offset from {ranges} order by id desc limit 1
 ), open as (

@@ -14,10 +14,10 @@ with there as (
     ) as run
     where token = cast(:token as uuid) and lease_until is not null
         and message_offset between range.first_offset and range.last_offset
-), counted as (
+), noted as (
     update {ranges} as range
-    set apart = apart + (select count(*) from left_ones where range_id = range.id)
-    where token = cast(:token as uuid) and lease_until is not null
+    set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
+    where id in (select range_id from left_ones)
 ), apart as (
     insert into {queue} (
         id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,

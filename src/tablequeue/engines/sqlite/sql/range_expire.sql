@@ -21,6 +21,4 @@ join {log} as log on log.id between first_offset and last_offset
 where ranges.id = :id and log.id not in (select value from json_each(coalesce(left_ids, '[]')))
 on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
-update {ranges}
-set lease_until = null, apart = apart + messages - json_array_length(coalesce(left_ids, '[]'))
-where id = :id;
+update {ranges} set lease_until = null where id = :id;

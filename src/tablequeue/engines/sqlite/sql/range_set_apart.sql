@@ -26,5 +26,12 @@ on conflict (id) do update set
     state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
     token = null, lease_until = null;
 update {ranges}
-set apart = apart + (select count(*) from json_each(:ids) where value between first_offset and last_offset)
-where token = :token and lease_until is not null;
+set apart_ids = (
+    select json_group_array(value) from (
+        select value from json_each(coalesce(apart_ids, '[]'))
+        union all
+        select value from json_each(:ids) where value between first_offset and last_offset
+    )
+)
+where token = :token and lease_until is not null
+    and exists (select 1 from json_each(:ids) where value between first_offset and last_offset);
