@@ -1,6 +1,6 @@
 -- Give the messages that have become visible their offsets: those above the last run, and those in the last :n holes.
--- Never in a transaction of a caller: at READ COMMITTED each statement sees what was committed before it began. The lock
--- comes before the look, and if another session has it, nothing is done.
+-- Never in a transaction of a caller: at READ COMMITTED each statement sees what was committed before it began. The
+-- lock comes before the look, and if another session has it, nothing is done.
 -- The fourth statement returns the islands above :last_id, the end of the runs: ids without a gap. The fifth one looks
 -- into the holes, each of which repeats its condition, from the last to the first. So if it sees a message of a
 -- transaction, it sees those with lower ids, too, and gives all of them their offsets in the order of their ids.
