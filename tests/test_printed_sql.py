@@ -55,7 +55,7 @@ OPTIONS = {
     "groups": "--groups",
 }
 # Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
-NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back"}
+NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back", "close_holes"}
 
 
 @dataclass

@@ -206,6 +206,11 @@ class Database:
         return Context.at(self._runner, table, self._name or f"{socket.gethostname()}:{os.getpid()}")
 
 
+def destination(database: Database, name: str) -> Queue | Topic:
+    """Open an existing queue or topic, to push to it."""
+    return database.topic(name) if name in database.topics() else database.queue(name)
+
+
 def _engine_of(url: str | sa.URL) -> sa.Engine:
     try:
         parsed = sa.make_url(url)

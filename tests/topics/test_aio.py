@@ -6,23 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tablequeue import Database, Lag, NewMessage, aio
 from tablequeue.aio import AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
-from tablequeue.engines.texts import operations_of
 from tablequeue.errors import BadInput, LeaseLost, QueueDiffers, QueueNotFound, SeekRefused
 from tests.async_support import claimed, in_loop, refuses
-from tests.servers import KINDS, Kind, Place
-
-WITH_TOPICS = [kind for kind in KINDS if "create_topic" in operations_of(kind.engine_class.name)]
-
-
-@pytest.fixture(params=WITH_TOPICS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    one: Kind = request.param
-    return one
+from tests.servers import Kind, Place
 
 
 @asynccontextmanager

@@ -59,6 +59,20 @@ def test_consumed_waits_for_every_subscription(db: Database) -> None:
     assert drained(fast) == drained(slow) == [10]
 
 
+def test_what_was_consumed_lately_is_in_the_history_and_the_statistics(db: Database) -> None:
+    topic = db.create_topic("events", keep="consumed")
+    mail = topic.subscribe("mail")
+    topic.push_many(range(10), now=at(4_900))
+    assert drained(mail) == [*range(10)]
+    trimmed(topic, 5_010)
+    window = mail.stats(window=300, now=at(5_020)).window
+    assert window is not None
+    assert (window.queue.pushed, window.queue.finished, len(mail.history())) == (10, 10, 10)
+    trimmed(topic, 4_900 + 3_700)
+    trimmed(topic, 4_900 + 7_400)
+    assert mail.history() == []
+
+
 def test_without_a_subscription_nothing_is_consumed(db: Database) -> None:
     topic = db.create_topic("events", keep="consumed")
     topic.push_many(range(5), now=at(0))

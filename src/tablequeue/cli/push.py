@@ -15,7 +15,7 @@ from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
 from tablequeue.cli.options import time_option
 from tablequeue.cli.output import print_json
-from tablequeue.database import Database
+from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
 from tablequeue.operations.push import ON_CONFLICT, check_group, check_priority
@@ -96,7 +96,7 @@ def push(
             raise click.UsageError("There is nothing to push. Give PAYLOAD or --file, or pipe something in.")
         file = sys.stdin.buffer
     with settings.database() as database:
-        target = database.topic(queue) if queue in database.topics() else database.queue(queue)
+        target = destination(database, queue)
         kind = target.definition.payload
         _check_fields(target, fields)
         if isinstance(target, Topic):

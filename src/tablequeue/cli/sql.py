@@ -157,7 +157,7 @@ ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_
 
 # The files that are about a topic, or about the ranges of a subscription.
 _FILES_OF: Mapping[Kind, str] = {
-    "topic": r"(create_|drop_|publish_)?topic|sequence",
+    "topic": r"(create_|drop_|publish_)?topic|sequence|close_holes",
     "subscription": r"(create_|drop_)?range",
 }
 

@@ -179,7 +179,10 @@ def trim(context: Context, now: datetime | None = None) -> int:
         return 0
     values: Params = {"now": context.time(now)}
     clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
-    upto = _offset_at(context, clock - timedelta(seconds=keep)) if keep else consumed(context)
+    # What was consumed stays as long as a segment lasts, on engines without segments, too: for the statistics.
+    upto = _offset_at(context, clock - timedelta(seconds=keep or CONSUMED_SEGMENT))
+    if not keep:
+        upto = min(upto, consumed(context))
     age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
     values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
     total, dropped = 0, 1
