@@ -88,6 +88,8 @@ class Table(Statements):
         """The table of the topic, if this is the table of a subscription."""
         self.apart_ready = True
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
+        self.position = 0
+        """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
         self.definition = definition
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a

@@ -144,7 +144,7 @@ class Ranges(Messages):
         """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
         with self._atomic(cursor):
             self._lock_claims(cursor, table)
-            in_progress = RangeReads().stats(cursor, table, params).in_progress
+            in_progress = self._in_progress(cursor, table, params)
             if params["force"] or not in_progress:
                 self._run(cursor, table, "range_seek", params)
                 return 0
@@ -175,6 +175,10 @@ class Ranges(Messages):
 
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
+
+    def _in_progress(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the number of messages in progress."""
+        return RangeReads().stats(cursor, table, params).in_progress
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""

@@ -27,7 +27,14 @@ from tablequeue.engines.mysql.connection import adopt, check_charset, join
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
-from tablequeue.engines.mysql.topics import FINISHED, PIECES, UNCLAIMED, MySQLRanges, MySQLTopics
+from tablequeue.engines.mysql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    MySQLRangeReads,
+    MySQLRanges,
+    MySQLTopics,
+)
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text
@@ -48,6 +55,7 @@ class MySQL(Engine):
     messages = MySQLMessages()
     topics = MySQLTopics()
     ranges = MySQLRanges(messages, topics)
+    range_reads = MySQLRangeReads()
     streams = MySQLStreams()
     staging = MySQLStaging()
     checks = CHECKS

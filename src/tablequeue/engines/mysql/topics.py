@@ -16,11 +16,12 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
-from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.reads import Next
+from tablequeue.engines.rows import BoundsRow, RangesRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
@@ -53,6 +54,10 @@ UNCLAIMED = """(
     )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
+# Conditions on ids in one statement. The optimizer needs a time that grows with their square.
+CONDITIONS = 100
+# A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
+LOOK = 32
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
 SEQUENCED = 100_000
 # Seconds between two looks of a process at all holes; or HOLES_SHARE times as long as such a look takes.
@@ -101,7 +106,6 @@ class MySQLTopics(Topics):
     # -- positions ---------------------------------------------------------------------------------------------------
 
     def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Wait if another session gives offsets just now, then look at all that is visible."""
         with atomic(cursor):
             self._run(cursor, table, "sequence_wait", params)
             self._sequence(cursor, table, LARGEST)
@@ -132,19 +136,20 @@ class MySQLTopics(Topics):
         if monotonic() < table.next_close:
             return
         table.next_close = monotonic() + CLOSE_EVERY
-        apart, find, lock, insert, delete = table.statements("close_holes")
-        cursor.execute(apart)
-        cursor.execute(find)
-        holes: list[Piece] = cursor.fetchall()
-        if not holes:
-            return
+        dirty, lock, find, look, insert, delete = table.statements("close_holes")
+        cursor.execute(dirty)
         try:
             with atomic(cursor):
                 cursor.execute(lock)
-                if cursor.fetchall():
-                    ids = [id for low, high in holes for id in range(low, high + 1)]
-                    cursor.execute(insert, {"ids": json.dumps(ids)})
-                    cursor.execute(delete, {"pieces": json.dumps(holes)})
+                if not cursor.fetchall():
+                    return
+                cursor.execute(find)
+                holes: list[Piece] = cursor.fetchall()
+                rows = {row[0] for row in _within(cursor, look, holes)}
+                dead = [hole for hole in holes if rows.isdisjoint(_ids_in([hole]))]
+                if dead:
+                    cursor.execute(insert, {"ids": json.dumps(_ids_in(dead))})
+                    cursor.execute(delete, {"ids": json.dumps([first_id for first_id, _ in dead])})
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
             if number_of(error) not in (ER.DUP_ENTRY, ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK):
@@ -170,26 +175,41 @@ class MySQLTopics(Topics):
                     if low + n <= high:
                         kept.append((offset + n, low + n, high))
             if pieces:
-                cursor.execute(delete, {"pieces": json.dumps(pieces)})
+                cursor.execute(delete, {"ids": json.dumps(_ids_in(pieces))})
                 cursor.execute(forget, {"last_offset": last})
                 cursor.execute(add, {"runs": json.dumps([(last, highest, highest), *kept])})
         return dropped
 
+    def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        find, select = table.statements("topic_rows")
+        cursor.execute(find, params)
+        start, end = params["start"], params["end"]
+        pieces = sorted(
+            (low + max(start - offset, 0), min(high, low + end - 1 - offset), offset - low)
+            for offset, low, high in cursor.fetchall()
+        )
+        lows = [low for low, _, _ in pieces]
+        rows = _within(cursor, select, [(low, high) for low, high, _ in pieces])
+        return [(row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows]
+
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sequence(self, cursor: Cursor, table: Table, holes: int) -> bool:
-        lock, last, look, extend, add, forget, note = table.statements("sequence")
+    def _sequence(self, cursor: Cursor, table: Table, n: int) -> bool:
+        lock, last, find, fresh, late, extend, add, forget, note = table.statements("sequence")
         cursor.execute(lock)
         if not cursor.fetchall():
             return False
         cursor.execute(last)
-        first_offset, first_id, last_id, extends = cursor.fetchone()
-        cursor.execute(look, {"n": holes})
-        islands = sorted(cursor.fetchall(), key=lambda island: island[2])
+        first_offset, first_id, last_id, extends, highest = cursor.fetchone()
+        cursor.execute(find, {"n": n})
+        holes: list[Piece] = cursor.fetchall()
+        cursor.execute(fresh, {"last_id": highest})
+        islands: list[Piece] = [*cursor.fetchall()]
+        islands = sorted([*islands, *((id, id) for (id,) in _within(cursor, late, holes))])
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]
-        for _, _, low, high in islands:
+        for low, high in islands:
             offset, start, end = runs[-1]
             joins = low == end + 1 and high - start < LONGEST_RUN and (extends or len(runs) > 1)
             runs[-1:] = [(offset, start, high)] if joins else [runs[-1], (offset + end - start + 1, low, high)]
@@ -197,7 +217,7 @@ class MySQLTopics(Topics):
             cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
         if runs[1:]:
             cursor.execute(add, {"runs": json.dumps(runs[1:])})
-        filled, rests = _rests(islands)
+        filled, rests = _rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
         if filled:
             cursor.execute(forget, {"ids": json.dumps(filled)})
         if rests:
@@ -222,34 +242,60 @@ class MySQLRanges(Ranges):
 
     def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
-        lock, insert, *moves = table.statements("range_pump")
+        lock, insert, find, forget, move = table.statements("range_pump")
         self.topics.sequence_soon(cursor, table.topic)
         cursor.execute(lock)
-        if not cursor.fetchall() or not _insert(cursor, insert, params | {"n": PUMPED}):
+        if not cursor.fetchall() or not self._insert_next(cursor, table, params | {"n": PUMPED}, insert):
             return 0
-        for move in moves:
-            cursor.execute(move, params)
+        cursor.execute(find)
+        ((pieces,),) = cursor.fetchall()
+        values: Params = params | {"ids": json.dumps(_ids_in(json.loads(pieces)))}
+        cursor.execute(forget, values)
+        cursor.execute(move, values)
         return int(cursor.rowcount)
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
+    def _in_progress(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return MySQLRangeReads().stats(cursor, table, params).in_progress
+
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"
-        if not self._insert_range(cursor, table, params | {"least": params["n"]}):
+        _, insert, find, select = table.statements("range_claim")
+        if not self._insert_range(cursor, table, params | {"least": params["n"]}, insert):
             looked = self.topics.sequence_soon(cursor, table.topic)
-            if not self._insert_range(cursor, table, params | {"least": 1}):
+            if not self._insert_next(cursor, table, params, insert):
                 if looked:
                     return []
                 self.topics.sequence(cursor, table.topic, {})
-                if not self._insert_range(cursor, table, params | {"least": 1}):
+                if not self._insert_next(cursor, table, params, insert):
                     return []
-        cursor.execute(table.statements("range_claim")[1], params)
-        return [row[:-1] for row in sorted(cursor.fetchall(), key=_place)]
+        cursor.execute(find, params)
+        ((found, last_offset, popped_at, lease_until),) = cursor.fetchall()
+        table.position = last_offset + 1
+        pieces: list[Piece] = json.loads(found)
+        rows = _within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
+        if len(pieces) > 1:
+            by_id = {row[0]: row for row in rows}
+            rows = [by_id[id] for id in _ids_in(pieces) if id in by_id]
+        return rows
 
-    @at_once(1)
-    def _insert_range(self, cursor: Cursor, table: Table, params: Params) -> bool:
-        return _insert(cursor, table.statements("range_claim")[0], params)
+    def _insert_next(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
+        """Add the next range, however few messages it has. Return whether there is one."""
+        table.position = self._row(cursor, table, "range_position", params)[0]
+        return self._insert_range(cursor, table, params | {"least": 1}, insert)
+
+    def _insert_range(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
+        """Add the next range, if `table.position` is a good guess, and it has enough messages. Return whether it does.
+
+        Another session may add it first. Then add the one after that.
+        """
+        cursor.execute(table.statements("range_claim")[0], {"start": table.position, "look": params["n"] + LOOK})
+        runs = cursor.fetchall()
+        *_, (offset, low, high, first_offset) = runs
+        values: Params = {"runs": json.dumps([run[:3] for run in runs]), "first_offset": first_offset}
+        return _insert(cursor, insert, params | values | {"end": offset + high - low})
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
@@ -310,20 +356,40 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
                 raise
 
 
-def _rests(islands: Sequence[tuple[int, int | None, int, int]]) -> tuple[list[int], list[Piece]]:
-    """Return the first ids of the holes that have islands, and what is left of the holes."""
-    free: dict[int, int] = {}
-    lasts: dict[int, int] = {}  # not of what is above the last run
+def _within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
+    """Run a statement whose condition on an id stands for that of each piece. Return its rows.
+
+    Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
+    """
+    head, condition, tail = statement.partition("id between %(low)s and %(high)s")
+    assert condition, "on an id"
+    rows: list[Row] = []
+    for start in range(0, len(pieces), CONDITIONS):
+        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
+        cursor.execute(f"{head}({wanted}){tail}", params or {})
+        rows += cursor.fetchall()
+    return rows
+
+
+def _ids_in(pieces: Iterable[Piece]) -> list[int]:
+    return [id for low, high in pieces for id in range(low, high + 1)]
+
+
+def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int], list[Piece]]:
+    """Return the first ids of the holes that have islands, and what is left of these holes. All are sorted by id."""
+    filled: list[int] = []
     rests: list[Piece] = []
-    for first_id, last_id, low, high in islands:
-        start = free.get(first_id, first_id)
-        if start < low:
-            rests.append((start, low - 1))
-        free[first_id] = high + 1
-        if last_id is not None:
-            lasts[first_id] = last_id
-    rests += ((free[first_id], last_id) for first_id, last_id in lasts.items() if free[first_id] <= last_id)
-    return [*lasts], rests
+    place = 0
+    for first_id, last_id in holes:
+        free = first_id
+        while place < len(islands) and islands[place][0] <= last_id:
+            low, high = islands[place]
+            rests.append((free, low - 1))
+            free, place = high + 1, place + 1
+        if free > first_id:
+            filled.append(first_id)
+            rests.append((free, last_id))
+    return filled, [(low, high) for low, high in rests if low <= high]
 
 
 def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
@@ -341,6 +407,20 @@ def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
     return [id for id in ids if id not in left and is_inside(id)]
 
 
-def _place(row: Row) -> tuple[int, int]:
-    """The place of a claimed message in its range: the piece, and the id."""
-    return row[-1], row[0]
+class MySQLRangeReads(RangeReads):
+    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
+        look, find, late = table.statements("range_until_next")
+        cursor.execute(look, params)
+        ((seconds,),) = cursor.fetchall()
+        if seconds is None or seconds > 0:
+            cursor.execute(find)
+            if _within(cursor, late, cursor.fetchall()):
+                seconds = 0
+        return Next(seconds)
+
+    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
+        find, count = table.statements("range_stats")
+        cursor.execute(find)
+        ((start, end, last_id),) = cursor.fetchall()
+        cursor.execute(count, params | {"start": start, "end": end, "last_id": last_id})
+        return RangesRow(*cursor.fetchone())

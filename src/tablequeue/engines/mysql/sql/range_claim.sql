@@ -1,60 +1,55 @@
--- Claim the next range of up to :n messages under a new lease: one row for all of them; nothing if there are fewer than
--- :least, or if :token has a range already. Two round trips in autocommit: the insert, then the rows of the messages of
--- the range that it remembered.
--- The id is that of the last range plus one. If another session has claimed it meanwhile, that is a duplicate key, and
--- the insert is repeated.
--- Indexes: the primary keys, {table}__token. Locks: the new row. At READ COMMITTED, the insert reads without locks.
+-- Claim the next range of up to :n messages under a new lease: one row for all of them. Nothing if there are fewer than
+-- :least. Four round trips in autocommit: the runs, the new row, that row, and the messages.
+-- The first statement finds runs from :start on, which is a guess of the position, and the first offset of the log. The
+-- runs come back as :runs, and :end is their last offset. No run ever gives an offset another id, so it does not matter
+-- how old they are. If they do not have all of the range, nothing is claimed.
+-- The id of a range is that of the last one plus one. If another session has claimed it meanwhile, that is a duplicate
+-- key, and the insert is repeated. It reads without locks, at READ COMMITTED.
+-- Each piece of ids of the range repeats the condition of the last statement.
+-- Indexes: the primary keys. Locks: the new row.
 -- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+(
+    select first_offset, first_id, last_id, (select min(first_offset) + 1 from {runs})
+    from {runs} where first_offset <= :start order by first_offset desc limit 1
+)
+union all
+(
+    select first_offset, first_id, last_id, (select min(first_offset) + 1 from {runs})
+    from {runs} where first_offset > :start order by first_offset limit :look
+);
 insert into {ranges} (
     id, first_offset, last_offset, messages, ids_sum, pieces, token, consumer, popped_at, lease_until
 )
-with found as (
-    select
-        (select id + 1 from {ranges} order by id desc limit 1) as id,
-        greatest(
-            (select last_offset + 1 from {ranges} order by id desc limit 1),
-            (select first_offset + 1 from {runs} order by first_offset limit 1)
-        ) as begins,
-        (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1) as ends
-), bounds as (
-    select
-        id, begins, least(ends, begins + :n - 1) as ends
-    from found
-    where ends - begins + 1 >= :least
-        and not exists (select 1 from {ranges} force index ({table}__token) where token = :token)
-), piece as (
-    select
-        bounds.id, begins, ends, first_offset, first_id + greatest(begins - first_offset, 0) as low,
-        least(last_id, first_id + ends - first_offset) as high
-    from bounds straight_join {runs} force index (primary) on first_offset between coalesce(
-        (
-            select first_offset from {runs}
-            where first_offset <= (select last_offset + 1 from {ranges} order by id desc limit 1)
-            order by first_offset desc limit 1
-        ),
-        0
-    ) and ends
-)
 select
-    last_insert_id(id), begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) div 2),
+    last_insert_id(id + 1), begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) div 2),
     concat('[', group_concat('[', low, ',', high, ']' order by first_offset), ']'),
     :token, :consumer, {now}, {now} + interval :lease second
-from piece
-where low <= high
-group by id, begins, ends;
+from (
+    select
+        id, begins, ends, first_offset, run.low + greatest(begins - first_offset, 0) as low,
+        least(run.high, run.low + ends - first_offset) as high
+    from (
+        select
+            id, greatest(last_offset + 1, :first_offset) as begins,
+            least(greatest(last_offset + 1, :first_offset) + :n - 1, :end) as ends
+        from {ranges} order by id desc limit 1
+    ) as last
+    straight_join {run}
+) as piece
+where low <= high and ends - begins + 1 >= :least
+group by id, begins, ends
+having sum(high - low + 1) = ends - begins + 1;
+select pieces, last_offset, cast(popped_at as char), cast(lease_until as char)
+from {ranges}
+where id = last_insert_id() and token = :token;
 select
-    {claimed of log with
+    {claimed with
         attempts = 1
-        pushed_at = cast(log.pushed_at as char)
-        popped_at = cast(popped_at as char)
-        lease_until = cast(lease_until as char)
+        pushed_at = cast(pushed_at as char)
+        popped_at = :popped_at
+        lease_until = :lease_until
         priority = 0
         dedup_key = null
-        due_at = null},
-    place
-from {ranges} as claimed force index (primary)
-straight_join json_table(claimed.pieces, '$[*]' columns (
-    place for ordinality, low bigint path '$[0]', high bigint path '$[1]'
-)) as piece
-straight_join {log} as log force index (primary) on log.id between piece.low and piece.high
-where claimed.id = last_insert_id() and claimed.token = :token;
+        due_at = null}
+from {log} force index (primary)
+where id between :low and :high;
