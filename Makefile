@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests that need no more.
 CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra otel
 CHECK_RUN := .venv-check/bin
-CHECK_TESTS := tests/conformance tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
+CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
     $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
     $(patsubst %,tests/test_%.py,cli_bad_input docs doctor golden project redaction refusals settings sqlite \
     sqlite_file states stress_checks texts mutants typing upgrade)
@@ -29,10 +29,11 @@ K ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo check test lint format dist bench bench-full clean
+.PHONY: help setup servers clients demo events check test lint format dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "make events  the same flights on a topic with three services, each killed on the way"
 	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
 	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k"
@@ -63,6 +64,9 @@ clients:
 
 demo: setup
 	$(RUN)/python -m examples.flights
+
+events: setup
+	$(RUN)/python -m examples.events
 
 check: .venv-check/.done
 	$(CHECK_RUN)/ruff format --check

@@ -20,7 +20,8 @@ PLOTS = DOCS / "performance"
 
 # In the order of the page.
 WORKLOADS = (
-    "one_by_one", "bulk", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle", "lateness",
+    "one_by_one", "bulk", "topics", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle",
+    "lateness",
 )  # fmt: skip
 
 HEAD = """# Performance

@@ -1,10 +1,10 @@
-"""Compare with Spark's own JDBC: reads, writes (a million messages in a full run), and the cost of a micro-batch.
+"""Compare with Spark's own sources: reads, writes (a million messages in a full run), and the cost of a micro-batch.
 
     python -m benchmarks.spark [--full] [--jdbc /usr/share/java/postgresql.jar]
 
-Runs on PostgreSQL. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is checked. The cost of a
-micro-batch comes from Spark's own progress reports, in which `latestOffset` is the claim together with the completion
-of the batch before.
+Runs on PostgreSQL, with a queue and a topic. The JDBC driver is Debian's libpostgresql-jdbc-java. Every count is
+checked. The cost of a micro-batch comes from Spark's own progress reports, in which `latestOffset` is the claim
+together with the completion of the batch before.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ from benchmarks.options import REPEATS
 from benchmarks.places import postgresql_url
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
+from benchmarks.spark_topic import CONDITIONS as TOPIC_CONDITIONS
+from benchmarks.spark_topic import TopicWork
 from tablequeue.spark.session import local_session
 
 JAR = Path("/usr/share/java/postgresql.jar")
 MESSAGES, FULL = 200_000, 1_000_000
+FULL_STREAM = 5_000_000
 BATCH = 10_000
 BATCHES = 20
 JDBC = "Spark's JDBC"
 RATE = "Spark's rate source"
+TOPIC = "tablequeue, a topic"
 CONDITIONS = """Two cores for Spark and the server; payloads of 100 bytes. A read loads `id` and `payload` of a history
 in two partitions, and discards them. JDBC writes into a table with the columns and the indexes of a queue, which a
 queue needs, and for comparison into a table without indexes. A micro-batch has 10,000 messages, which are discarded."""
@@ -129,14 +133,19 @@ class Work:
 
 
 def micro_batches(work: Work, folder: Path) -> list[Figure]:
-    """Return figures from Spark's own reports of full batches, for tablequeue and for Spark's `rate` source."""
+    """Return figures from Spark's own reports of full batches, for a queue, a topic, and Spark's `rate` source."""
     queue = work.database.create_queue("streaming", payload="text")
+    topic = work.database.create_topic("streamed", payload="text")
     for _ in range(BATCHES + 2):
         queue.push_many(["x" * 100] * BATCH)
+        topic.push_many(["x" * 100] * BATCH)
     spark = work.spark
     ours = {**work.ours(), "queue": "streaming", "stream": "bench", "maxMessagesPerTrigger": str(BATCH)}
     sources = {
         OURS: spark.readStream.format("tablequeue").options(**ours, columns="id,payload").load(),
+        TOPIC: spark.readStream.format("tablequeue")
+        .options(**work.ours(), topic="streamed", maxMessagesPerTrigger=BATCH, columns="id,payload")
+        .load(),
         RATE: spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BATCH).load(),
     }
     spark.sparkContext.setLogLevel("OFF")  # a query that is stopped logs errors about its last batch
@@ -153,11 +162,14 @@ def micro_batches(work: Work, folder: Path) -> list[Figure]:
     whole = {name: [one["triggerExecution"] for one in each] for name, each in took.items()}
     besides = [one["triggerExecution"] - one["latestOffset"] for one in took[OURS]]
     more = [mine - theirs for mine, theirs in zip(besides, whole[RATE], strict=True)]
+    of_topic = [mine - theirs for mine, theirs in zip(whole[TOPIC], whole[RATE], strict=True)]
     what = f"a micro-batch of {BATCH:,} messages"
     return [
         Figure("PostgreSQL", what, OURS, "ms", whole[OURS]),
+        Figure("PostgreSQL", what, TOPIC, "ms", whole[TOPIC]),
         Figure("PostgreSQL", what, RATE, "ms", whole[RATE]),
         Figure("PostgreSQL", f"{what}, more than {RATE}, without the claim", OURS, "ms", more, aim=150),
+        Figure("PostgreSQL", f"{what} of a topic, more than {RATE}", OURS, "ms", of_topic, aim=80),
         Figure("PostgreSQL", "messages of a stream", OURS, "messages/s", [BATCH / each * 1000 for each in whole[OURS]]),
     ]
 
@@ -175,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--full", action="store_true", help="as much as the page is about, whose figures it replaces")
     parser.add_argument("--jdbc", type=Path, default=JAR)
+    parser.add_argument("--topics", action="store_true", help="without the reads and writes of queues; nothing is kept")
     arguments = parser.parse_args()
     if not arguments.jdbc.exists():
         raise SystemExit(f"There is no JDBC driver at {arguments.jdbc}. Install libpostgresql-jdbc-java, or name it.")
@@ -184,10 +197,15 @@ def main() -> None:
         )
         spark = local_session("benchmark", Path(folder), lasting=True)
         work = Work(spark, url, FULL if arguments.full else MESSAGES)
-        figures = work.batches(REPEATS) + micro_batches(work, Path(folder))
+        figures = [] if arguments.topics else work.batches(REPEATS)
+        streamed = FULL_STREAM if arguments.full else MESSAGES
+        topic = TopicWork(spark, work.database, work.jdbc, streamed, work.frame, Path(folder))
+        figures += topic.figures(REPEATS) + micro_batches(work, Path(folder))
         spark.stop()
         work.database.close()
-    save("spark", "Spark: batches and micro-batches", CONDITIONS.replace("\n", " "), figures, keep=arguments.full)
+    conditions = f"{CONDITIONS} {TOPIC_CONDITIONS}".replace("\n", " ")
+    keep = arguments.full and not arguments.topics
+    save("spark", "Spark: batches and micro-batches", conditions, figures, keep=keep)
 
 
 if __name__ == "__main__":

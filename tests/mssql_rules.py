@@ -79,7 +79,8 @@ def bounded(batch: str, layout: Layout) -> list[str]:
 def orders(batch: str, layout: Layout) -> list[str]:
     """Each ORDER BY on a table of the queue has an index with these columns; if an index is hinted, that one."""
     wrong = []
-    for select in selects(batch):
+    # A window sorts what was read, and locks nothing.
+    for select in selects(re.sub(r"\bover \([^()]*\)", "", batch)):
         order = re.search(r"order by ([^)\n;]+)", select)
         table = re.search(r"\bfrom (\S+)", select)
         # A GROUP BY sorts in any case, and locks nothing.
@@ -123,14 +124,14 @@ def filters(batch: str, layout: Layout) -> list[str]:
 def variables(batch: str, layout: Layout) -> list[str]:
     """Each variable is declared once, before its use, and used. Each parameter occurs once, with its type."""
     wrong = []
-    declared = re.findall(r"declare (@\w+)", batch)
+    declared = re.findall(r"(?:declare|create procedure \S+) (@\w+)", batch)
     wrong += [f"{name} twice" for name in {*declared} if declared.count(name) > 1]
     for name in {*re.findall(r"(?<!@)(@[a-z]\w*)", batch)}:
         if name in declared:
             uses = [found.start() for found in re.finditer(rf"{name}\b", batch)]
             if len(uses) == 1:
                 wrong.append(f"{name} is not used")
-            if not batch[: uses[0]].endswith("declare "):
+            if not re.search(r"(?:declare|create procedure \S+) $", batch[: uses[0]]):
                 wrong.append(f"{name} before its declaration")
         else:
             wrong.append(f"{name} is not declared")
@@ -207,10 +208,10 @@ def answers(batch: str, layout: Layout) -> list[str]:
 
 
 def says(statement: str) -> bool:
-    """Return whether a statement returns rows: a select does, and so does an OUTPUT without INTO."""
+    """Return whether a statement returns rows: a select does that sets no variable, and an OUTPUT without INTO."""
     outputs = re.findall(r"^output\b", statement, re.MULTILINE)
     kept = re.findall(r"^into |^output .* into ", statement, re.MULTILINE)
-    return statement.startswith("select") or len(outputs) > len(kept)
+    return bool(re.match(r"select\b(?! (top \(1\) )?@\w+ = )", statement)) or len(outputs) > len(kept)
 
 
 def answer(batch: str) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from examples.race import MESSAGES, WORKERS
 
-from tests.servers import Kind
+from tests.servers import Kind, Place, only
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,6 +26,25 @@ def test_the_burst(tmp_path: Path) -> None:
     assert consumers[-1] == 0, "all have retired"
     assert 1 < max(consumers) <= 4
     assert plot.read_text().lstrip().startswith("<?xml")
+
+
+@only("postgresql")  # on SQLite with the third service, Spark, in tests/spark/test_events.py
+def test_the_events(place: Place, tmp_path: Path) -> None:
+    place.execute(f"create schema {place.schema}")
+    url = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={place.schema}"})
+    command = [sys.executable, "-m", "examples.events", "--messages", "3000", "--services", "alerts,audit"]
+    run = subprocess.run(
+        [*command, "--url", url.render_as_string(hide_password=False)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("is killed (SIGKILL) with") == 2
+    for service in ("alerts", "audit"):
+        assert re.search(rf"events/{service} +│ 3,000 +│ 3,000 +│ 3,000", run.stdout), run.stdout
 
 
 def test_the_race(kind: Kind, request: pytest.FixtureRequest) -> None:

@@ -1,6 +1,7 @@
 """The exact output of `tablequeue sql`, in files under tests/golden/, so that a review shows each change.
 
-The text for a fifo queue is stored whole, those for other queues as differences from it.
+The text for a fifo queue is stored whole, those for other queues as differences from it. The texts of topics, and of
+their subscriptions, are in one file.
 
 After an intended change, run `TABLEQUEUE_REWRITE_GOLDEN=1 .venv/bin/pytest tests/test_golden.py`, and read the diff.
 """
@@ -13,10 +14,13 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from tablequeue.cli import main
+from tablequeue.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.engines import ENGINES, engine_class
+from tablequeue.engines.texts import operations_of
 
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = bool(os.environ.get("TABLEQUEUE_REWRITE_GOLDEN"))
@@ -33,20 +37,35 @@ OPERATIONS = ("create", "upgrade", "drop", "push", "pop", "take", "complete")
 STORED = {"fifo": ("procedures", "grant"), "groups": ("procedures",)}
 ROLES = "--producer web --consumer worker --observer board"
 
+TOPICS = "topics"
+TOPIC_FILES = r"(create_|drop_|publish_)?(topic|range)|sequence"
+
 CASES = [
     (dialect, design, operation)
     for dialect in ENGINES
     for design in DESIGNS
     for operation in (*OPERATIONS, *(STORED.get(design, ()) if engine_class(dialect).procedure_syntax else ()))
     if operation != "upgrade" or dialect in ("sqlite", "postgresql", "mssql")  # the others begin with version 2
-]
+] + [(dialect, "fifo", TOPICS) for dialect in ENGINES]
 
 
 # The text of fifo is stored whole. Others are stored as differences from it, and MySQL's as those from MariaDB's.
 PARENTS = {"mysql": "mariadb"}
 
 
+def topics(dialect: str) -> str:
+    """Return all texts of a topic and of a subscription, which have names of their own."""
+    engine = engine_class(dialect)(sa.URL.create(dialect).get_dialect()())
+    topic = engine.table("events", TopicDefinition())
+    mail = engine.table("events/mail", SubscriptionDefinition(topic="events"), "tq_events__s1", topic)
+    files = [file for file in operations_of(engine.name) if re.match(TOPIC_FILES, file)]
+    texts = [(file, engine.render(file, topic if "topic" in file else mail)) for file in files]
+    return "".join(f"-- {file}\n{text}\n" for file, text in texts)
+
+
 def printed(dialect: str, design: str, operation: str) -> str:
+    if operation == TOPICS:
+        return topics(dialect)
     words = f"sql {operation} emails --dialect {dialect} {DESIGNS[design]} {ROLES if operation == 'grant' else ''}"
     result = CliRunner().invoke(main, words.split(), catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -213,7 +213,8 @@ def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Serve
     """The table of the queue `work_turns` has the old name of a part of `work`."""
     queue = queue_on(server, groups=True)
     definition = json.dumps(queue.definition.to_dict())
-    server.answers["select name from tq_queues"] = lambda params: [("work",), *([("work_turns",)] if neighbour else [])]
+    names = ["work", *(["work_turns"] if neighbour else [])]
+    server.answers["select name, definition from tq_queues"] = lambda params: [(name, definition) for name in names]
     server.answers["select definition"] = lambda params: [(definition, 2 if params == ("work",) else 4)]
     sa_engine: Any = server
     database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")

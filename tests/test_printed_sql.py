@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from tablequeue import Queue
 from tablequeue.cli import main
-from tablequeue.cli.sql import operations
+from tablequeue.cli.sql import kind_of, operations
 from tablequeue.definition import PAYLOADS
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
@@ -55,7 +55,7 @@ OPTIONS = {
     "groups": "--groups",
 }
 # Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
-NO_SCRIPTS = {"push_copy", "leave", "put_back"}
+NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back", "close_holes"}
 
 
 @dataclass
@@ -82,8 +82,11 @@ class Shell:
         done = subprocess.run(
             command, input=text, env=os.environ | environment, capture_output=True, text=True, check=False
         )
-        assert (done.returncode, done.stderr) == (0, ""), text
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr + text
         return done.stdout
+
+    def kind_of(self, operation: str) -> str:
+        return kind_of(self.kind.engine_class(sa.make_url(self.place.url).get_dialect()()), operation)
 
     def sql(self, operation: str, *options: str) -> str:
         return self.run(self.printed(operation, *options))
@@ -187,7 +190,58 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     made = {name for name in ours if re.match("create|drop|install|upgrade|register|unregister|set_version", name)}
     needless = {"promote", "drop_groups"} if not queue.definition.grouped else set()
     run = sorted(ours - roles - made - NO_SCRIPTS - needless)
-    shell.run(*(shell.printed(operation, *options, "--values") for operation in run))
+    of_queues = [operation for operation in run if shell.kind_of(operation) == "queue"]
+    shell.run(*(shell.printed(operation, *options, "--values") for operation in of_queues))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_every_operation_of_topics_with_values(shell: Shell, ordered: bool) -> None:
+    """As the one before; a pop between the others gives them a range."""
+    need_topics(shell.kind)
+    options = ["--ordered"] if ordered else []
+    create = shell.printed("create", "--topic", "--groups", "--keep", "consumed", queue="events")
+    staged = shell.printed("create_staged", "--topic", queue="events")
+    shell.run(create, shell.printed("create", *options, queue="events/mail"), staged)
+    ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
+    run = [name for name in sorted(ours - NO_SCRIPTS) if not re.match("create|drop", name)]
+    of = {name: shell.kind_of(name) for name in run}
+    both = "pop complete fail release extend sweep until_next stats peek redrive purge history find".split()
+    texts = [
+        shell.printed(name, "--topic", "--groups", "--values", queue="events")
+        for name in ("push", *({"push_many"} & ours), *(name for name in run if of[name] == "topic"))
+    ]
+    for name in [*both, *(name for name in run if of[name] == "subscription")]:
+        texts += [shell.printed(each, *options, "--values", queue="events/mail") for each in ("pop", name)]
+    shell.run(*texts)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_create_and_drop_a_topic(shell: Shell, payload: Any, ordered: bool) -> None:
+    """It is the topic that the library makes, and it works."""
+    need_topics(shell.kind)
+    topic = ["--topic", "--groups", "--payload", payload]
+    mail = ["--payload", payload, *(["--ordered"] if ordered else [])]
+    shell.run(shell.printed("create", *topic, queue="events"), shell.printed("create", *mail, queue="events/mail"))
+    database = shell.place.open()
+    events = database.create_topic("events", payload=payload, groups=True)
+    subscription = events.subscribe("mail", ordered=ordered)
+    value = {"json": {"to": "ada"}, "text": "x", "bytes": b"\0"}[payload]
+    events.push(value, group="g")
+    claimed(subscription).fail("why", retry_in=0)
+    message = claimed(subscription)
+    assert (message.payload, message.attempts) == (value, 2)
+    message.complete()
+    printed = indexes_of(shell.place)
+    shell.run(shell.printed("drop", *mail, queue="events/mail"), shell.printed("drop", *topic, queue="events"))
+    assert (database.topics(), names_of(shell.place)) == ([], set())
+    database.create_topic("events", payload=payload, groups=True).subscribe("mail", ordered=ordered)
+    assert indexes_of(shell.place) == printed
+
+
+def need_topics(kind: Kind) -> None:
+    if "create_topic" not in operations_of(kind.engine_class.name):
+        pytest.skip("it has no topics")
 
 
 def test_a_life_with_values(shell: Shell) -> None:
@@ -265,8 +319,13 @@ def test_upgrade_of_version_3(place: Place, kind: Kind) -> None:
 def test_no_parameter_is_left(dialect: str, options: str) -> None:
     """No operation with values has a parameter, and no operation that runs once has one without values."""
     engine = engine_class(dialect)
+    made = engine(sa.URL.create(dialect).get_dialect()())
     for operation in {*operations(engine.name), *operations_of(engine.name)} - {"procedures", "grant"}:
-        words = ["sql", operation, "work", "--dialect", dialect, *options.split()]
+        kind = kind_of(made, operation)
+        if kind != "queue" and "--payload" not in options:
+            options = ""
+        words = ["sql", operation, "work/mail" if kind == "subscription" else "work", "--dialect", dialect]
+        words += options.split()
         text = CliRunner().invoke(main, [*words, "--values"], catch_exceptions=False).stdout
         assert left(text) == [], operation
         if re.match("create|drop|install|upgrade|register|unregister|set_version", operation):

@@ -40,7 +40,7 @@ def test_there_is_a_template_for_each_verb(name: str) -> None:
         made = file not in ("grant", "grant_schema", "drop")
         assert not made or text.startswith("-- {queue}_")
         assert max(map(len, text.splitlines())) <= 120
-        assert not made or len(f"{table_of('q' * 47)}_{file}") <= LONGEST_NAME.get(name, 63)
+        assert not made or len(f"{table_of('q' * 47)}_{procedures.verb_of(file)}") <= LONGEST_NAME.get(name, 63)
         assert text.count("-- [end]") == len(re.findall(r"-- \[(?!end)", text))
         # `{sql claim ids=found}`: found would be the word, if there were one.
         given = set(re.findall(r"\{sql [^}]*?=([a-z]\w*)", text)) - {*STATES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import inspect
 import json
@@ -16,14 +17,24 @@ from typing import get_type_hints
 import pytest
 
 import tablequeue
-from tablequeue import Claim, Database, Definition, Queue, QueueOptions
-from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
+from tablequeue import (
+    Claim,
+    Database,
+    Definition,
+    Queue,
+    QueueOptions,
+    Subscription,
+    SubscriptionOptions,
+    Topic,
+    TopicOptions,
+)
+from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
 from tests import typed_program
 
 PROGRAM = Path(typed_program.__file__)
 MODULES = (
     "tablequeue tablequeue.aio tablequeue.database tablequeue.definition tablequeue.errors tablequeue.message "
-    "tablequeue.queue tablequeue.stream tablequeue.worker"
+    "tablequeue.queue tablequeue.stream tablequeue.topic tablequeue.worker"
 ).split()
 
 
@@ -61,13 +72,21 @@ def test_a_typed_program_does_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_options_of_create_queue_are_those_of_a_definition() -> None:
-    options, fields = get_type_hints(QueueOptions), get_type_hints(Definition)
+    options, hints = get_type_hints(QueueOptions), get_type_hints(Definition)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(Definition)}
     assert options.keys() == fields.keys()
     for name, kind in fields.items():
         assert options[name] == (tablequeue.Duration if name == "lease" else kind), name
     text = inspect.getdoc(Database.create_queue) or ""
     explained = [line.split()[0] for line in text.splitlines() if line[:1].isalpha() and "  " in line]
     assert explained == [*fields]
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"), [(Database.create_topic, TopicOptions), (Topic.subscribe, SubscriptionOptions)]
+)
+def test_each_option_of_a_topic_is_explained(verb: object, options: type) -> None:
+    assert [name for name in get_type_hints(options) if name not in (inspect.getdoc(verb) or "")] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -80,7 +99,11 @@ def test_a_module_exports_what_it_has(name: str) -> None:
     assert not [one for one in own if not one.startswith("_") and one not in exported]
 
 
-@pytest.mark.parametrize("kind", [Database, Queue, Claim, AsyncDatabase, AsyncQueue, AsyncClaim])
+SYNC = (Database, Queue, Claim, Topic, Subscription)
+ASYNC = (AsyncDatabase, AsyncQueue, AsyncClaim, AsyncTopic, AsyncSubscription)
+
+
+@pytest.mark.parametrize("kind", [*SYNC, *ASYNC])
 def test_each_verb_is_explained(kind: type) -> None:
     assert inspect.getdoc(kind)
     verbs = {name: value for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
@@ -93,9 +116,19 @@ def test_each_verb_is_explained(kind: type) -> None:
     [
         (AsyncDatabase.create_queue, Database.create_queue, "AsyncQueue"),
         (AsyncDatabase.queue, Database.queue, "AsyncQueue"),
+        (AsyncDatabase.create_topic, Database.create_topic, "AsyncTopic"),
+        (AsyncDatabase.topic, Database.topic, "AsyncTopic"),
+        (AsyncTopic.subscribe, Topic.subscribe, "AsyncSubscription"),
+        (AsyncTopic.subscription, Topic.subscription, "AsyncSubscription"),
     ],
 )
 def test_help_says_what_an_async_verb_returns(verb: object, own: object, result: str) -> None:
     mine, theirs = inspect.signature(verb), inspect.signature(own)  # type: ignore[arg-type]
     assert mine.parameters == theirs.parameters
     assert mine.return_annotation == result
+
+
+@pytest.mark.parametrize(("own", "async_one"), [*zip(SYNC, ASYNC, strict=True)])
+def test_an_async_class_has_each_verb(own: type, async_one: type) -> None:
+    verbs = {name for name in dir(own) if name[0] != "_" and callable(getattr(own, name))} - {"waiter", "of"}
+    assert [name for name in sorted(verbs) if not hasattr(async_one, name)] == []

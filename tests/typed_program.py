@@ -27,6 +27,8 @@ from tablequeue import (
     FailedState,
     Finding,
     History,
+    Keep,
+    Lag,
     LiveState,
     Message,
     NewMessage,
@@ -35,14 +37,30 @@ from tablequeue import (
     PayloadType,
     Queue,
     QueueOptions,
+    Start,
     State,
     Stats,
+    Subscription,
+    SubscriptionDefinition,
+    SubscriptionOptions,
     Times,
+    Topic,
+    TopicDefinition,
+    TopicOptions,
     Window,
 )
-from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue
+from tablequeue.aio import AsyncClaim, AsyncDatabase, AsyncQueue, AsyncSubscription, AsyncTopic
 from tablequeue.aio import connect as connect_async
-from tablequeue.errors import BadDefinition, BadInput, DuplicateKey, Empty, LeaseLost, QueueDiffers, TablequeueError
+from tablequeue.errors import (
+    BadDefinition,
+    BadInput,
+    DuplicateKey,
+    Empty,
+    LeaseLost,
+    QueueDiffers,
+    SeekRefused,
+    TablequeueError,
+)
 from tablequeue.stream import Stream, StreamState, streams
 from tablequeue.worker import DeadLetter, Outcome, Retry, Snooze, Worker
 
@@ -156,6 +174,36 @@ def stream(emails: Queue) -> None:
     assert_type(streams(emails), list[StreamState])
 
 
+def publish(db: Database) -> None:
+    keep: Keep = timedelta(days=7)
+    options: TopicOptions = {"payload": "json", "keep": keep}
+    events = assert_type(db.create_topic("events", **options), Topic)
+    assert_type(db.topic("events"), Topic)
+    assert_type(db.topics(), list[str])
+    assert_type(events.definition, TopicDefinition)
+    own: SubscriptionOptions = {"ordered": False, "lease": MINUTE, "max_attempts": 3, "backoff": Backoff()}
+    start: Start = "beginning"
+    mail = assert_type(events.subscribe("mail", start=start, **own), Subscription)
+    assert_type(events.subscription("mail"), Subscription)
+    assert_type(events.subscriptions(), list[str])
+    assert_type(events.push({"order": 7}, group="ada", headers={"trace": "1"}), int)
+    assert_type(events.push_many([NewMessage({"order": 8}, group="bob"), {"order": 9}]), list[int])
+    lag = assert_type(mail.lag(), Lag)
+    assert_type(lag.seconds, float | None)
+    definition = mail.definition
+    assert isinstance(definition, SubscriptionDefinition)
+    assert (lag.messages, definition.ordered) == (3, False)
+    batch = assert_type(mail.pop_many(2), list[Claim])
+    try:
+        mail.seek(datetime.now(UTC))
+    except SeekRefused as error:
+        print(error.remedy)
+    mail.complete_many(batch)
+    mail.seek("end", force=True)
+    assert isinstance(assert_type(db.queue("events/mail"), Queue), Subscription)
+    events.drop()
+
+
 def work(db: Database) -> None:
     worker = Worker(maximum=2, shutdown_timeout=MINUTE, longest_pause=timedelta(seconds=1))
 
@@ -182,6 +230,8 @@ def mistakes(db: Database, emails: Queue) -> None:
         lambda: emails.push(1, delay="1"),  # type: ignore
         lambda: emails.peek(state="finished"),  # type: ignore
         lambda: emails.pop(lease="1"),  # type: ignore
+        lambda: db.create_topic("events", keep="always"),  # type: ignore
+        lambda: db.create_topic("events", order="lifo"),  # type: ignore
     )
     for call in wrong:
         try:
@@ -222,6 +272,14 @@ async def use_async(url: str) -> None:
             await claim.complete()
         except TablequeueError as error:
             assert_type(error.cause, str)
+        events = assert_type(await db.create_topic("events", keep="consumed"), AsyncTopic)
+        assert_type(await events.push({"order": 7}, group="ada"), int)
+        mail = assert_type(await events.subscribe("mail", lease=MINUTE), AsyncSubscription)
+        assert_type(await mail.lag(), Lag)
+        await mail.complete_many(assert_type(await mail.pop_many(2), list[AsyncClaim]))
+        await mail.seek("beginning")
+        assert_type(await events.subscription("mail"), AsyncSubscription)
+        await assert_type(await db.topic("events"), AsyncTopic).drop()
         try:
             await db.create_queue("work", order="random")  # type: ignore
         except BadDefinition as error:
@@ -238,6 +296,7 @@ def main(url: str) -> None:
     take(db, emails)
     look(emails)
     stream(emails)
+    publish(db)
     emails.purge()
     emails.push("busy")
     work(db)

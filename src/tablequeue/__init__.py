@@ -8,9 +8,14 @@ from tablequeue.definition import (
     Delivery,
     Duration,
     History,
+    Keep,
     Order,
     PayloadType,
     QueueOptions,
+    SubscriptionDefinition,
+    SubscriptionOptions,
+    TopicDefinition,
+    TopicOptions,
 )
 from tablequeue.errors import Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
@@ -19,6 +24,7 @@ from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.payload import Unreadable
 from tablequeue.queue import OnConflict, Queue
 from tablequeue.states import FailedState, LiveState, State
+from tablequeue.topic import Lag, Start, Subscription, Topic
 
 __all__ = [
     "Activity",
@@ -33,6 +39,8 @@ __all__ = [
     "FailedState",
     "Finding",
     "History",
+    "Keep",
+    "Lag",
     "LeaseLost",
     "LiveState",
     "Message",
@@ -42,10 +50,17 @@ __all__ = [
     "PayloadType",
     "Queue",
     "QueueOptions",
+    "Start",
     "State",
     "Stats",
+    "Subscription",
+    "SubscriptionDefinition",
+    "SubscriptionOptions",
     "TablequeueError",
     "Times",
+    "Topic",
+    "TopicDefinition",
+    "TopicOptions",
     "Unreadable",
     "Window",
     "connect",

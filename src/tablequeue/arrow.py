@@ -6,20 +6,23 @@ It reads by short statements: no snapshot stays open on a live table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from tablequeue.engines.base import Table
 from tablequeue.engines.columns import COLUMNS
+from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import Row
 from tablequeue.message import ID
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import need_history
 from tablequeue.queue import Queue
+from tablequeue.topic import Topic
 
 # Rows of one short read, and of one batch.
 ROWS = 10_000
@@ -31,6 +34,7 @@ FEW = 2000
 
 TIME = pa.timestamp("us", "UTC")
 _TYPES = {
+    "offset": pa.int64(),
     "id": pa.int64(),
     "payload": pa.string(),
     "headers": pa.string(),
@@ -51,11 +55,12 @@ _TYPES = {
 }
 # The columns that the messages of each source do not have.
 _ABSENT = {
-    "history": {"state", "lease_until"},
-    "queue": {"finished_at"},
-    "stream": {"state", "consumer", "lease_until", "finished_at"},
+    "history": {"offset", "state", "lease_until"},
+    "queue": {"offset", "finished_at"},
+    "stream": {"offset", "state", "consumer", "lease_until", "finished_at"},
+    "log": {*_TYPES} - {"offset", "id", "payload", "headers", "group", "producer", "pushed_at"},
 }
-Source = Literal["history", "queue", "stream"]
+Source = Literal["history", "queue", "stream", "log"]
 
 
 class Range(NamedTuple):
@@ -67,8 +72,8 @@ class Range(NamedTuple):
     until: datetime | None = None
 
 
-def columns(queue: Queue, source: Source) -> pa.Schema:
-    """Return the columns of `Message` that a source has. JSON payloads, headers and errors are JSON text."""
+def columns(queue: Queue | Topic, source: Source) -> pa.Schema:
+    """Return the columns of `Message` that a source has, and `offset` of a log. JSON is text."""
     types = dict(_TYPES)
     if queue.definition.payload == "bytes":
         types["payload"] = pa.binary()
@@ -78,12 +83,11 @@ def columns(queue: Queue, source: Source) -> pa.Schema:
 def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
     """Return `within`, narrowed to the messages that are there; None if there are none."""
     context = queue.context
-    engine = context.engine
     if source == "queue":
-        low, high = context.run(engine.reads.live_bounds, {})
+        low, high = context.run(context.reads.live_bounds, {})
     else:
         need_history(context)
-        operation = engine.reads.finished_bounds if _timed(within) else engine.reads.history_bounds
+        operation = context.reads.finished_bounds if _timed(within) else context.reads.history_bounds
         low, high = context.run(operation, _times(context, within))
     if low is None or max(low, within.low) > min(high, within.high):
         return None
@@ -91,11 +95,14 @@ def bounds(queue: Queue, source: Source, within: Range) -> Range | None:
 
 
 def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing."""
+    """Yield the messages of a range, highest id first, in these columns. Those that come meanwhile may be missing.
+
+    So are those of a subscription that were finished before the others of their claim: their time is not final yet.
+    """
     context = queue.context
     engine = context.engine
     operation = "live" if source == "queue" else "finished" if _timed(within) else "history"
-    params: Params = {"low": within.low, **_times(context, within)}
+    params: Params = {"low": within.low, "final": True, **_times(context, within)}
 
     def read(high: int, n: int) -> Params:
         return params | {"high": high, "n": n}
@@ -103,7 +110,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
     arrow = connection_of(context) if within.high - within.low >= FEW else None
     if arrow is None:
         high = within.high
-        while rows := context.run(getattr(engine.reads, operation), read(high, ROWS)):
+        while rows := context.run(getattr(context.reads, operation), read(high, ROWS)):
             yield _batch(context, rows, schema)
             high = rows[-1][ID] - 1
         return
@@ -113,7 +120,7 @@ def batches(queue: Queue, source: Source, within: Range, schema: pa.Schema) -> I
             least = max(within.low, high - ARROW_ROWS + 1)
             values = read(high, ARROW_ROWS) | {"low": least, "operation": operation}
             with refusals(engine):
-                yield from arrow.read(context.run(engine.reads.literal, values), schema)
+                yield from arrow.read(context.run(context.reads.literal, values), schema)
     finally:
         arrow.close()
 
@@ -122,25 +129,31 @@ def stream_batches(queue: Queue, token: str, ids: Sequence[int], schema: pa.Sche
     """Yield messages of the open batch of a stream, by id, in these columns."""
     context = queue.context
     engine = context.engine
+
+    def piece(start: int, size: int) -> Params:
+        return {"token": token, "ids": engine.dump_ids(ids[start : start + size])}
+
+    pieces = (piece(start, ROWS) for start in range(0, len(ids), ROWS))
     arrow = connection_of(context) if len(ids) > FEW else None
-    try:
-        for start in range(0, len(ids), ROWS):
-            params: Params = {"token": token, "ids": engine.dump_ids(ids[start : start + ROWS])}
-            if arrow is None:
-                yield _batch(context, context.run(engine.streams.stream_rows, params), schema)
-            else:
-                params["operation"] = "stream_rows"
-                with refusals(engine):
-                    yield from arrow.read(context.run(engine.reads.literal, params), schema)
-    finally:
-        if arrow is not None:
-            arrow.close()
+    yield from _each(context, engine.streams.stream_rows, arrow, pieces, schema, COLUMNS)
+
+
+def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a topic at the offsets from `start` on and before `end`, in these columns.
+
+    The same messages whenever it is called; those that retention has dropped are missing.
+    """
+    context = topic.context
+    arrow = connection_of(context) if end - start > FEW else None
+    size = ROWS if arrow is None else ARROW_ROWS
+    pieces = (Params(start=low, end=min(low + size, end)) for low in range(start, end, size))
+    yield from _each(context, context.engine.topics.topic_rows, arrow, pieces, schema, columns(topic, "log").names)
 
 
 def connection_of(context: Context) -> Any:
     """Open a connection that makes Arrow by itself; None if the engine has none."""
     with refusals(context.engine):
-        return context.engine.reads.arrow(context.runner.sa_engine.url)
+        return context.reads.arrow(context.runner.sa_engine.url)
 
 
 @contextmanager
@@ -155,8 +168,30 @@ def refusals(engine: Engine) -> Iterator[None]:
         raise refusal from None
 
 
-def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
-    values = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+def _each(
+    context: Context,
+    operation: Callable[[Cursor, Table, Params], list[Row]],
+    arrow: Any,
+    pieces: Iterable[Params],
+    schema: pa.Schema,
+    names: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a read returns for each of its parameters: by `arrow`, which is closed; or by rows, of these names."""
+    try:
+        for params in pieces:
+            if arrow is None:
+                yield _batch(context, context.run(operation, params), schema, names)
+            else:
+                params["operation"] = operation.__name__
+                with refusals(context.engine):
+                    yield from arrow.read(context.run(context.reads.literal, params), schema)
+    finally:
+        if arrow is not None:
+            arrow.close()
+
+
+def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema, names: Sequence[str] = COLUMNS) -> pa.RecordBatch:
+    values = list(zip(*rows, strict=True)) or [()] * len(names)
     load_time = context.engine.load_time
 
     def load(value: Any, kind: pa.DataType) -> Any:
@@ -168,8 +203,7 @@ def _batch(context: Context, rows: Sequence[Row], schema: pa.Schema) -> pa.Recor
         return json.dumps(value) if kind == pa.string() and not isinstance(value, str) else value
 
     arrays = [
-        pa.array([load(value, field.type) for value in values[COLUMNS.index(field.name)]], field.type)
-        for field in schema
+        pa.array([load(value, field.type) for value in values[names.index(field.name)]], field.type) for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -9,16 +9,17 @@ from typing import Any, Self, Unpack
 
 import sqlalchemy as sa
 
-from tablequeue.definition import Definition, QueueOptions
+from tablequeue.definition import Definition, QueueOptions, TopicDefinition, TopicOptions
 from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
-from tablequeue.errors import BadInput, BadUrl, DriverMissing, TablequeueError
+from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
 from tablequeue.operations import doctor, maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
+from tablequeue.topic import Subscription, Topic
 
 LONGEST_NAME = 200
 
@@ -103,12 +104,44 @@ class Database:
         return self._queue(maintain.create(self._runner, name, wanted))
 
     def queue(self, name: str) -> Queue:
-        """Open an existing queue; `QueueNotFound` suggests the nearest name."""
+        """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""
         return self._queue(maintain.find(self._runner, name))
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
-        return maintain.names(self._runner)
+        return maintain.names(self._runner, "queue")
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
+        return maintain.names(self._runner, "subscription")
+
+    def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
+        """Make a topic; or open it, if it is there with the same definition.
+
+        payload   `json` (if not given), `text` or `bytes`: the type of the column.
+        groups    whether each message names a group, by which a subscription may be ordered. False if not given: a
+                  message may name one.
+        keep      how long messages stay: `forever` (if not given); seconds, or a timedelta; or `consumed`, until every
+                  subscription has passed them.
+
+        A topic that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        `BadDefinition` for values that are not possible. A crash leaves the whole topic, or nothing of it.
+        """
+        unknown = options.keys() - TopicOptions.__annotations__.keys()
+        if unknown:
+            raise BadInput(
+                f"create_topic got an unexpected option {min(unknown)!r}.",
+                f"Options are: {', '.join(TopicOptions.__annotations__)}.",
+            )
+        return self._topic(maintain.create(self._runner, name, TopicDefinition(**options)))
+
+    def topic(self, name: str) -> Topic:
+        """Open an existing topic; `QueueNotFound` suggests the nearest name."""
+        return self._topic(maintain.find(self._runner, name, "topic"))
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return maintain.names(self._runner, "topic")
 
     def has_schema(self) -> bool:
         """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
@@ -125,24 +158,34 @@ class Database:
         Returns the version that each queue had. Idempotent, and many processes may do it at once. Each queue has a
         transaction of its own, which waits for the others of that queue. A crash leaves the queue as it was.
         """
-        return {name: maintain.upgrade(self._runner, name) for name in self.queues()}
+        names = maintain.names(self._runner, "queue", "subscription")
+        return {name: maintain.upgrade(self._runner, name) for name in names}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
-        """Find what endangers the queues on this database, or the queue `name`, each with its remedy. Only reads.
+        """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.
+
+        It only reads.
 
         A check that the database user has no right to make is a finding too, and so is a queue that cannot be opened.
         """
         findings = [*doctor.of_database(self._runner)]
-        for each in self.queues() if name is None else [self.queue(name).name]:
+        of_topics = maintain.names(self._runner, "topic")
+        for each in maintain.names(self._runner) if name is None else [name]:
             try:
-                for finding in doctor.of_queue(self.queue(each).context):
-                    findings.append(finding)
+                if each in of_topics:
+                    findings += doctor.of_topic(self.topic(each).context)
+                else:
+                    findings += doctor.of_queue(self.queue(each).context)
             except TablequeueError as error:
+                if name is not None and isinstance(error, QueueNotFound):
+                    raise
                 findings.append(Finding(each, error.cause, error.remedy))
         return findings
 
     def install_procedures(self, name: str) -> list[str]:
         """Make or replace the stored procedures of a queue: its verbs for other languages (docs/procedures.md).
+
+        On PostgreSQL also those of a topic, which push, and of a subscription, which pop and finish.
 
         Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """
@@ -153,8 +196,19 @@ class Database:
         self._runner.close()
 
     def _queue(self, table: Table) -> Queue:
-        name = self._name or f"{socket.gethostname()}:{os.getpid()}"
-        return Queue(Context.at(self._runner, table, name))
+        kind = Subscription if table.definition.kind == "subscription" else Queue
+        return kind(self._context(table))
+
+    def _topic(self, table: Table) -> Topic:
+        return Topic(self._context(table))
+
+    def _context(self, table: Table) -> Context:
+        return Context.at(self._runner, table, self._name or f"{socket.gethostname()}:{os.getpid()}")
+
+
+def destination(database: Database, name: str) -> Queue | Topic:
+    """Open an existing queue or topic, to push to it."""
+    return database.topic(name) if name in database.topics() else database.queue(name)
 
 
 def _engine_of(url: str | sa.URL) -> sa.Engine:

@@ -7,7 +7,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 from tablequeue.errors import BadDefinition
 
@@ -21,6 +21,10 @@ History = Kept | Duration
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 PAYLOADS: tuple[PayloadType, ...] = get_args(PayloadType)
+Kind = Literal["queue", "topic", "subscription"]
+Keep = Literal["forever", "consumed"] | Duration
+
+KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 LARGEST = (1 << 31) - 1
@@ -86,6 +90,7 @@ class Definition:
     backoff: Backoff = field(default_factory=Backoff)
     history: History = "keep"
     delivery: Delivery = "at_least_once"
+    kind: ClassVar[Kind] = "queue"
 
     def __post_init__(self) -> None:
         for name in ("lease", "history"):
@@ -144,6 +149,16 @@ class Definition:
         return self.strict or self.groups
 
     @property
+    def takes_groups(self) -> bool:
+        """Whether a message may name a group."""
+        return self.groups
+
+    @property
+    def claims_ranges(self) -> bool:
+        """Whether a claim may be one range of a log: then there is nothing else under its token."""
+        return False
+
+    @property
     def keeps_history(self) -> bool:
         return self.history != "none"
 
@@ -163,6 +178,86 @@ class Definition:
         """Return a line for each option that differs, with this definition's value first."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
         return [f"{name}: {mine[name]!r} is not {theirs[name]!r}" for name in mine if mine[name] != theirs[name]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefinition(Definition):
+    """The definition of a topic. Of the fields of a queue's definition only `payload` and `groups` are its own."""
+
+    keep: Keep = "forever"
+    kind: ClassVar[Kind] = "topic"
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        if isinstance(self.keep, str):
+            _one_of("keep", self.keep, KEEPS)
+        else:
+            object.__setattr__(self, "keep", in_seconds(self.keep))
+            _duration("keep", self.keep, "Give at most 100 years, or 'forever'.")
+
+    @property
+    def grouped(self) -> bool:
+        return False
+
+    @property
+    def retention(self) -> float | None:
+        """Seconds that a message stays in the log at least; None: for ever."""
+        return 0.0 if self.keep == "consumed" else self.keep if isinstance(self.keep, (int, float)) else None
+
+    @property
+    def takes_groups(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDefinition(Definition):
+    """The definition of a subscription: that of the queue of its messages apart, and the name of its topic.
+
+    If it is `ordered`, all of its messages go through that queue, which has groups.
+    """
+
+    topic: str = ""
+    kind: ClassVar[Kind] = "subscription"
+
+    @property
+    def ordered(self) -> bool:
+        return self.groups
+
+    @property
+    def claims_ranges(self) -> bool:
+        return not self.ordered
+
+
+KINDS: dict[Kind, type[Definition]] = {
+    kind.kind: kind for kind in (Definition, TopicDefinition, SubscriptionDefinition)
+}
+
+
+def kind_of(values: dict[str, Any]) -> Kind:
+    """Return what an entry of the catalogue is about."""
+    return "topic" if "keep" in values else "subscription" if "topic" in values else "queue"
+
+
+def definition_from(values: dict[str, Any]) -> Definition:
+    """Return the definition that an entry of the catalogue holds."""
+    return KINDS[kind_of(values)].from_dict(values)
+
+
+class TopicOptions(TypedDict, total=False):
+    """The options of `Database.create_topic`, which explains them; an option that is left out has its default."""
+
+    payload: PayloadType
+    groups: bool
+    keep: Keep
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """The options of `Topic.subscribe`, which explains them; an option that is left out has its default."""
+
+    ordered: bool
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
 
 
 class QueueOptions(TypedDict, total=False):
@@ -201,4 +296,19 @@ def _duration(name: str, value: Any, remedy: str) -> None:
         raise BadDefinition(f"{name} is {value!r}.", remedy)
 
 
-__all__ = ["Backoff", "Definition", "Delivery", "Duration", "History", "Order", "PayloadType", "QueueOptions"]
+__all__ = [
+    "Backoff",
+    "Definition",
+    "Delivery",
+    "Duration",
+    "History",
+    "Keep",
+    "Kind",
+    "Order",
+    "PayloadType",
+    "QueueOptions",
+    "SubscriptionDefinition",
+    "SubscriptionOptions",
+    "TopicDefinition",
+    "TopicOptions",
+]

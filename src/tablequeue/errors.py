@@ -42,6 +42,10 @@ class QueueDiffers(TablequeueError):
     """A queue, or some other table, of this name is already there with another definition."""
 
 
+class SeekRefused(TablequeueError):
+    """Messages of the subscription are in progress, so its position was not changed."""
+
+
 class BadName(TablequeueError):
     """A queue or schema name is not `[a-z][a-z0-9_]{0,47}`, or is reserved."""
 
@@ -90,6 +94,10 @@ class StreamRefused(TablequeueError):
 
     Nothing was changed.
     """
+
+
+class MessagesDropped(TablequeueError):
+    """Messages of a topic that were to be read were dropped by its retention."""
 
 
 class Locked(TablequeueError):
@@ -157,6 +165,7 @@ __all__ = [
     "HandlerFailed",
     "LeaseLost",
     "Locked",
+    "MessagesDropped",
     "NoRights",
     "PipelineFailed",
     "QueueDiffers",
@@ -165,6 +174,7 @@ __all__ = [
     "ReportFailed",
     "SchemaTooNew",
     "SchemaTooOld",
+    "SeekRefused",
     "StreamNotFound",
     "StreamRefused",
     "TablequeueError",

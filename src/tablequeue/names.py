@@ -15,6 +15,8 @@ PART = "__"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 # The table of a queue of this name would be the catalogue.
 _RESERVED = frozenset({CATALOGUE.removeprefix("tq_")})
+# Characters of the name of a topic: its subscriptions have tables of longer names, as `tq_events__s12__packs_lease`.
+LONGEST_TOPIC = 40
 # PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest part, `__packs_lease`, are 63.
 _LONGEST = 47
 _HASH = 10
@@ -27,9 +29,35 @@ def check_name(name: str, what: str = "queue") -> str:
             f"{name!r} cannot name a {what}.",
             "Use 1 to 48 characters: a lower-case letter, then lower-case letters, digits and underscores.",
         )
-    if what == "queue" and name in _RESERVED:
+    if what == "topic" and len(name) > LONGEST_TOPIC:
+        raise BadName(f"{name!r} is too long for a topic.", f"Use at most {LONGEST_TOPIC} characters.")
+    if what in ("queue", "topic") and name in _RESERVED:
         raise BadName(f"{name!r} is reserved for the catalogue of queues.", "Choose another name.")
     return name
+
+
+def check_full_name(name: str, what: str = "queue") -> str:
+    """Return the name of a queue or a topic, or that of a subscription with its topic; else `BadName`."""
+    topic, slash, subscription = name.partition("/") if isinstance(name, str) else (name, "", "")
+    check_name(topic, what)
+    if slash:
+        check_name(subscription, "subscription")
+    return name
+
+
+def subscription_of(topic: str, name: str) -> str:
+    """Return the name of a subscription in the catalogue: `events/mail`."""
+    return f"{topic}/{name}"
+
+
+def subscription_table_of(topic_table: str, number: int) -> str:
+    """Return the name of the table of a subscription: `tq_events__s1`."""
+    return f"{topic_table}{PART}s{number}"
+
+
+def topic_table_of(subscription_table: str) -> str:
+    """Return the name of the topic's table, from that of one of its subscriptions."""
+    return subscription_table.rpartition(f"{PART}s")[0]
 
 
 def table_of(name: str) -> str:

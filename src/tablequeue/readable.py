@@ -20,6 +20,14 @@ def number(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
+def size(value: int) -> str:
+    """Return a number of bytes, in a suitable unit."""
+    for least, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= least:
+            return f"{value / least:.3g} {unit}"
+    return f"{value} B"
+
+
 def rate(value: float | None) -> str:
     """Return messages a second, or a minute if they are few."""
     if not value:

@@ -16,6 +16,7 @@ from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Params
 from tablequeue.operations.push import LONGEST_KEY, check_text
 from tablequeue.queue import Queue
+from tablequeue.topic import Topic
 
 
 class Staged(NamedTuple):
@@ -32,7 +33,7 @@ WRITTEN = ("payload", "headers", "priority", "group", "key", "due")
 STAGED_BYTES = 16 << 20
 
 
-def written(queue: Queue) -> dict[str, pa.DataType]:
+def written(queue: Queue | Topic) -> dict[str, pa.DataType]:
     """Return the columns that a write may have, with their types. Only `payload` is required.
 
     headers   a JSON object as text. `due`: a time. `priority`, `group`, `key`: as in `push`.
@@ -41,24 +42,26 @@ def written(queue: Queue) -> dict[str, pa.DataType]:
     types = {
         "payload": pa.binary() if definition.payload == "bytes" else pa.string(),
         "headers": pa.string(),
-        "key": pa.string(),
-        "due": TIME,
     }
+    if definition.kind == "queue":
+        types |= {"key": pa.string(), "due": TIME}
     if definition.order == "priority":
         types["priority"] = pa.int32()
-    if definition.groups:
+    if definition.takes_groups:
         types["group"] = pa.string()
     return types
 
 
-def prepare(queue: Queue) -> None:
+def prepare(queue: Queue | Topic) -> None:
     """Make the tables that writes go through. One process calls it before the others stage."""
     context = queue.context
+    if context.table.topic is not None:
+        raise BadInput(f"{queue.name!r} is a subscription.", f"Write into its topic {context.table.topic.name!r}.")
     engine = context.engine
     context.run(engine.catalogue.create_staged, {"now": None})
 
 
-def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
+def stage(queue: Queue | Topic, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
     """Stage messages: only `publish` of the same write finds them.
 
     `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
@@ -80,7 +83,7 @@ def stage(queue: Queue, write: str, attempt: str, part: int, given: Iterable[pa.
 
 
 def publish(
-    queue: Queue,
+    queue: Queue | Topic,
     write: str,
     staged: Sequence[Staged],
     *,
@@ -139,7 +142,7 @@ def publish(
     return pushed
 
 
-def unstage(queue: Queue, write: str) -> None:
+def unstage(queue: Queue | Topic, write: str) -> None:
     """Delete what a write has staged, and what other writes left a day ago or earlier."""
     context = queue.context
     engine = context.engine
@@ -164,7 +167,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _pieces(batch.slice(size // 2))
 
 
-def _rows(queue: Queue, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(queue: Queue | Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield numbers of messages with their rows, as the engine stages them."""
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -188,7 +191,7 @@ def _check_staged(there: int, expected: int) -> None:
         )
 
 
-def _checked(queue: Queue, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _checked(queue: Queue | Topic, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches that have rows, in the queue's types. `BadInput` for what `push` would refuse."""
     types = written(queue)
     for batch in given:
@@ -200,7 +203,7 @@ def _checked(queue: Queue, given: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         if "headers" in arrays:
             _check_objects(arrays["headers"])
         if queue.definition.groups and ("group" not in arrays or arrays["group"].null_count):
-            raise BadInput(f"The queue {queue.name!r} has groups, and a row has none.", "Give each row its group.")
+            raise BadInput(f"{queue.name!r} has groups, and a row has none.", "Give each row its group.")
         for name in ("group", "key"):
             if name in arrays:
                 _check_texts(arrays[name], name)
@@ -221,7 +224,7 @@ def _check_objects(headers: pa.Array) -> None:
         raise BadPayload("Headers are no JSON object.", "Make them by to_json(struct(...)); nothing was pushed.")
 
 
-def _check_row(queue: Queue, row: dict[str, Any]) -> None:
+def _check_row(queue: Queue | Topic, row: dict[str, Any]) -> None:
     """Check what an engine that stages columns checks by itself."""
     if queue.definition.payload == "text" and "\0" in row["payload"]:
         raise BadPayload("A payload has a NUL, which a text column cannot hold.", "Use a bytes queue.")

@@ -38,7 +38,7 @@ class Transition(NamedTuple):
 
 # The operations of the engines that do what a verb stands for; and `take` under a token is a claim at most once.
 VERBS: Mapping[str, str] = {
-    "push": "push push_many push_each publish",
+    "push": "push push_many push_each publish pump",
     "claim": "claim complete_and_claim stream_claim",
     "take": "take",
     "put_back": "put_back",

@@ -179,6 +179,11 @@ def _begin(context: Context, stream: str) -> tuple[int, StreamState]:
             f"The queue {context.table.name!r} delivers at most once, and a stream reads again what was interrupted.",
             "Stream from a queue that delivers at least once.",
         )
+    if context.table.topic is not None:
+        raise BadInput(
+            f"{context.table.name!r} is a subscription, and a stream takes messages from a queue.",
+            f"In Spark, read the topic {context.table.topic.name!r} with subscription=.",
+        )
     params: Params = {"stream": stream, "now": None}
 
     def open_stream(cursor: Cursor, table: Table, params: Params) -> StreamRow | None:

@@ -11,10 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import connect
+from tablequeue.cli.sql import kind_of
 from tablequeue.engines import ENGINES, engine_class
 from tablequeue.engines.texts import operations_of
 from tests.cli.support import Run, lines
 
+WITH_TOPICS = [name for name in ENGINES if "create_topic" in operations_of(engine_class(name).name)]
 DESIGNS = ["", "--history none", "--order due", "--order priority", "--strict", "--groups", "--delivery at_most_once"]
 
 
@@ -25,8 +27,10 @@ def test_every_operation_has_its_sql(run: Run, dialect: str) -> None:
     assert {"create", "drop", "push", "pop", "take", "complete", "fail", "stats", "lost"} <= set(names)
     engine = engine_class(dialect)(sa.URL.create(dialect).get_dialect()())
     for name in {*names, *operations_of(engine.name)}:
-        for design in DESIGNS:
-            text = run("sql", name, "emails", "--dialect", dialect, *design.split()).stdout
+        kind = kind_of(engine, name)
+        queue = "emails/mail" if kind == "subscription" else "emails"
+        for design in DESIGNS if kind == "queue" else ["", "--payload bytes"]:
+            text = run("sql", name, queue, "--dialect", dialect, *design.split()).stdout
             assert text.startswith("--")
             assert not re.search(r"\{\w+\}", text)
 
@@ -124,3 +128,40 @@ def test_sql_refuses(run: Run) -> None:
     run("sql", "create", "emails", code=2)
     run("sql", "create", "Emails", "--dialect", "sqlite", code=1)
     run("--schema", "work", "sql", "create", "emails", "--dialect", "sqlite", code=1)
+
+
+@pytest.mark.parametrize("dialect", WITH_TOPICS)
+def test_sql_of_a_topic_and_of_a_subscription(run: Run, dialect: str) -> None:
+    def printed(*words: str) -> str:
+        text = run("sql", *words, "--dialect", dialect).stdout
+        return text.partition("\n\n")[2].strip()  # without the heading
+
+    created = printed("create", "events", "--topic", "--keep", "consumed")
+    assert '"keep": "consumed"' in created
+    assert "tq_events_history" not in created
+    subscribed = printed("create", "events/mail", "--number", "2", "--ordered")
+    assert "tq_events__s2__ranges" in subscribed
+    assert "'events/mail'" in subscribed
+    assert '"groups": true' in subscribed
+    assert printed("topic_push", "events") in printed("push", "events", "--topic")
+    for part in ("range_claim", "claim"):
+        assert printed(part, "events/mail") in printed("pop", "events/mail")
+    assert "range" not in printed("pop", "events/mail", "--ordered")
+    assert "tq_example__s1__ranges" in printed("range_complete")
+
+
+@pytest.mark.parametrize("dialect", WITH_TOPICS)
+def test_sql_refuses_what_a_topic_has_not(run: Run, dialect: str) -> None:
+    def refused(words: str, code: int = 1) -> str:
+        return run("sql", *words.split(), "--dialect", dialect, code=code).stderr
+
+    assert "no operation 'pop'" in refused("pop events --topic")
+    assert "no operation 'peek'" in refused("peek events --topic")
+    assert "no operation 'push'" in refused("push events/mail")
+    assert "no operation 'take'" in refused("take events/mail")
+    assert "events/mail" in refused("range_claim events")
+    assert "--order does not go with a topic" in refused("create events --topic --order lifo", 2)
+    assert "--max-attempts does not go with a topic" in refused("create events --topic --max-attempts 2", 2)
+    assert "--history does not go with a subscription" in refused("create events/mail --history none", 2)
+    assert "--keep does not go with a queue" in refused("create events --keep 5", 2)
+    assert "--number does not go with a queue" in refused("create events --number 5", 2)

@@ -1,10 +1,10 @@
-"""A Spark job that dies: streams out of queues, into queues and into files, killed at a point or from outside.
+"""A Spark job that dies: streams out of queues and topics, and into them and files, killed at a point or from outside.
 
     python -m tests.spark.killing FOLDER HOW MASTER STREAM...
 
 FOLDER has a file `<engine>.url` for each engine, and gets the checkpoints and the files. On each engine the streams
-take messages from one queue. HOW is `points`: the job dies when every stream has come to the point of its name;
-`never`: it goes on for ever; or `end`: it drains the queues and ends. MASTER is Spark's.
+take messages from one queue, or each all messages of one topic. HOW is `points`: the job dies when every stream has
+come to the point of its name; `never`: it goes on for ever; or `end`: it drains the queues and ends. MASTER is Spark's.
 """
 
 from __future__ import annotations
@@ -22,17 +22,24 @@ from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
 from tablequeue.spark.sink import StreamWriter
 from tablequeue.spark.source import TableQueueSource
+from tablequeue.spark.topic import TopicStreamReader
 
 BATCH = 20
 
-# One for each state that a death can leave behind, between which nothing is written; and where its stream leads.
+# One for each state that a death can leave behind, between which nothing is written; where its stream comes from, and
+# where it leads. That of a topic has a subscription of its name.
 POINTS = {
-    "after a claim": "queue",
-    "after partitions": "queue",
-    "in a read": "files",
-    "after staging": "queue",
-    "after a publication": "queue",
+    "after a claim": ("queue", "queue"),
+    "after partitions": ("queue", "queue"),
+    "in a read": ("queue", "files"),
+    "after staging": ("queue", "queue"),
+    "after a publication": ("queue", "queue"),
+    "after_an_offset": ("topic", "files"),
+    "in_a_read_of_a_topic": ("topic", "topic"),
+    "after_a_publication_in_a_topic": ("topic", "topic"),
 }
+
+TARGETS = {"queue": {"queue": "out"}, "topic": {"topic": "copies"}}
 
 
 def kill(job: int) -> None:
@@ -86,6 +93,19 @@ class DyingReader(MicroBatchReader):
             reached("in a read", self._options.stream, self._options)
 
 
+class DyingTopicReader(TopicStreamReader):
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
+        offset = super().latestOffset(start, limit)
+        if offset != start:
+            reached("after_an_offset", self._options.subscription, self._options)
+        return offset
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        for batch in super().read(partition):
+            yield batch
+            reached("in_a_read_of_a_topic", self._options.subscription, self._options)
+
+
 class DyingWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> Any:
         message = super().write(iterator)
@@ -94,7 +114,8 @@ class DyingWriter(StreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         super().commit(messages, batchId)
-        reached("after a publication", self._options.producer, self._options)
+        for point in ("after a publication", "after_a_publication_in_a_topic"):
+            reached(point, self._options.producer, self._options)
 
 
 class DyingSource(TableQueueSource):
@@ -102,8 +123,9 @@ class DyingSource(TableQueueSource):
     def name(cls) -> str:
         return "dying"
 
-    def streamReader(self, schema: Any) -> MicroBatchReader:  # noqa: N802
-        return DyingReader(Options.parse(self.options, "stream"), schema.fieldNames())
+    def streamReader(self, schema: Any) -> MicroBatchReader | TopicStreamReader:  # noqa: N802
+        options = Options.parse(self.options, "stream")
+        return (DyingTopicReader if options.topic else DyingReader)(options, schema.fieldNames())
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802
         return DyingWriter(Options.parse(self.options, "stream write"), schema, overwrite)
@@ -118,6 +140,11 @@ def started(sink: Any) -> Any:
             sleep(0.02)
         if query.isActive or "connect back" not in str(query.exception()):
             return query
+
+
+def files(url: Path, kind: str) -> Path:
+    """The folder of the files with what came from the queue or from the topic."""
+    return url.with_suffix("") if kind == "queue" else url.with_suffix(".topic")
 
 
 # Without its pages and its progress; what executors of their own need to find the driver.
@@ -141,13 +168,15 @@ def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
     for url in urls:
         place = {"urlFile": str(url), **json.loads(url.with_suffix(".json").read_text())}
         size = 50 * BATCH if how == "end" else BATCH
-        source = spark.readStream.format("dying").options(**place, queue="work", maxMessagesPerTrigger=size)
         for name in streams:
-            writer = source.option("stream", name).load().select("payload").writeStream
-            if POINTS[name] == "queue":
-                sink = writer.format("dying").options(**place, queue="out", producer=name)
+            kind, leads_to = POINTS[name]
+            taken = {"queue": "work", "stream": name} if kind == "queue" else {"topic": "events", "subscription": name}
+            source = spark.readStream.format("dying").options(**place, **taken, maxMessagesPerTrigger=size)
+            writer = source.load().select("payload").writeStream
+            if leads_to == "files":
+                sink = writer.format("parquet").option("path", str(files(url, kind)))
             else:
-                sink = writer.format("parquet").option("path", str(url.with_suffix("")))
+                sink = writer.format("dying").options(**place, **TARGETS[leads_to], producer=name)
             sink = sink.option("checkpointLocation", str(folder / "checkpoints" / url.stem / name))
             queries.append(started(sink.trigger(availableNow=True) if how == "end" else sink))
     for query in queries:

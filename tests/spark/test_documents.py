@@ -18,6 +18,6 @@ def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     namespace: dict[str, Any] = {"spark": spark}
     for block in re.finditer(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         program = block[1].replace("sqlite:///work.db", f"sqlite:///{tmp_path}/work.db")
-        program = re.sub(r'"(lake|checkpoints/\w+)"(?=\)| *\))', rf'"{tmp_path}/\1"', program)
+        program = re.sub(r'"((?:lake|checkpoints)(?:/\w+)?)"(?=\)| *\))', rf'"{tmp_path}/\1"', program)
         line = text.count("\n", 0, block.start()) + 1
         exec(compile("\n" * line + program, str(PAGE), "exec"), namespace)

@@ -1,6 +1,6 @@
-"""Killed at every point and at any moment, a Spark job takes each message once from queue to sink.
+"""Killed at every point and at any moment, a Spark job takes each message once from a queue, or a topic, to each sink.
 
-The job has streams out of SQLite and out of PostgreSQL, into queues and into files, and dies as a whole: driver, JVM
+The job has streams out of SQLite and out of PostgreSQL, into queues, topics and files, and dies as a whole: driver, JVM
 and workers, by SIGKILL.
 """
 
@@ -17,23 +17,28 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tablequeue import Database
+from tablequeue.arrow import columns as columns_of
+from tablequeue.arrow import log_batches
+from tablequeue.operations import topics
+from tablequeue.topic import Topic
 from tests.servers import KINDS
-from tests.spark.killing import BATCH, POINTS, kill
+from tests.spark.killing import BATCH, POINTS, files, kill
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
 ENGINES = [kind for kind in KINDS if kind.name in ("sqlite", "postgresql")]
 # Starting Spark takes longer than all else: every stream dies in the same death, at a point of its own.
 ALL = tuple(POINTS)
-# One into files and one into a queue.
-TWO = ("in a read", "after a publication")
+# One into files and one into a queue; and likewise of a topic.
+SOME = ("in a read", "after a publication", "after_an_offset", "after_a_publication_in_a_topic")
 KILLS = int(os.environ.get("TABLEQUEUE_TEST_KILLS", 0))
 # A slot for each stream; and executors with processes and memories of their own.
-LOCAL = "local[10]"
+LOCAL = "local[16]"
 CLUSTER = "local-cluster[2,2,1024]"
 
 
@@ -67,7 +72,8 @@ class Job:
 
     def push(self, start: int, number: int) -> None:
         for database in self.databases.values():
-            database.queue("work").push_many(str(n) for n in range(start, start + number))
+            for place in (database.queue("work"), database.topic("events")):
+                place.push_many(str(n) for n in range(start, start + number))
 
     def done(self) -> int:
         """How many messages have come to the queues at the end."""
@@ -82,14 +88,29 @@ class Job:
             stats = queue.stats()
             assert (stats.ready, stats.in_progress, stats.dead) == (0, 0, 0)
             out = [message.payload for message in database.queue("out").peek(2 * number)]
-            assert sorted(out + self._rows(engine)) == expected, engine
+            assert sorted(out + self._rows(engine, "queue")) == expected, engine
+            self._check_topic(engine, database.topic("events"), database.topic("copies"), expected)
 
-    def _rows(self, engine: str) -> list[str]:
+    def _check_topic(self, engine: str, events: Topic, copies: Topic, expected: list[str]) -> None:
+        """Each stream of the topic has all messages, and its subscription knows."""
+        first, end = topics.bounds(copies.context)
+        columns = columns_of(copies, "log")
+        wanted = pa.schema([columns.field(name) for name in ("payload", "producer")])
+        copied = [row for batch in log_batches(copies, first, end, wanted) for row in batch.to_pylist()]
+        for stream in self.streams:
+            kind, leads_to = POINTS[stream]
+            if kind == "topic":
+                of_stream = [row["payload"] for row in copied if row["producer"] == stream]
+                found = of_stream if leads_to == "topic" else self._rows(engine, "topic")
+                assert sorted(found) == expected, f"{engine}, {stream}"
+                assert events.subscription(stream).lag().messages == 0
+
+    def _rows(self, engine: str, kind: str) -> list[str]:
         """The payloads in the files, as Spark reads them: of those that the sink's own log names."""
-        files = set()
-        for log in (self.folder / engine / "_spark_metadata").glob("[0-9]*"):
-            files |= {json.loads(line)["path"].removeprefix("file://") for line in log.read_text().splitlines()[1:]}
-        return [payload for file in files for payload in pq.read_table(file)["payload"].to_pylist()]
+        names = set()
+        for log in (files(self.folder / f"{engine}.url", kind) / "_spark_metadata").glob("[0-9]*"):
+            names |= {json.loads(line)["path"].removeprefix("file://") for line in log.read_text().splitlines()[1:]}
+        return [payload for name in names for payload in pq.read_table(name)["payload"].to_pylist()]
 
 
 @pytest.fixture
@@ -104,8 +125,14 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
         (job.folder / f"{kind.name}.url").write_text(place.url)
         (job.folder / f"{kind.name}.json").write_text(json.dumps({"schema": schema} if schema else {}))
         job.databases[kind.name] = place.open()
+        database = job.databases[kind.name]
         for name in ("work", "out"):
-            job.databases[kind.name].create_queue(name, payload="text")
+            database.create_queue(name, payload="text")
+        events = database.create_topic("events", payload="text")
+        database.create_topic("copies", payload="text")
+        for stream in request.param:
+            if POINTS[stream][0] == "topic":
+                events.subscribe(stream)
     yield job
     for kind, place in places:
         if place.schema and kind.drop_schema:
@@ -125,7 +152,7 @@ def test_killed_at_every_point(job: Job) -> None:
 
 @pytest.mark.skipif(not KILLS, reason="each kill is a start of Spark: TABLEQUEUE_TEST_KILLS says how many")
 @pytest.mark.timeout(300 + 60 * KILLS)
-@pytest.mark.parametrize("job", [TWO], indirect=True)
+@pytest.mark.parametrize("job", [SOME], indirect=True)
 def test_killed_at_any_moment(job: Job) -> None:
     """The executors that end it share neither files nor memory with the driver that died."""
     random.seed(7)

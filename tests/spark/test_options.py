@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tablequeue.errors import BadInput, BadName
-from tablequeue.spark.options import NAMES, Options
+from tablequeue.spark.options import NAMES, Options, Use
 from tests.support import refuses
 
 GOOD = {"url": "sqlite:///work.db", "queue": "emails"}
@@ -91,3 +92,31 @@ def test_the_url_in_a_file(tmp_path: Path) -> None:
     file.write_text(f"sqlite:///{tmp_path}/work.db\n")
     with options.connect() as database:
         assert database.queues() == []
+
+
+TOPIC = {"url": "sqlite:///work.db", "topic": "events"}
+
+
+def test_positions_of_a_topic() -> None:
+    options = Options.parse({**TOPIC, "startingPosition": "7", "endingPosition": "2026-11-21T08:00:00+01:00"}, "read")
+    assert (options.starting, options.ending) == (7, datetime(2026, 11, 21, 7, tzinfo=UTC))
+    assert (Options.parse(TOPIC).starting, Options.parse(TOPIC).ending) == (None, "end")
+    assert Options.parse({**TOPIC, "startingposition": "end"}, "stream").starting == "end"
+
+
+@pytest.mark.parametrize(
+    ("change", "use", "words"),
+    [
+        ({"queue": "emails"}, None, "Exactly one of queue and topic"),
+        ({"startingPosition": "tomorrow"}, None, "Give beginning, end, an offset, or a time"),
+        ({"startingPosition": "-1"}, None, "startingPosition is '-1'"),
+        ({"startingPosition": "0"}, None, "at least 1"),
+        ({"failOnDataLoss": "no"}, None, "failOnDataLoss"),
+        ({"minPartitions": "0"}, None, "minPartitions"),
+        ({"stream": "lake"}, "stream", "no option 'stream' to stream a topic"),
+        ({"endingPosition": "end"}, "stream", "no option 'endingPosition' to stream a topic"),
+        ({"onConflict": "skip"}, "write", "no option 'onConflict' to write a topic"),
+    ],
+)
+def test_refused_of_a_topic(change: dict[str, str], use: Use | None, words: str) -> None:
+    assert words in str(refuses(BadInput, Options.parse, {**TOPIC, **change}, use))

@@ -16,7 +16,7 @@ from tablequeue.errors import BadInput
 from tablequeue.spark.reports import job
 from tablequeue.spark.reports import lake as lakes
 from tablequeue.spark.reports.lake import Lake, Window, open_lake
-from tests.servers import Place
+from tests.servers import Place, only
 from tests.support import refuses
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -101,6 +101,30 @@ def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, 
     assert [(error["attempt"], error["at"].astimezone(UTC), error["error"]) for error in row["errors"]] == [
         (1, ago(85), "once")
     ]
+
+
+@only("sqlite", "postgresql", "mariadb")
+def test_a_subscription_is_read_as_a_queue(spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+    source = {"url": place.url, **({"schema": place.schema} if place.schema else {})}
+    topic = db.create_topic("events")
+    mail = topic.subscribe("mail", max_attempts=2, lease=1e6)
+    reading = Reading(spark, tmp_path / "lake", mail, source)
+    ids = topic.push_many(range(8), now=ago(100))
+    done, dead, again = reading.pop(3, 90)
+    dead.fail("never", retry=False, now=ago(85))
+    again.fail("once", retry_in=0, now=ago(85))
+    done.complete(now=ago(80))
+    assert [claim.id for claim in reading.pop(1, 84)] == [again.id]
+    early, busy = reading.pop(2, 70)
+    early.complete(now=ago(69))
+    assert reading.read() == 1, "when the others of its claim are finished, too, the time of the finish is final"
+    expected = {"finished": [done.id], "dead": [dead.id], "in_progress": [again.id, busy.id], "ready": ids[5:]}
+    assert reading.ids() == expected
+    busy.complete(now=ago(60))
+    assert reading.read() == 2
+    assert reading.ids() == expected | {"finished": [done.id, early.id, busy.id], "in_progress": [again.id]}
+    assert reading.read() == 0
+    assert reading.sketched() == 3
 
 
 def test_lost_messages(reading: Reading) -> None:

@@ -50,6 +50,26 @@ def test_the_numbers_of_every_queue(client: Client, queues: Database) -> None:
     assert ("push_rate", (("queue", "bare"),)) not in found
 
 
+def test_the_lag_of_every_subscription(client: Client, queues: Database) -> None:
+    topic = queues.create_topic("events")
+    mail = topic.subscribe("mail")
+    topic.subscribe("done", start="end")
+    topic.push_many(range(6), now=at(-1e9))
+    topic.subscription("done").seek("end")
+    mail.complete_many(mail.pop_many(2))
+    mail.pop_many(1)
+    found = scrape(client)
+    queue = ("queue", "events/mail")
+    assert found["lag_messages", (queue,)] == 3
+    assert found["lag_seconds", (queue,)] > 1e8
+    assert found["messages", (queue, ("state", "in_progress"))] == 1
+    assert found["history_messages", (queue,)] == 2
+    assert found["completion_rate", (queue,)] == 2 / 300
+    assert found["lag_messages", (("queue", "events/done"),)] == 0
+    assert found["lag_seconds", (("queue", "events/done"),)] == 0
+    assert ("lag_messages", (("queue", "events"),)) not in found
+
+
 def test_a_bad_queue_does_not_hide_the_others(
     client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,58 @@ def test_the_overview_has_the_numbers_of_every_queue(full: Client) -> None:
     assert "read-only" in text
 
 
+def test_the_overview_has_topics_with_their_subscriptions(full: Client) -> None:
+    text = full.get("/").text
+    assert 'href="/topics/events/mail?window=300"' in text
+    (row,) = re.findall(r"<tr>(?:(?!<tr>).)*/topics/events/mail\?.*?</tr>", text, re.DOTALL)
+    cells = [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
+    assert cells[0] == "3", "the lag"
+    assert cells[2:5] == ["1", "0", "1"], "in progress, retries, dead letters"
+    assert "6 messages" in text
+    assert "kept 60 min" in text
+    assert "tablequeue topic subscribe silent/mail" in text
+
+
+def test_a_subscription_has_the_pages_of_a_queue(full: Client) -> None:
+    text = full.get("/topics/events/mail").text
+    assert re.search(r"<b>3</b>lag", text)
+    assert "as they became visible" in text
+    assert "one by one in each group" in full.get("/topics/events/turns").text
+    for state, expected in {"ready": 3, "in_progress": 1, "dead": 1, "finished": 1}.items():
+        found = full.get(f"/topics/events/mail/messages?state={state}").text
+        assert len(re.findall(r"messages/(\d+)\"", found)) == expected, state
+    dead = full.get("/topics/events/mail/messages?state=dead").text
+    assert "ValueError: no address" in dead
+    assert full.get("/topics/events/nobody").status == 404
+    assert full.get("/topics/silent/mail/messages").status == 404
+    assert full.get("/queues/events").status == 404
+
+
+def test_dead_letters_of_a_subscription_are_redriven_and_purged(client: Client, queues: Database) -> None:
+    topic = queues.create_topic("events")
+    mail = topic.subscribe("mail", max_attempts=1)
+    topic.push_many(["a", "b"])
+    for claim in mail.pop_many(2):
+        claim.fail("no")
+    path = "/topics/events/mail/messages?state=dead"
+    first, second = (message.id for message in mail.dead())
+    form = {"csrf": client.csrf(path), "verb": "redrive", "id": [str(first)]}
+    answer = client.post("/topics/events/mail/dead", form)
+    assert answer.headers["location"] == "/topics/events/mail/messages?state=dead&redriven=1"
+    answer = client.post("/topics/events/mail/dead", form | {"verb": "purge", "id": [str(second)]})
+    assert answer.headers["location"].endswith("purged=1")
+    assert (mail.dead(), [message.id for message in mail.peek()]) == ([], [first])
+
+
+def test_a_payload_of_a_subscription_is_downloaded(client: Client, queues: Database) -> None:
+    topic = queues.create_topic("events", payload="text")
+    topic.subscribe("mail")
+    id = topic.push("hello")
+    answer = client.get(f"/topics/events/mail/messages/{id}/payload")
+    assert answer.text == "hello"
+    assert f'filename="events-mail-{id}"' in answer.headers["content-disposition"]
+
+
 def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
     dead = full.get("/queues/work/messages?state=dead").text
     (path,) = {link for link in links(dead) if re.search(r"messages/\d+$", link)}

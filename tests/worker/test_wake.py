@@ -66,7 +66,7 @@ def count_looks(queue: Queue) -> Callable[[], int]:
 
     reads = copy(engine.reads)
     reads.until_next = until_next  # type: ignore[assignment, method-assign]
-    engine.reads = reads  # type: ignore[misc]  # of this engine alone
+    engine.reads = queue.context.reads = reads  # type: ignore[misc]  # of this engine alone
     return lambda: looks[0]
 
 

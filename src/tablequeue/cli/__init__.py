@@ -22,6 +22,7 @@ from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
 from tablequeue.cli.stream import stream
 from tablequeue.cli.top import top
+from tablequeue.cli.topic import topic
 from tablequeue.cli.upgrade import upgrade
 from tablequeue.cli.work import work
 
@@ -29,6 +30,7 @@ __all__ = ["main"]
 
 COMMANDS = (
     queue,
+    topic,
     push,
     pop,
     complete,

@@ -15,8 +15,9 @@ import click
 
 from tablequeue.cli.output import one_line, print_json
 from tablequeue.database import Database, connect
-from tablequeue.errors import DriverMissing, TablequeueError
+from tablequeue.errors import BadInput, DriverMissing, TablequeueError
 from tablequeue.queue import Queue
+from tablequeue.topic import Subscription, Topic
 
 REFUSED, USAGE, EMPTY, UNPRINTED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 4, 130, 141
 
@@ -44,6 +45,18 @@ class Settings:
     def queue(self, name: str) -> Iterator[Queue]:
         with self.database() as database:
             yield database.queue(name)
+
+    @contextmanager
+    def topic(self, name: str) -> Iterator[Topic]:
+        with self.database() as database:
+            yield database.topic(name)
+
+    @contextmanager
+    def subscription(self, name: str) -> Iterator[Subscription]:
+        """Open `topic/name`."""
+        topic, own = topic_and_name(name)
+        with self.topic(topic) as found:
+            yield found.subscription(own)
 
 
 class _Json:
@@ -112,6 +125,36 @@ def report(settings: Settings, done: str, count: int) -> None:
         print_json({done: count})
     else:
         click.echo(f"{count} {done}")
+
+
+def topic_and_name(subscription: str) -> tuple[str, str]:
+    """Return the two parts of the name of a subscription, such as events/mail."""
+    topic, slash, name = subscription.partition("/")
+    if not slash:
+        raise BadInput(
+            f"{subscription!r} is no name of a subscription.", "Write its topic, a slash and its name: events/mail."
+        )
+    return topic, name
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask, unless `yes`. `BadInput` if the answer is no, or if there is no terminal."""
+    if yes:
+        return
+    if not sys.stdin or not sys.stdin.isatty():
+        raise BadInput(
+            f"Not confirmed: {question}", "There is no terminal to ask, so write --yes; nothing was changed."
+        )
+    if not click.confirm(question, err=True):
+        raise BadInput(f"Not confirmed: {question}", "Answer y, or write --yes; nothing was changed.")
+
+
+def check_schema(settings: Settings, database: Database, create: bool) -> None:
+    """Refuse to create a schema by mistake."""
+    if not create and not database.has_schema():
+        raise BadInput(
+            f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to create it."
+        )
 
 
 @contextmanager

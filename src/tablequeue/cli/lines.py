@@ -10,9 +10,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tablequeue.errors import BadInput, BadPayload
 from tablequeue.message import NewMessage
-from tablequeue.operations.push import check_priority, check_text
+from tablequeue.operations.push import Defined, check_priority, check_text
 from tablequeue.payload import CODECS
-from tablequeue.queue import Queue
 
 _BOM = "\ufeff"
 
@@ -25,7 +24,7 @@ class Lines(NamedTuple):
     skipped: int
 
 
-def read_lines(file: BinaryIO, queue: Queue, fields: Mapping[str, str], skip_bad: bool) -> Lines:
+def read_lines(file: BinaryIO, queue: Defined, fields: Mapping[str, str], skip_bad: bool) -> Lines:
     """Read all messages of a file: payloads, or `NewMessage`s if `fields` names fields that are options."""
     messages: list[Any] = []
     numbers: list[int] = []
@@ -106,7 +105,7 @@ _decode = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, obj
 # -- options from fields -----------------------------------------------------------------------------------------------
 
 
-def _message(queue: Queue, payload: Any, fields: Mapping[str, str]) -> NewMessage:
+def _message(queue: Defined, payload: Any, fields: Mapping[str, str]) -> NewMessage:
     values = {}
     for option, field in fields.items():
         value = payload.get(field) if isinstance(payload, dict) else None
@@ -116,18 +115,18 @@ def _message(queue: Queue, payload: Any, fields: Mapping[str, str]) -> NewMessag
     return NewMessage(payload, **values)
 
 
-def _text_field(queue: Queue, value: Any, field: str) -> str:
+def _text_field(queue: Defined, value: Any, field: str) -> str:
     # A whole number becomes text: ids of business rows are mostly numbers.
     text = str(value) if type(value) is int else value
     return check_text(text, f"The field {field!r}")
 
 
-def _priority_field(queue: Queue, value: Any, field: str) -> int:
+def _priority_field(queue: Defined, value: Any, field: str) -> int:
     check_priority(queue, value)
     return int(value)
 
 
-def _due_field(queue: Queue, value: Any, field: str) -> datetime:
+def _due_field(queue: Defined, value: Any, field: str) -> datetime:
     time = time_of(value)
     if time is None:
         raise BadInput(
@@ -137,7 +136,7 @@ def _due_field(queue: Queue, value: Any, field: str) -> datetime:
 
 
 # The options that a field can set, and the functions that read them.
-FIELDS: dict[str, Callable[[Queue, Any, str], Any]] = {
+FIELDS: dict[str, Callable[[Defined, Any, str], Any]] = {
     "key": _text_field,
     "group": _text_field,
     "priority": _priority_field,

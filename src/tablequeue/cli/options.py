@@ -9,7 +9,19 @@ from typing import Any, TypeVar
 import click
 
 from tablequeue.cli.lines import time_of
-from tablequeue.definition import DELIVERIES, HISTORIES, LARGEST, LONGEST, ORDERS, PAYLOADS, Backoff, Definition
+from tablequeue.definition import (
+    DELIVERIES,
+    HISTORIES,
+    KEEPS,
+    LARGEST,
+    LONGEST,
+    ORDERS,
+    PAYLOADS,
+    Backoff,
+    Definition,
+    Kind,
+    TopicDefinition,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +43,18 @@ class Seconds(click.FloatRange):
         return number
 
 
+class Start(click.ParamType[Any]):
+    """A place in the log of a topic: beginning, end, or a time with its zone."""
+
+    name = "start"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        start = value if value in ("beginning", "end") else time_of(value)
+        if start is None:
+            self.fail(f"{value!r} is not beginning, end, or a time such as 2030-01-31T12:00:00+00:00.", param, ctx)
+        return start
+
+
 def time_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """The callback of an option whose value is a time."""
     time = time_of(value)
@@ -39,75 +63,118 @@ def time_option(ctx: click.Context, param: click.Parameter, value: str | None) -
     return time
 
 
-# -- the definition of a queue -----------------------------------------------------------------------------------------
+# -- definitions -------------------------------------------------------------------------------------------------------
 
 _DEFAULT = Definition()
+_TOPIC = TopicDefinition()
 
 
-def _history(ctx: click.Context, param: click.Parameter, value: str) -> str | float:
-    if value in HISTORIES:
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not {', '.join(HISTORIES)} or a number of seconds.") from None
+def _words_or_seconds(words: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], str | float]:
+    def convert(ctx: click.Context, param: click.Parameter, value: str) -> str | float:
+        if value in words:
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not {', '.join(words)} or a number of seconds.") from None
+
+    return convert
 
 
 def _option(name: str, type: Any, default: Any, help: str) -> Callable[[F], F]:
     return click.option(name, type=type, default=default, show_default=True, help=help)
 
 
-_DEFINITION_OPTIONS = (
-    _option(
+def _time_option(name: str, words: tuple[str, ...], default: Any, help: str) -> Callable[[F], F]:
+    return click.option(
+        name,
+        callback=_words_or_seconds(words),
+        default=default,
+        show_default=True,
+        metavar=f"[{'|'.join(words)}|SECONDS]",
+        help=help,
+    )
+
+
+_OPTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "order": _option(
         "--order",
         click.Choice(ORDERS),
         _DEFAULT.order,
         "fifo: lowest id first; lifo: highest id first; due: earliest due time first; priority: highest number "
         "first; heap: any order.",
     ),
-    click.option(
+    "strict": click.option(
         "--strict", is_flag=True, help="fifo only: one message in progress at a time, and none overtakes another."
     ),
-    click.option("--groups", is_flag=True, help="fifo only: strict within each group; groups run side by side."),
-    _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
-    _option("--lease", float, _DEFAULT.lease, "Seconds that a popped message stays with its consumer."),
-    _option(
+    "groups": click.option(
+        "--groups", is_flag=True, help="fifo only: strict within each group; groups run side by side."
+    ),
+    "payload": _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
+    "lease": _option("--lease", float, _DEFAULT.lease, "Seconds that a popped message stays with its consumer."),
+    "max_attempts": _option(
         "--max-attempts",
         click.IntRange(max=LARGEST),
         _DEFAULT.max_attempts,
         "Attempts before a message becomes a dead letter.",
     ),
-    _option("--backoff-base", float, _DEFAULT.backoff.base, "Seconds that a message waits after its first failure."),
-    _option(
+    "backoff_base": _option(
+        "--backoff-base", float, _DEFAULT.backoff.base, "Seconds that a message waits after its first failure."
+    ),
+    "backoff_factor": _option(
         "--backoff-factor", float, _DEFAULT.backoff.factor, "Factor by which the wait grows with each further failure."
     ),
-    _option("--backoff-cap", float, _DEFAULT.backoff.cap, "Maximum seconds that a message waits."),
-    _option("--backoff-jitter", float, _DEFAULT.backoff.jitter, "Maximum share by which a wait is randomly shortened."),
-    click.option(
-        "--history",
-        callback=_history,
-        default=_DEFAULT.history,
-        show_default=True,
-        metavar=f"[{'|'.join(HISTORIES)}|SECONDS]",
-        help="Keep finished messages, do not keep them, or keep them for so many seconds.",
+    "backoff_cap": _option("--backoff-cap", float, _DEFAULT.backoff.cap, "Maximum seconds that a message waits."),
+    "backoff_jitter": _option(
+        "--backoff-jitter", float, _DEFAULT.backoff.jitter, "Maximum share by which a wait is randomly shortened."
     ),
-    _option(
+    "history": _time_option(
+        "--history",
+        HISTORIES,
+        _DEFAULT.history,
+        "Keep finished messages, do not keep them, or keep them for so many seconds.",
+    ),
+    "delivery": _option(
         "--delivery",
         click.Choice(DELIVERIES),
         _DEFAULT.delivery,
         "at_least_once: a message whose consumer dies is delivered again; at_most_once: it never is, see `lost`.",
     ),
-)
+    "keep": _time_option(
+        "--keep",
+        KEEPS,
+        _TOPIC.keep,
+        "How long a topic keeps messages: for ever, until every subscription has passed them, or so many seconds.",
+    ),
+    "ordered": click.option(
+        "--ordered",
+        is_flag=True,
+        help="Strict within each group, and groups run side by side; for a topic with groups.",
+    ),
+}
+_RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter")
+
+# The options of each kind of definition.
+OPTIONS: Mapping[Kind, tuple[str, ...]] = {
+    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery"),
+    "topic": ("payload", "groups", "keep"),
+    "subscription": ("ordered", *_RETRIES),
+}
 
 
-def definition_options(command: F) -> F:
-    """Add the options of a queue's definition to a command; `definition_of` reads them."""
-    for option in reversed(_DEFINITION_OPTIONS):
-        command = option(command)
-    return command
+def definition_options(*kinds: Kind) -> Callable[[F], F]:
+    """Add the options of these kinds of definitions to a command; `fields_of` reads them."""
+
+    def add(command: F) -> F:
+        for name in reversed([*dict.fromkeys(name for kind in kinds for name in OPTIONS[kind])]):
+            command = _OPTIONS[name](command)
+        return command
+
+    return add
 
 
-def definition_of(options: Mapping[str, Any]) -> Definition:
-    backoff = {name.removeprefix("backoff_"): value for name, value in options.items() if name.startswith("backoff_")}
-    others = {name: value for name, value in options.items() if not name.startswith("backoff_")}
-    return Definition(**others, backoff=Backoff(**backoff))
+def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a definition, of the options of a command."""
+    own = {name: options[name] for name in OPTIONS[kind]}
+    backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
+    return own | ({"backoff": Backoff(**backoff)} if backoff else {})

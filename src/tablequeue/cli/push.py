@@ -15,12 +15,15 @@ from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
 from tablequeue.cli.options import time_option
 from tablequeue.cli.output import print_json
-from tablequeue.database import Database
+from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
 from tablequeue.errors import BadInput, DatabaseError, DuplicateKey, TablequeueError
 from tablequeue.operations.push import ON_CONFLICT, check_group, check_priority
 from tablequeue.queue import Queue
+from tablequeue.topic import Topic
 
+# Options that a topic lacks.
+LACKING = {"delay": "delay", "due": "due time", "priority": "priority", "key": "deduplication key"}
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
 
@@ -71,6 +74,7 @@ def push(
     """Push one message, or the lines of a file.
 
     PAYLOAD is one message for QUEUE, and its id is printed. Without PAYLOAD the file is pushed, or the standard input.
+    QUEUE may be a topic, whose messages have a group and headers only.
 
     \b
     The format of the file depends on the payload type of the queue:
@@ -92,13 +96,17 @@ def push(
             raise click.UsageError("There is nothing to push. Give PAYLOAD or --file, or pipe something in.")
         file = sys.stdin.buffer
     with settings.database() as database:
-        target = database.queue(queue)
+        target = destination(database, queue)
         kind = target.definition.payload
         _check_fields(target, fields)
+        if isinstance(target, Topic):
+            _check_topic(target, {**options, "key": key, **fields})
         if file is None or kind == "bytes":
             # surrogateescape restores the exact bytes of the command line.
             data = file.read() if file else (payload or "").encode("utf-8", "surrogateescape")
-            _print_one(settings, target.push(load(data, kind), key=key, on_conflict=on_conflict, **options))
+            _print_one(
+                settings, _push_one(target, load(data, kind), {**options, "key": key, "on_conflict": on_conflict})
+            )
             return
         if key is not None or on_conflict == "return":
             raise click.UsageError(
@@ -123,28 +131,52 @@ def _check_usage(
                 raise click.UsageError(f"Give --{option}-field or --{other}, not both.")
 
 
-def _check_fields(queue: Queue, fields: Mapping[str, str]) -> None:
+def _check_fields(queue: Queue | Topic, fields: Mapping[str, str]) -> None:
     """Refuse options that the queue does not support, once and not for every line."""
     kind = queue.definition.payload
     if fields and kind != "json":
         raise BadInput(
-            f"The payloads of the queue {queue.name!r} are {kind}, which has no fields.",
-            f"Leave --{min(fields)}-field out, or push to a json queue.",
+            f"The payloads of {queue.name!r} are {kind}, which has no fields.",
+            f"Leave --{min(fields)}-field out, or push where payloads are json.",
         )
-    if "priority" in fields:
+    if "priority" in fields and isinstance(queue, Queue):
         check_priority(queue, 0)
 
 
+def _check_topic(topic: Topic, options: Mapping[str, Any]) -> None:
+    """Refuse options that a topic lacks."""
+    for name, words in LACKING.items():
+        if options[name] is not None:
+            raise BadInput(
+                f"{topic.name!r} is a topic, whose messages have no {words}.",
+                f"Leave --{name} out, or push to a queue.",
+            )
+
+
+def _push_one(target: Queue | Topic, payload: Any, options: Mapping[str, Any]) -> int | None:
+    if isinstance(target, Topic):
+        return target.push(payload, group=options["group"], headers=options["headers"])
+    return target.push(payload, **options)
+
+
+def _push_chunk(
+    target: Queue | Topic, chunk: Sequence[Any], options: Mapping[str, Any], connection: Any
+) -> Sequence[int | None]:
+    if isinstance(target, Topic):
+        return target.push_many(chunk, group=options["group"], headers=options["headers"], connection=connection)
+    # Always skip: the result tells which lines have a key that is taken.
+    return target.push_many(chunk, on_conflict="skip", connection=connection, **options)
+
+
 def _push_all(
-    database: Database, queue: Queue, lines: Lines, on_conflict: str, options: Mapping[str, Any]
+    database: Database, target: Queue | Topic, lines: Lines, on_conflict: str, options: Mapping[str, Any]
 ) -> list[int | None]:
     """Push all lines in one transaction, and return their ids; None for each line whose key is taken."""
     ids: list[int | None] = []
     try:
         with database.engine.begin() as connection:
             for chunk in _chunks(lines.messages):
-                # Always skip: the result tells which lines have a key that is taken.
-                pushed = queue.push_many(chunk, on_conflict="skip", connection=connection, **options)
+                pushed = _push_chunk(target, chunk, options, connection)
                 if on_conflict == "raise" and None in pushed:
                     place = len(ids) + pushed.index(None)
                     raise _duplicate(lines.numbers[place], lines.messages[place].key)

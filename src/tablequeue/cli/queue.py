@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Any
 
 import click
 
-from tablequeue.cli.commands import Group, Settings
-from tablequeue.cli.options import definition_of, definition_options
+from tablequeue.cli.commands import Group, Settings, check_schema, confirm
+from tablequeue.cli.options import definition_options, fields_of
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
-from tablequeue.errors import BadInput
 from tablequeue.readable import estimates_of
 
 
@@ -23,7 +21,7 @@ def queue() -> None:
 @queue.command()
 @click.argument("name")
 @click.option("--create-schema", is_flag=True, help="Create the schema that --schema names, if it does not exist.")
-@definition_options
+@definition_options("queue")
 @click.pass_obj
 def create(settings: Settings, /, name: str, create_schema: bool, **options: Any) -> None:
     """Create the queue NAME.
@@ -32,16 +30,11 @@ def create(settings: Settings, /, name: str, create_schema: bool, **options: Any
     nothing is changed. The file of a SQLite database is created with its first queue, a schema only with
     --create-schema.
     """
-    definition = definition_of(options)
     with settings.database() as database:
-        if not create_schema and not database.has_schema():
-            raise BadInput(
-                f"There is no schema {settings.schema!r}.", "Correct --schema, or write --create-schema to create it."
-            )
-        fields = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
-        database.create_queue(name, **fields)
+        check_schema(settings, database, create_schema)
+        queue = database.create_queue(name, **fields_of("queue", options))
     if settings.json:
-        print_json({"queue": name, "definition": dataclasses.asdict(definition)})
+        print_json({"queue": name, "definition": dataclasses.asdict(queue.definition)})
     else:
         click.echo(name)
 
@@ -71,7 +64,9 @@ def show(settings: Settings, name: str) -> None:
         print_json({"queue": name, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
-    del stats["estimated"]
+    del stats["estimated"], stats["lag"]
+    if found.lag is not None:
+        stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
     values = {**stats, "finished": finished_cell(found), **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in estimates_of([found]):
@@ -85,7 +80,7 @@ def show(settings: Settings, name: str) -> None:
 def drop(settings: Settings, name: str, yes: bool) -> None:
     """Drop the queue NAME with all its messages and its history."""
     with settings.queue(name) as queue:
-        _confirm(yes, f"Drop the queue {name!r} with all its messages and its history?")
+        confirm(yes, f"Drop the queue {name!r} with all its messages and its history?")
         queue.drop()
     if settings.json:
         print_json({"queue": name, "dropped": True})
@@ -103,20 +98,9 @@ def purge(settings: Settings, name: str, yes: bool) -> None:
     Messages in progress, dead letters and the history stay.
     """
     with settings.queue(name) as queue:
-        _confirm(yes, f"Delete every message of the queue {name!r} that waits?")
+        confirm(yes, f"Delete every message of the queue {name!r} that waits?")
         purged = queue.purge()
     if settings.json:
         print_json({"queue": name, "purged": purged})
     else:
         click.echo(f"{purged} purged")
-
-
-def _confirm(yes: bool, question: str) -> None:
-    if yes:
-        return
-    if not sys.stdin or not sys.stdin.isatty():
-        raise BadInput(
-            f"Not confirmed: {question}", "There is no terminal to ask, so write --yes; nothing was changed."
-        )
-    if not click.confirm(question, err=True):
-        raise BadInput(f"Not confirmed: {question}", "Answer y, or write --yes; nothing was changed.")

@@ -48,7 +48,7 @@ def report(
     until: datetime | None,
     target_wait: float,
 ) -> None:
-    """Report on QUEUES, or on all queues that keep a history: a page with plots, and Parquet tables.
+    """Report on QUEUES, or on all queues and subscriptions that keep a history: a page with plots, and Parquet tables.
 
     It has wait and run times, throughput, backlog, retries and dead letters by error, every producer and consumer, lost
     messages, and how many consumers would have been enough.
@@ -102,6 +102,7 @@ def _print(settings: Settings, found: Mapping[str, Sequence[Mapping[str, Any]]],
             [*(row[name] for name in columns), *(_rounded(times.get((row["queue"], time))) for time in ("wait", "run"))]
             for row in found["overview"]
         ],
+        cut="queue",
     )
     click.echo(f"The report is in {page}, its tables are in {folder / 'tables'}.")
 

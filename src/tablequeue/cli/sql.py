@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import click
 import sqlalchemy as sa
+from click.core import ParameterSource
 
-from tablequeue.cli.commands import Command, Settings
-from tablequeue.cli.options import definition_of, definition_options
+from tablequeue.cli.commands import Command, Settings, topic_and_name
+from tablequeue.cli.options import COUNT, OPTIONS, definition_options, fields_of
 from tablequeue.cli.output import print_json
 from tablequeue.cli.values import examples, known, parameters, put
-from tablequeue.definition import Definition
+from tablequeue.definition import KINDS, Definition, Kind, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines import ENGINES, engine_class, procedures
+from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
-from tablequeue.engines.texts import operations_of
+from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name
+from tablequeue.names import check_name, subscription_table_of
 from tablequeue.states import STATES
 
 # The files of each operation, by the name that is printed. Any other name is a single file.
@@ -28,22 +31,32 @@ PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if
 
 @click.command(cls=Command)
 @click.argument("operation", required=False)
-@click.argument("queue", default="example")
+@click.argument("queue", required=False)
 @click.option("--dialect", type=click.Choice(list(ENGINES)), required=True, help="The database whose SQL is printed.")
 @click.option("--schema", help="The schema that holds the queues.")
+@click.option("--topic", is_flag=True, help="QUEUE is a topic. A name such as events/mail is that of a subscription.")
+@click.option(
+    "--number",
+    type=COUNT,
+    default=1,
+    show_default=True,
+    help="For a subscription: the number in the name of its table, as tq_events__s1.",
+)
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="For peek and purge.")
 @click.option("--producer", multiple=True, metavar="ROLE", help="For grant: a role that may push.")
 @click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: a role that may pop and finish.")
 @click.option("--observer", multiple=True, metavar="ROLE", help="For grant: a role that may only read.")
 @click.option("--from-version", type=int, default=1, show_default=True, help="For upgrade: the version of the tables.")
 @click.option("--values", is_flag=True, help="Print example values in place of parameters.")
-@definition_options
-@click.pass_obj
+@definition_options("queue", "topic", "subscription")
+@click.pass_context
 def sql(
-    settings: Settings,
+    ctx: click.Context,
     /,
     operation: str | None,
-    queue: str,
+    queue: str | None,
+    topic: bool,
+    number: int,
     dialect: str,
     schema: str | None,
     state: str,
@@ -56,8 +69,8 @@ def sql(
 ) -> None:
     """Print the SQL of an operation, for review and migrations.
 
-    The options give the definition of QUEUE. Without OPERATION, the operations are listed. Nothing is run, and no
-    database is needed.
+    The options give the definition of QUEUE, which may be a topic or a subscription. Without OPERATION, the operations
+    are listed. Nothing is run, and no database is needed.
 
     The client of the database (psql, mariadb, sqlite3) can run create, drop, upgrade, procedures and grant as they are
     printed. In an upgrade, statements for tables that not every queue has are in comments. In other operations a word
@@ -66,6 +79,7 @@ def sql(
     `procedures` creates stored procedures for the verbs, and `grant` lets roles call them. --producer, --consumer and
     --observer can be repeated. The roles need no rights on the tables.
     """
+    settings = ctx.ensure_object(Settings)
     engine = _engine(dialect, schema or settings.schema)
     names = operations(engine.name)
     if operation is None:
@@ -77,7 +91,11 @@ def sql(
     roles = {"producer": producer, "consumer": consumer, "observer": observer}
     if operation != "grant" and any(roles.values()):
         raise click.UsageError("Roles go with `sql grant` only.")
-    text = script(engine, operation, queue, definition_of(options), state, roles, values, from_version)
+    kind = kind_of(engine, operation, queue, topic)
+    queue = queue or ("example/mail" if kind == "subscription" else "example")
+    _check_options(ctx, kind)
+    definition = _definition(kind, queue, options)
+    text = script(engine, operation, queue, definition, state, roles, values, from_version, number)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -102,12 +120,13 @@ def script(
     roles: Mapping[str, Sequence[str]] = MappingProxyType({}),
     values: bool = False,
     from_version: int = 1,
+    number: int = 1,
 ) -> str:
     """Return the SQL of an operation; with `values`, in a form that the client of the database can run.
 
     Parameters that have the same value at every run on the queue are always replaced by it.
     """
-    table = engine.table(check_name(queue), definition)
+    table = _table(engine, queue, definition, number)
     if operation == "procedures":
         return procedures.procedures(engine, table)
     if operation == "grant":
@@ -117,6 +136,8 @@ def script(
         steps = {file: when for version, of in UPGRADES.items() if version > from_version for file, when in of.items()}
         files = {name: when for file in files for name, when in (steps if file == "upgrade" else {file: ""}).items()}
     chosen = files_for(engine.name, files, conditions(definition) | ({"schema"} if engine.schema else set()))
+    if not chosen or (definition.kind == "topic" and any(_has_states(engine, file) for file in chosen)):
+        raise BadInput(f"A {definition.kind} has no operation {operation!r}.", "Name another operation, or a queue.")
     texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
@@ -132,6 +153,56 @@ def script(
 
 # Scripts that are run once for a queue, and only as a whole.
 ONCE = ("create", "upgrade", "drop", "create_streams", "create_staged", "create_schedules")
+
+
+# The files that are about a topic, or about the ranges of a subscription.
+_FILES_OF: Mapping[Kind, str] = {
+    "topic": r"(create_|drop_|publish_)?topic|sequence|close_holes",
+    "subscription": r"(create_|drop_)?range",
+}
+
+
+def kind_of(engine: Engine, operation: str, name: str | None = None, topic: bool = False) -> Kind:
+    """Return what an operation is about: by the name, the option --topic, and the operation's files."""
+    files = [file for file in PRINTED.get(operation, {operation: ""}) if file in operations_of(engine.name)]
+    of = {kind for kind, names in _FILES_OF.items() if files and all(re.match(names, file) for file in files)}
+    if name is not None and "/" in name:
+        return "subscription"
+    if "subscription" in of and name is not None:
+        raise BadInput(
+            f"{operation!r} is an operation of subscriptions, and {name!r} names none.",
+            "Write a topic, a slash and the name of the subscription: events/mail.",
+        )
+    return of.pop() if of else "topic" if topic else "queue"
+
+
+def _check_options(ctx: click.Context, kind: Kind) -> None:
+    """Refuse options that do not go with what the operation is about."""
+    own = {*OPTIONS[kind], "payload"} | ({"number"} if kind == "subscription" else set())
+    for name in sorted({*OPTIONS["queue"], *OPTIONS["topic"], *OPTIONS["subscription"], "number"} - own):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with a {kind}.")
+
+
+def _definition(kind: Kind, name: str, options: Mapping[str, Any]) -> Definition:
+    fields = fields_of(kind, options)
+    if kind == "subscription":
+        topic, _ = topic_and_name(name)
+        fields |= {"groups": fields.pop("ordered"), "payload": options["payload"], "topic": topic}
+    return KINDS[kind](**fields)
+
+
+def _table(engine: Engine, name: str, definition: Definition, number: int) -> Table:
+    if not isinstance(definition, SubscriptionDefinition):
+        return engine.table(check_name(name, definition.kind), definition)
+    of, own = topic_and_name(name)
+    topic = engine.table(check_name(of, "topic"), TopicDefinition(payload=definition.payload))
+    check_name(own, "subscription")
+    return engine.table(name, definition, subscription_table_of(topic.table_name, number), topic)
+
+
+def _has_states(engine: Engine, file: str) -> bool:
+    return bool(re.search(r"\{(queue|history|ranges)\}", sql_text(engine.name, file)))
 
 
 def _conditional(file: str, text: str) -> str:

@@ -7,10 +7,10 @@ import click
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
 from tablequeue.errors import TablequeueError
-from tablequeue.operations.stats import Activity, Stats, Times
+from tablequeue.operations.stats import Activity, Lag, Stats, Times
 from tablequeue.readable import estimates_of
 
-COLUMNS = "queue ready scheduled blocked in_progress dead oldest_age finished".split()
+COLUMNS = "queue lag ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
 
 
@@ -25,18 +25,18 @@ TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
 )
 @click.pass_obj
 def stats(settings: Settings, queue: str | None, window: float) -> None:
-    """Count messages by state, of QUEUE or of every queue, with their rates and times.
+    """Count messages by state, of QUEUE or of every queue and subscription, with their rates and times.
 
-    The oldest age is the time since the first ready message was pushed. The wait is the time from push to first pop,
-    and the run is the time from last pop to finish: both as the 50th, 95th and 99th percentile. All times are seconds.
-    With QUEUE, its producers and consumers are shown too. Numbers with a ~ are estimates; with --json, `estimated`
-    names them.
+    The lag of a subscription is the number of messages of its topic that no consumer has claimed. The oldest age is the
+    time since the first ready message was pushed. The wait is the time from push to first pop, and the run is the time
+    from last pop to finish: both as the 50th, 95th and 99th percentile. All times are seconds. With QUEUE, its
+    producers and consumers are shown too. Numbers with a ~ are estimates; with --json, `estimated` names them.
     """
     found: list[Stats] = []
     refused: list[TablequeueError] = []
     grouped = False
     with settings.database() as database:
-        for name in [queue] if queue else database.queues():
+        for name in [queue] if queue else [*database.queues(), *database.subscriptions()]:
             try:
                 source = database.queue(name)
                 found.append(source.stats(window=window))
@@ -47,7 +47,8 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
         for each in found:
             print_json(stats_record(each))
     elif found:
-        columns = [column for column in COLUMNS if column != "blocked" or grouped]
+        shown = {"blocked": grouped, "lag": any(each.lag for each in found)}
+        columns = [column for column in COLUMNS if shown.get(column, True)]
         rows = [[*(_cell(getattr(each, column)) for column in columns[:-1]), finished_cell(each)] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)
         _print_windows(found, window, everybody=queue is not None)
@@ -92,4 +93,5 @@ def _times(times: Times | None) -> list[object]:
 
 
 def _cell(value: object) -> object:
+    value = value.messages if isinstance(value, Lag) else value
     return round(value, 1) if isinstance(value, float) else value

@@ -24,6 +24,8 @@ SPARK = 20
 BARS = " ▁▂▃▄▅▆▇█"
 # The columns to the right of the name, with their widths.
 COLUMNS = {"ready": 10, "scheduled": 10, "in progress": 12, "dead": 6, "oldest": 9, "wait 95 %": 10, "run 95 %": 9}
+# Those of a subscription that have other names: what no consumer has claimed, and the age of the first of it.
+LAG = {"ready": "lag", "oldest": "behind"}
 NARROWEST = 80
 
 
@@ -34,7 +36,7 @@ NARROWEST = 80
 )
 @click.pass_obj
 def top(settings: Settings, queue: str | None, every: float) -> None:
-    """Watch QUEUE with its producers and consumers, or every queue: numbers, rates, times and sparklines.
+    """Watch QUEUE with its producers and consumers, or every queue and subscription: numbers, rates and times.
 
     Rates, times and sparklines cover the last minute; with a ~, only its last 50,000 messages. Ctrl-C ends it. With
     --json, or when the output is a file or a pipe, the statistics are printed once.
@@ -74,7 +76,7 @@ Collected = tuple[Stats | None, TablequeueError | None]
 def _collect(database: Database, queue: str | None) -> list[Collected]:
     """Return the statistics of each queue, or its error: one broken queue does not hide the others."""
     collected: list[Collected] = []
-    for name in database.queues() if queue is None else [queue]:
+    for name in [*database.queues(), *database.subscriptions()] if queue is None else [queue]:
         try:
             collected.append((database.queue(name).stats(window=WINDOW), None))
         except TablequeueError as error:
@@ -83,14 +85,16 @@ def _collect(database: Database, queue: str | None) -> list[Collected]:
 
 
 def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Text:
-    lines = [
-        Text("queue".ljust(width - sum(COLUMNS.values())) + "".join(f"{c:>{w}}" for c, w in COLUMNS.items()), "dim")
-    ]
+    lines: list[Text] = []
+    above = None
     for stats, error in collected:
         if error is not None:
             lines.append(Text(f"{one_line(error.cause)} {one_line(error.remedy)}", "red"))
         if stats is None:
             continue
+        if above != (head := _head(stats, width)):
+            lines += [Text("")] * bool(lines) + [head]
+            above = head
         lines.append(_counts(stats, width))
         if stats.window is None:
             lines.append(Text("  keeps no history", "dim"))
@@ -106,14 +110,22 @@ def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Te
     return Text("\n").join(lines)
 
 
+def _head(stats: Stats, width: int) -> Text:
+    """Return the names of the columns of a queue, or of a subscription."""
+    what, names = ("queue", {}) if stats.lag is None else ("subscription", LAG)
+    columns = "".join(f"{names.get(column, column):>{size}}" for column, size in COLUMNS.items())
+    return Text(what.ljust(width - sum(COLUMNS.values())) + columns, "dim")
+
+
 def _counts(stats: Stats, width: int) -> Text:
     done = stats.window.queue if stats.window else None
+    ready = f"{number(stats.ready)}+{number(stats.blocked)}" if stats.blocked else number(stats.ready)
     cells = (
-        f"{number(stats.ready)}+{number(stats.blocked)}" if stats.blocked else number(stats.ready),
+        ready if stats.lag is None else number(stats.lag.messages),
         number(stats.scheduled),
         number(stats.in_progress),
         number(stats.dead),
-        duration(stats.oldest_age),
+        duration(stats.oldest_age if stats.lag is None else stats.lag.seconds),
         duration(done.wait_time.p95 if done and done.wait_time else None),
         duration(done.run_time.p95 if done and done.run_time else None),
     )

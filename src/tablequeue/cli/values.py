@@ -18,6 +18,15 @@ _EXAMPLES = {
     "n": "10",
     "look": "10",
     "number": "2",
+    "sum": "3",
+    "start": "1",
+    "end": "10",
+    "final": "0",
+    "least": "1",
+    **dict.fromkeys(("first_offset", "last_offset", "last_id"), "0"),
+    **dict.fromkeys(("runs", "pieces", "left_ids", "apart_ids"), "'[]'"),
+    "all_holes": "true",
+    "durable": "true",
     "id": "1",
     "ids": "'[1]'",
     "after": "0",
@@ -55,7 +64,7 @@ _EXAMPLES = {
     "write": f"'{'0' * 32}'",
     "attempt": "'attempt'",
     "attempts": "'[\"attempt\"]'",
-    "put_back.attempts": "1",
+    **{f"{operation}.attempts": "1" for operation in ("put_back", "fail", "release", "range_set_apart")},
     "writer": "'writer'",
     "within": "false",
 }
@@ -72,7 +81,8 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     if operation in _OF_SCHEDULES:
         return {}
     catalogue = engine.words(table)["catalogue"]
-    return {
+    begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
+    return begins | {
         "name": f"'{table.name}'",
         "definition": f"'{table.entry}'",
         "schema_version": str(engine.schema_version),

@@ -73,16 +73,30 @@ class Statements:
 class Table(Statements):
     """One queue's table on an engine: its names, its compiled statements, and what this process remembers of it."""
 
-    def __init__(self, engine: EngineBase, name: str, definition: Definition, table_name: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: EngineBase,
+        name: str,
+        definition: Definition,
+        table_name: str | None = None,
+        topic: Table | None = None,
+    ) -> None:
         super().__init__(engine)
         self.name = name
         self.table_name = table_name or table_of(name)
+        self.topic = topic
+        """The table of the topic, if this is the table of a subscription."""
+        self.apart_ready = True
+        """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
+        self.position = 0
+        """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
         self.definition = definition
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
-        # retention; see operations/claim.py.
+        # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
         self.next_purge = 0.0
+        self.next_close = 0.0
         self.notifies_apart = False
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
@@ -95,6 +109,11 @@ class Table(Statements):
         one, a claim in another thread could undo this before the next claim.
         """
         self.mark = Mark(min(self.mark.id, id))
+
+    @property
+    def channel(self) -> str:
+        """The name under which consumers wait: one push to a topic notifies those of all its subscriptions."""
+        return self.table_name if self.topic is None else self.topic.table_name
 
     @property
     def entry(self) -> str:
@@ -117,6 +136,8 @@ class ProcedureSyntax(NamedTuple):
     """The text before the procedures of a queue."""
     foot: str = ""
     """The text after them."""
+    kinds: tuple[str, ...] = ("queue",)
+    """The kinds of definitions that have procedures."""
     dropped_first: tuple[str, ...] = ()
     """The dialects that cannot replace a procedure: it is dropped first, and the rights on it are lost."""
     words: Mapping[str, str] = MappingProxyType({})
@@ -246,6 +267,17 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
+            **self.topic_words(table),
+        }
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        """Return the `{words}` of the texts about a topic, or about one of its subscriptions."""
+        log = f"{self.prefix}{(table.topic or table).table_name}"
+        return {
+            "log": log,
+            "runs": f"{log}{PART}runs",
+            "holes": f"{log}{PART}holes",
+            "ranges": f"{self.prefix}{table.table_name}{PART}ranges",
         }
 
     def claimable(self, definition: Definition) -> str:
@@ -261,8 +293,10 @@ class EngineBase(ABC):
     def compile(self, text: str) -> str:
         """Convert the `:name` parameters of a statement to the driver's own style. It is run with a dict."""
 
-    def table(self, name: str, definition: Definition, table_name: str | None = None) -> Table:
-        return Table(self, name, definition, table_name)
+    def table(
+        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
+    ) -> Table:
+        return Table(self, name, definition, table_name, topic)
 
     # -- connections and errors ------------------------------------------------------------------------------------
 
@@ -320,6 +354,10 @@ class EngineBase(ABC):
     @abstractmethod
     def dump_ids(self, ids: Sequence[int]) -> Any:
         """Return a list of ids as one parameter."""
+
+    def load_ids(self, ids: Any) -> list[int]:
+        """Return the ids of a parameter of `dump_ids`."""
+        return [*ids]
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         """Return the key that sorts claimed rows in an order; None: they sort as tuples, by id."""

@@ -10,7 +10,7 @@ from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
-from tablequeue.engines.rows import QueueRow
+from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.names import CATALOGUE
 
 
@@ -29,9 +29,9 @@ class Catalogue(Part):
         """Return whether the catalogue's table exists."""
         return self.has_table(cursor, table, {"table": f"{table.engine.prefix}{CATALOGUE}"})
 
-    def names(self, cursor: Cursor, table: Statements, params: Params) -> list[str]:
-        """Return the names of all queues."""
-        return [row[0] for row in self._rows(cursor, table, "names", params)]
+    def names(self, cursor: Cursor, table: Statements, params: Params) -> list[NameRow]:
+        """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
+        return [*map(NameRow._make, self._rows(cursor, table, "names", params))]
 
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""

@@ -36,6 +36,8 @@ LISTS: Mapping[str, list[str]] = {
     # A message, as COLUMNS: from the queue, and from its history.
     "live_columns": _STORED,
     "history_columns": _STORED,
+    # A message of a topic's log that a range has finished, as COLUMNS.
+    "log_columns": _STORED,
     # A claimed row, as CLAIMED of message.py; the bare names of its columns; and a null for each.
     "claimed": CLAIMED,
     "claimed_names": CLAIMED,
@@ -71,6 +73,16 @@ def common_expressions(time: str) -> dict[str, dict[str, str]]:
         "queue_values": {column: f":{PARAMETERS.get(column, column)}" for column in QUEUE_ROW},
         "live_columns": {"finished_at": f"{time} as finished_at"},
         "history_columns": {"state": state, "lease_until": f"{time} as lease_until"},
+        "log_columns": {
+            "state": "'finished' as state",
+            "attempts": "1 as attempts",
+            "priority": "0 as priority",
+            "dedup_key": "null as dedup_key",
+            "due_at": f"{time} as due_at",
+            "first_popped_at": "popped_at as first_popped_at",
+            "lease_until": f"{time} as lease_until",
+            "errors": "null as errors",
+        },
     }
 
 

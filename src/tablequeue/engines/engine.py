@@ -12,10 +12,13 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.schedules import Schedules
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.topics import Topics
 
 
 class Engine(EngineBase):
@@ -23,6 +26,9 @@ class Engine(EngineBase):
 
     catalogue: ClassVar[Catalogue] = Catalogue()
     messages: ClassVar[Messages] = Messages()
+    topics: ClassVar[Topics] = Topics()
+    ranges: ClassVar[Ranges] = Ranges(messages, topics)
+    range_reads: ClassVar[RangeReads] = RangeReads()
     reads: ClassVar[Reads] = Reads()
     schedules: ClassVar[Schedules] = Schedules()
     streams: ClassVar[Streams] = Streams()

@@ -86,7 +86,7 @@ class Notifier:
                         target=self._listen, args=(self._listener,), name="tablequeue notifier", daemon=True
                     )
                     self._thread.start()
-                waiting = self._waiting.setdefault(table.table_name, [])
+                waiting = self._waiting.setdefault(table.channel, [])
                 if wake not in waiting:
                     self._listener.attend(table)
                     waiting.append(wake)
@@ -97,7 +97,7 @@ class Notifier:
 
     def leave(self, table: Table, wake: Callable[[], None]) -> None:
         with self._lock:
-            waiting = self._waiting.get(table.table_name, [])
+            waiting = self._waiting.get(table.channel, [])
             if wake not in waiting:
                 return
             waiting.remove(wake)

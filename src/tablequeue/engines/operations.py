@@ -40,13 +40,15 @@ class Operation(NamedTuple):
 
 # The files that create a queue, in the order in which they run.
 CREATE = {
-    "create": "",
-    "create_packs": "",
+    "create_topic": "topic",
+    "create": "states",
+    "create_packs": "states",
     "create_due": "due",
     "create_priority": "priority",
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
+    "create_ranges": "subscription",
 }
 
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
@@ -61,6 +63,8 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
     },
 }
 
+# What sets messages apart from a range.
+_APART = dict.fromkeys(("range_hold", "range_set_apart", "range_mark"), "ranges")
 _LOCKED = {"lock": ""}
 _UNLOCKED = {"unlock": ""}
 
@@ -93,37 +97,80 @@ OPERATIONS: Mapping[str, Operation] = {
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,
-        {"drop": "", "drop_groups": "grouped", "drop_history": "keep", "drop_streams": "", "unregister": ""},
+        {
+            "drop_topic": "topic",
+            "drop_ranges": "subscription",
+            "drop": "states",
+            "drop_groups": "grouped",
+            "drop_history": "keep",
+            "drop_streams": "",
+            "unregister": "",
+        },
         parts="drop_notifications",
     ),
     # Pushes
-    "push": Operation(Effect.WRITE, parts="push_clock push_rows"),
-    "push_many": Operation(Effect.WRITE, parts="push_reserve push_copy push_clock push_rows"),
-    "push_each": Operation(Effect.STEP, parts="push_clock push_rows"),
+    "push": Operation(Effect.WRITE, {"push": "queue", "topic_push": "topic"}, parts="push_clock push_rows"),
+    "push_many": Operation(
+        Effect.WRITE,
+        {"push_many": "queue", "topic_push_many": "topic"},
+        parts="push_reserve push_copy push_clock push_rows topic_push_rows topic_reserve topic_copy",
+    ),
+    "push_each": Operation(
+        Effect.STEP,
+        {"push_each": "queue", "topic_push_each": "topic"},
+        parts="push_clock push_rows topic_push_rows",
+    ),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
+    # Topics, and the positions of their subscriptions
+    "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
+    "close_holes": Operation(Effect.WRITE),
+    "bounds": Operation(Effect.READ, {"topic_bounds": ""}),
+    "pushed_at": Operation(Effect.READ, {"topic_pushed_at": ""}),
+    "topic_rows": Operation(Effect.READ),
+    "size": Operation(Effect.READ, {"topic_size": ""}),
+    "settle": Operation(Effect.WRITE, parts="sequence_lock topic_flush"),
+    "trim": Operation(Effect.WRITE, {"topic_trim": ""}),
+    "purge_ranges": Operation(Effect.WRITE, {"range_purge": ""}),
+    "floor": Operation(Effect.READ, {"range_floor": ""}),
+    "seek": Operation(Effect.WRITE, {"range_seek": ""}, parts="range_wait"),
+    "position": Operation(Effect.READ, {"range_position": ""}),
+    "note_position": Operation(Effect.WRITE, {"range_note": ""}, parts="range_wait"),
+    "progress": Operation(Effect.READ, {"range_stats": ""}),
+    "pump": Operation(Effect.WRITE, {"range_pump": ""}, parts="range_lock"),
     # Claims
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
-        {"claim": "at_least_once", "take_keep": "at_most_once"},
+        {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"},
         parts="claim_find claim_many claim_packed",
         printed="pop",
     ),
-    "take": Operation(Effect.WRITE, {"take_keep": "keep", "take_none": "none"}),
+    "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
-    "sweep": Operation(Effect.WRITE),
+    "sweep": Operation(
+        Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+    ),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
-        {"complete_keep": "keep at_least_once", "complete_none": "none", "complete_at_most_once": "at_most_once"},
+        {
+            "range_complete": "ranges",
+            "complete_keep": "keep at_least_once",
+            "complete_none": "none",
+            "complete_at_most_once": "at_most_once",
+        },
         parts="complete_packed unpack",
     ),
     "complete_and_claim": Operation(Effect.STEP),
-    "fail": Operation(Effect.WRITE, {"fail": "at_least_once", "fail_at_most_once": "at_most_once"}, parts="fail_state"),
-    "release": Operation(Effect.WRITE),
-    "extend": Operation(Effect.WRITE),
+    "fail": Operation(
+        Effect.WRITE,
+        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once"},
+        parts="fail_state",
+    ),
+    "release": Operation(Effect.WRITE, _APART | {"release": ""}),
+    "extend": Operation(Effect.WRITE, {"range_extend": "ranges", "extend": ""}),
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),
@@ -131,9 +178,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "purge_ids": Operation(Effect.WRITE),
     "purge_history": Operation(Effect.WRITE),
     # Looking
-    "peek": Operation(Effect.READ, {"peek": "", "peek_in_progress": ""}),
-    "find": Operation(Effect.READ),
-    "until_next": Operation(Effect.READ),
+    "peek": Operation(
+        Effect.READ,
+        {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
+    ),
+    "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),
+    "until_next": Operation(Effect.READ, {"until_next": "queue", "range_until_next": "subscription"}),
     "history": Operation(Effect.READ),
     "history_bounds": Operation(Effect.READ),
     "lost": Operation(Effect.READ),
@@ -147,8 +197,8 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_pushed": "keep",
         },
     ),
-    "stats_finished": Operation(Effect.READ),
-    "stats_pushed": Operation(Effect.READ),
+    "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
+    "stats_pushed": Operation(Effect.READ, parts="topic_stats_pushed"),
     "stats_lost": Operation(Effect.READ),
     "check": Operation(Effect.READ, parts="note note_staged server session"),
     "missing_indexes": Operation(Effect.READ, parts="indexes"),
@@ -158,10 +208,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "schedule_state": Operation(Effect.STEP),
     "advance_schedule": Operation(Effect.STEP),
     # Streams, and writes of many processes
-    "live": Operation(Effect.READ),
-    "live_bounds": Operation(Effect.READ),
-    "finished": Operation(Effect.READ),
-    "finished_bounds": Operation(Effect.READ),
+    "live": Operation(Effect.READ, parts="range_live"),
+    "live_bounds": Operation(Effect.READ, parts="range_live_bounds"),
+    "finished": Operation(Effect.READ, parts="range_finished"),
+    "finished_bounds": Operation(Effect.READ, parts="range_finished_bounds"),
     "literal": Operation(Effect.READ),
     "stream_open": Operation(Effect.STEP),
     "stream_lock": Operation(Effect.STEP),
@@ -174,7 +224,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
-    "publish": Operation(Effect.STEP, parts="publish_keyed"),
+    "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
     "unstage": Operation(Effect.STEP),
 }
 
@@ -186,11 +236,17 @@ class Procedure(NamedTuple):
     """The kind of role that may call it; "": other procedures call it."""
     needs: str = ""
     """The conditions that a queue's definition meets, as `conditions` names them."""
+    of: str = "queue"
+    """The kinds of definitions that have it."""
+
+
+# The kinds that have the procedures which claim and finish messages.
+_CLAIMED = "queue subscription"
 
 
 # In the order in which they are created: a procedure comes before those that call it. On SQL Server procedures and
 # tables share one name space. So history is read_history there, and inner procedures have names that no queue's table
-# can have: `tq_orders__sweep`.
+# can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_expired": Procedure(),
@@ -206,29 +262,33 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_sweep": Procedure(),
     "begin": Procedure(),
     "check": Procedure(),
-    "claim": Procedure(),
+    "claim": Procedure(of=_CLAIMED),
     "find": Procedure(),
     "insert": Procedure(),
     "list": Procedure(),
     "move_on": Procedure(needs="grouped"),
-    "notify": Procedure(),
+    "notify": Procedure(of="queue topic subscription"),
     "options": Procedure(),
-    "promote": Procedure(needs="grouped"),
+    "promote": Procedure(needs="grouped", of=_CLAIMED),
     "push_one": Procedure(),
     "remove": Procedure(),
-    "sweep": Procedure(),
+    "sweep": Procedure(of=_CLAIMED),
     "undo": Procedure(),
-    "unpack": Procedure(needs="at_least_once"),
+    "unpack": Procedure(needs="at_least_once", of=_CLAIMED),
+    "move_apart": Procedure(of="subscription"),
+    "set_apart": Procedure(of="subscription"),
     "push": Procedure("producer"),
     "push_many": Procedure("producer"),
     "push_each": Procedure("producer"),
-    "pop": Procedure("consumer"),
+    "topic_push": Procedure("producer", of="topic"),
+    "topic_push_many": Procedure("producer", of="topic"),
+    "pop": Procedure("consumer", of=_CLAIMED),
     "take": Procedure("consumer"),
-    "complete": Procedure("consumer"),
-    "fail": Procedure("consumer"),
-    "release": Procedure("consumer", "at_least_once"),
-    "extend": Procedure("consumer", "at_least_once"),
-    "stats": Procedure("observer"),
+    "complete": Procedure("consumer", of=_CLAIMED),
+    "fail": Procedure("consumer", of=_CLAIMED),
+    "release": Procedure("consumer", "at_least_once", of=_CLAIMED),
+    "extend": Procedure("consumer", "at_least_once", of=_CLAIMED),
+    "stats": Procedure("observer", of=_CLAIMED),
     "peek": Procedure("observer"),
     "history": Procedure("observer", "keep"),
     "read_history": Procedure("observer", "keep"),
@@ -243,14 +303,23 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
 
 
 def conditions(definition: Definition) -> set[str]:
-    """Return the conditions of files and procedures that a queue's definition meets."""
+    """Return the conditions of files and procedures that a definition meets.
+
+    `states`: its messages have states. Those of a topic have none. `ranges`: it claims ranges of its topic's log.
+    """
+    if definition.kind == "topic":
+        chosen = {"segments": definition.retention is not None, "groups": definition.groups}
+        return {definition.kind, definition.payload, *(name for name, given in chosen.items() if given)}
     return {
+        definition.kind,
+        "states",
         definition.order,
         definition.delivery,
         definition.payload,
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.order in ("due", "priority") else "by_id",
         *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 
 

@@ -32,7 +32,7 @@ class Params(TypedDict, total=False):
     after: int
     """The id after which to look."""
     age: float
-    """Minimum seconds since an event."""
+    """Seconds since an event; of a condition, the minimum."""
     since: Time
     until: Time
     """The interval in which messages were finished: from `since` on, before `until`."""
@@ -84,6 +84,33 @@ class Params(TypedDict, total=False):
     lease_until: Time
     within: bool
     """Whether the operation runs in a caller's transaction."""
+
+    # Topics, and their subscriptions
+    sum: int
+    """The sum of the `number` ids of a range."""
+    least: int
+    """The minimum number of messages of a range."""
+    left_ids: str
+    """The ids of the messages that have left a range, as JSON."""
+    apart_ids: str
+    """The messages of a range that were set apart, as JSON."""
+    runs: str
+    """Runs of a topic, as JSON: their first offset, first id and last id."""
+    pieces: str
+    """Pairs of a first and a last id, as JSON."""
+    first_offset: int
+    last_offset: int
+    last_id: int
+    all_holes: bool
+    """Whether to look at all holes of a topic."""
+    start: int
+    """An offset."""
+    end: int
+    """The offset after the last one."""
+    final: bool
+    """Whether to leave out the ranges in progress, because their time of the finish may still change."""
+    force: bool
+    """Whether to seek while messages are in progress."""
 
     # The catalogue, and reads
     name: str

@@ -1,7 +1,7 @@
 """The listener of engines without notifications: one thread of a process polls, for all its consumers.
 
-One statement polls all queues at which consumers wait. Rejected: each consumer polls for itself, which was 120
-statements a minute for every queue of an idle worker.
+One statement polls all queues at which consumers wait; a subscription needs one of its own. Rejected: each consumer
+polls for itself, which was 120 statements a minute for every queue of an idle worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from threading import Event
 from time import monotonic
 
 from tablequeue.engines.base import Table
-from tablequeue.engines.connection import RawConnection
+from tablequeue.engines.connection import Cursor, RawConnection
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Listener
 
 # Seconds between two polls: the first pause after a consumer begins to wait, and the maximum to which it doubles.
@@ -33,7 +34,9 @@ class Poll(Listener):
         self._hurry.set()
 
     def leave(self, table: Table) -> None:
-        self._tables.pop(table.table_name, None)
+        for name, one in list(self._tables.items()):
+            if one.channel == table.channel:
+                del self._tables[name]
 
     def listen(self) -> Collection[str] | None:
         while not self._closed:
@@ -59,7 +62,17 @@ class Poll(Listener):
         self._hurry.set()
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
+        cursor = self.connection.cursor
+        ready = {table.channel for table in tables if table.topic is not None and _is_ready(cursor, table)}
         look = "select '{}', seconds from ({}) as look"
-        looks = [look.format(table.table_name, table.statement("until_next")) for table in tables]
-        self.connection.cursor.execute(" union all ".join(looks), {"now": None})
-        return [name for name, seconds in self.connection.cursor.fetchall() if seconds is not None and seconds <= 0]
+        looks = [look.format(one.channel, one.statement("until_next")) for one in tables if one.topic is None]
+        if looks:
+            cursor.execute(" union all ".join(looks), {"now": None})
+            ready |= {name for name, seconds in cursor.fetchall() if seconds is not None and seconds <= 0}
+        return ready
+
+
+def _is_ready(cursor: Cursor, subscription: Table) -> bool:
+    assert isinstance(subscription.engine, Engine), "with its operations"
+    seconds = subscription.engine.range_reads.until_next(cursor, subscription, {"now": None}).seconds
+    return seconds is not None and seconds <= 0

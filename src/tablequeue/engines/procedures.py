@@ -31,7 +31,7 @@ ROLES = {
     kind: tuple(name for name, procedure in PROCEDURES.items() if procedure.role == kind)
     for kind in ("producer", "consumer", "observer")
 }
-VERBS = tuple(verb for verbs in ROLES.values() for verb in verbs)
+VERBS = tuple(file for files in ROLES.values() for file in files if not file.startswith("topic_"))
 # The numbers of their errors; PostgreSQL has SQLSTATEs instead. The text is a sentence of cause and one of remedy.
 RAISED: Mapping[int, type[TablequeueError]] = {51001: BadInput, 51002: DuplicateKey, 51003: LeaseLost}
 # Templates that create no procedure.
@@ -54,7 +54,7 @@ def grants(engine: EngineBase, table: Table, roles: Mapping[str, Sequence[str]])
     engine = _placed(engine, _syntax(engine).schema)
     parts = [f"-- The rights on the procedures of the queue {table.name}. Roles need none on its tables."]
     for kind, names in roles.items():
-        called = [verb for verb in ROLES[kind] if verb in _files(engine, table.definition)]
+        called = [verb_of(file) for file in ROLES[kind] if file in _files(engine, table.definition)]
         for role in map(_syntax(engine).role, names):
             parts.append(f"-- As {kind}: {', '.join(called)}.")
             wanted = [("grant_schema", {"role": role}), *(("grant", {"role": role, "verb": verb}) for verb in called)]
@@ -68,19 +68,24 @@ def dropping(engine: EngineBase, table: Table) -> str:
     if engine.procedure_syntax is None:
         return ""
     files = reversed(_files(engine, table.definition))
-    lines = (_rendered(engine, "drop", table, {"verb": file}) for file in files)
+    lines = (_rendered(engine, "drop", table, {"verb": verb_of(file)}) for file in files)
     return "\n".join(["-- Drop the procedures of a queue that exist.", *lines])
 
 
 def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
     """Create or replace the procedures of a queue. Return the names of those that roles may call."""
     syntax = _syntax(engine)
+    if table.definition.kind not in syntax.kinds:
+        raise BadInput(
+            f"{engine.name} has no stored procedures of a {table.definition.kind}.",
+            "Use the SQL of the operations: `tablequeue sql`.",
+        )
     if syntax.schema is not None and engine.schema is None:
         cursor.execute(syntax.current_schema)
         engine = _placed(engine, cursor.fetchone()[0])
     for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # without parameters: a colon or a percent sign stays as it is
-    return [f"{table.table_name}_{file}" for file in _files(engine, table.definition) if file in VERBS]
+    return [f"{table.table_name}_{verb_of(file)}" for file in _files(engine, table.definition) if PROCEDURES[file].role]
 
 
 def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
@@ -93,6 +98,11 @@ def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
             return
     for statement in engine.split(dropping(engine, table)):
         cursor.execute(statement)
+
+
+def verb_of(file: str) -> str:
+    """Return the verb of a template, which is the end of the procedure's name."""
+    return file.removeprefix("topic_")
 
 
 def raised(number: int, words: str) -> TablequeueError | None:
@@ -134,8 +144,10 @@ def _placed(engine: EngineBase, schema: str | None) -> EngineBase:
 
 def _files(engine: EngineBase, definition: Definition) -> list[str]:
     met = conditions(definition)
-    names = (name for name in templates(engine.name) if name in PROCEDURES)
-    return [name for name in names if {*PROCEDURES[name].needs.split()} <= met]
+    if definition.kind not in _syntax(engine).kinds:
+        return []
+    made = ((name, PROCEDURES[name]) for name in templates(engine.name) if name in PROCEDURES)
+    return [name for name, one in made if definition.kind in one.of.split() and {*one.needs.split()} <= met]
 
 
 _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")

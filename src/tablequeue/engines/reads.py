@@ -69,7 +69,7 @@ class Reads(Part):
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         row = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        return StatsRow._make((*row, finished))
+        return StatsRow(*(*row, finished))
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""

@@ -16,6 +16,30 @@ class QueueRow(NamedTuple):
     schema_version: int
 
 
+class NameRow(NamedTuple):
+    """The name of a queue, a topic or a subscription in the catalogue, and its entry."""
+
+    name: str
+    entry: str
+
+
+class BoundsRow(NamedTuple):
+    """The offsets of a topic."""
+
+    first: int
+    """The first offset whose message is still in the log."""
+    end: int
+    """The offset after the last one."""
+
+
+class SizeRow(NamedTuple):
+    """What the log of a topic has; see `Size`."""
+
+    messages: int
+    bytes: int
+    oldest_age: float | None
+
+
 class StatsRow(NamedTuple):
     """The number of messages in each state; see `Stats`."""
 
@@ -26,6 +50,19 @@ class StatsRow(NamedTuple):
     blocked: int
     oldest_age: float | None
     finished: int | None
+    lag: tuple[int, float | None] | None = None
+    """Of a subscription: the messages that no consumer has claimed, and the age of the first ready one."""
+
+
+class RangesRow(NamedTuple):
+    """The number of messages of a subscription that are in the log alone."""
+
+    ready: int
+    """Those that no consumer has claimed."""
+    in_progress: int
+    finished: int
+    oldest_age: float | None
+    """Seconds since the first ready one was pushed."""
 
 
 class FinishedRow(NamedTuple):

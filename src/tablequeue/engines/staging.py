@@ -32,8 +32,12 @@ class Staging(Part):
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Push what `attempts` staged. Return the number of messages. `keyed` tells whether any may have a key."""
-        self._run(cursor, table, "publish", params)
+        self._run(cursor, table, self._published_by(table, params), params)
         return cursor.rowcount
+
+    def _published_by(self, table: Table, params: Params) -> str:
+        """Return the name of the file that publishes into this table."""
+        return "publish_topic" if table.definition.kind == "topic" else "publish"
 
     def unstage(self, cursor: Cursor, table: Table, params: Params) -> None:
         self._run(cursor, table, "unstage", params)

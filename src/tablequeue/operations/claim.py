@@ -30,7 +30,7 @@ def claim(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
-    token, params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now, connection)
     return token, claimed(context, params, now, connection)
 
 
@@ -38,14 +38,21 @@ def claimed(
     context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
-    messages = context.engine.messages
+    messages = context.messages
     remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
     return _swept(context, remove, params, now, connection, refusable)
 
 
-def leased(context: Context, n: int, lease: Duration | None, now: datetime | None) -> tuple[str, Params]:
+def leased(
+    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any = None
+) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
     definition = context.table.definition
+    if connection is not None and definition.kind == "subscription":
+        raise BadInput(
+            "A claim of a subscription cannot be a part of a transaction: it would hold up all other consumers.",
+            "Pop without connection=, then complete in your transaction: complete(message, connection=...).",
+        )
     token = secrets.token_hex(16)
     params = _params(context, n, token, now)
     if definition.delivery == "at_least_once":
@@ -63,7 +70,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "Give a connection, or use pop() and complete().",
         )
     params = _params(context, n, None, now)
-    return _swept(context, context.engine.messages.take, params, now, connection, refusable=True)
+    return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
 
 def check_prefetch(context: Context, prefetch: int) -> None:
@@ -86,9 +93,9 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
         "now": context.time(now),
     }
     run = context.run if context.engine.sweeps_within else context.run_beside
-    moved = run(context.engine.messages.sweep, params, connection)
+    moved = run(context.messages.sweep, params, connection)
     if context.table.definition.grouped and context.engine.promotes:
-        moved += context.run_beside(context.engine.messages.promote, _promoting(context, now), connection)
+        moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
 
 
@@ -100,7 +107,7 @@ def promote(context: Context, now: datetime | None, connection: Any = None) -> i
     """
     if not context.engine.promotes or connection is not None:
         return 0
-    return context.run(context.engine.messages.promote, _promoting(context, now))
+    return context.run(context.messages.promote, _promoting(context, now))
 
 
 def promote_after(context: Context, now: datetime | None, connection: Any = None, messages: int = 1) -> None:
@@ -150,7 +157,7 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.run_beside(context.engine.messages.look, params, connection)}
+        params = params | {"seen": context.run_beside(context.messages.look, params, connection)}
     return context.run(remove, params, connection)
 
 
@@ -182,7 +189,7 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    if not missing:
+    if not missing or (rows and context.table.definition.claims_ranges):
         return rows
     try:
         if not sweep(context, now, connection):
@@ -199,5 +206,5 @@ def topped_up(
 
 def _purge_history(context: Context, retention: float, now: datetime | None) -> None:
     params: Params = {"age": retention, "n": SWEEP_SIZE, "now": context.time(now)}
-    deleted = context.run(context.engine.messages.purge_history, params)
+    deleted = context.run(context.messages.purge_history, params)
     context.table.next_purge = monotonic() + (0 if deleted == SWEEP_SIZE else PURGE_EVERY)

@@ -26,7 +26,7 @@ def complete_and_claim(
     In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
     transaction of the caller's, where one would gain nothing.
     """
-    token, params = leased(context, n, lease, now)
+    token, params = leased(context, n, lease, now, connection)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
@@ -35,7 +35,7 @@ def complete_and_claim(
         return token, claimed(context, params, now, connection, refusable=connection is not None)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
-    completed, rows = context.run(engine.messages.complete_and_claim, params | held)
+    completed, rows = context.run(context.messages.complete_and_claim, params | held)
     if completed is not None:
         raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
     # After the completion: before it, a sweep would take the message from a consumer that is a little late.
@@ -43,4 +43,4 @@ def complete_and_claim(
         keep_up(context, now)
         if len(rows) == n:
             return token, rows
-    return token, topped_up(context, engine.messages.claim, rows, params, now, connection, refusable=False)
+    return token, topped_up(context, context.messages.claim, rows, params, now, connection, refusable=False)

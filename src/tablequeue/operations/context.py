@@ -11,6 +11,8 @@ from tablequeue.definition import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput
 from tablequeue.message import checked_id
@@ -35,13 +37,21 @@ class Context:
     """The name under which this process pushes and pops."""
     codec: Codec
     engine: Engine
+    messages: Messages
+    reads: Reads
     plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
         assert isinstance(table.engine, Engine), "a class of the engine with its operations"
-        return cls(runner, table, who, CODECS[table.definition.payload], table.engine)
+        engine = table.engine
+        parts: dict[str, tuple[Messages, Reads]] = {
+            "queue": (engine.messages, engine.reads),
+            "topic": (engine.topics, engine.reads),
+            "subscription": (engine.ranges, engine.range_reads),
+        }
+        return cls(runner, table, who, CODECS[table.definition.payload], engine, *parts[table.definition.kind])
 
     def run(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any = None) -> T:
         """Run an operation on the queue: in the transaction of the caller's `connection`, or in one of its own."""

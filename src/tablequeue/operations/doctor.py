@@ -10,11 +10,14 @@ from tablequeue.engines.base import Statements
 from tablequeue.engines.checks import Check
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
+from tablequeue.operations import maintain, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
 
 # Seconds of the history whose run times are compared with the lease.
 WINDOW = 86400
+# How far a subscription may be behind a topic that waits for it: seconds, and messages.
+BEHIND, MANY = 86400.0, 1_000_000
 # Seconds by which the clocks of client and database may differ: less than any useful lease.
 SKEW = 2.0
 
@@ -43,6 +46,14 @@ def of_queue(context: Context) -> Iterator[Finding]:
         if check.of_queue:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
+    if context.table.topic is not None:
+        yield from (Finding(name, *words) for words in _behind(context))
+
+
+def of_topic(context: Context) -> Iterator[Finding]:
+    name = context.table.name
+    yield from (Finding(name, *words) for words in _indexes(context))
+    yield from (Finding(name, *words) for words in _log(context))
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -101,3 +112,63 @@ def _lease(context: Context) -> Iterator[Words]:
             "lease ends, another consumer gets the message too.",
             "Pop with a longer lease=, or extend it while working; or make a new queue with a longer lease.",
         )
+
+
+def _behind(context: Context) -> Iterator[Words]:
+    """Say how a subscription holds its topic's log back, or that messages will be dropped before it gets them."""
+    assert context.table.topic is not None, "of a subscription"
+    topic = Context.at(context.runner, maintain.find(context.runner, context.table.topic.name, "topic"), context.who)
+    keep = topic.table.definition.retention
+    if keep is None:
+        return
+    log, lag = topics.size(topic), topics.lag(context)
+    if keep == 0:
+        first, end = topic.run(topic.engine.topics.bounds, {})
+        floor = max(first, context.run(context.engine.ranges.floor, {}))
+        age = topics.age(topic, floor)
+        if age > BEHIND or end - floor > MANY:
+            yield (
+                f"It holds back the last {end - floor} messages of its topic, the first of them for {_hours(age)}: the "
+                f"topic keeps what a subscription has not finished. {_size(log)}",
+                "Start its consumers; or let it skip messages, or drop it: `tablequeue topic seek` and `unsubscribe`.",
+            )
+    elif lag.seconds is not None and lag.seconds > keep / 2:
+        yield (
+            f"It is {_hours(lag.seconds)} behind, and its topic drops messages after {_hours(keep)}: it does not get "
+            "those that are dropped.",
+            "Start its consumers, or more of them.",
+        )
+
+
+def _log(context: Context) -> Iterator[Words]:
+    """Say that a topic has messages that it should not have any more, or keeps them for nobody."""
+    keep = context.table.definition.retention
+    log = topics.size(context)
+    if keep is None or log.oldest_age is None:
+        return
+    if keep == 0:
+        names = topics.names(context.runner, context.table.name)
+        if not names and (log.oldest_age > BEHIND or log.messages > MANY):
+            yield (
+                f"It keeps messages for its subscriptions, and has no subscription. {_size(log)}",
+                "Make a subscription, or drop the topic.",
+            )
+        # Whole segments are dropped: what stands before a message that is needed, and about as old, stays with it.
+        needed = topics.age(context, topics.consumed(context))
+        overdue = bool(names) and log.oldest_age > BEHIND and needed < BEHIND / 2
+    else:
+        overdue = log.oldest_age > keep * 1.5 + 3600
+    if overdue:
+        yield (
+            f"It has messages that it need not keep: the first was pushed {_hours(log.oldest_age)} ago. {_size(log)}",
+            "Call Topic.trim() as the owner of the tables: pushes and claims do it, if they have the right. If that "
+            "drops nothing, end the transactions that have been open for long.",
+        )
+
+
+def _size(log: topics.Size) -> str:
+    return f"The log has {log.messages} messages, {log.bytes / 1e6:.1f} MB."
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h"

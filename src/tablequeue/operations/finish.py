@@ -21,7 +21,7 @@ from tablequeue.states import FailedState
 def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
     claims = tuple(claims)
     try:
-        _finish(context, context.engine.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
+        _finish(context, context.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
         promote_after(context, now, connection, len(claims))  # for the others of the batch, which were completed
         raise
@@ -31,7 +31,7 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    _finish(context, context.engine.messages.release, claims, params, "released", connection)
+    _finish(context, context.messages.release, claims, params, "released", connection)
 
 
 def fail(
@@ -52,7 +52,7 @@ def fail(
         "max_attempts": definition.max_attempts if retry else 0,
         "now": context.time(now),
     }
-    state = context.run(context.engine.messages.fail, params, connection)
+    state = context.run(context.messages.fail, params, connection)
     if state is None:
         raise not_held([claim.id], 1, "failed")
     if state == "dead":
@@ -73,7 +73,7 @@ def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime
     _need_lease(context, "extended")
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
     params: Params = {**_held(claim), "lease": lease, "now": context.time(now)}
-    until = context.run(context.engine.messages.extend, params, connection)
+    until = context.run(context.messages.extend, params, connection)
     if until is None:
         raise not_held([claim.id], 1, "extended")
     return context.engine.load_time(until)
@@ -90,7 +90,9 @@ def _finish(
     """Finish the claims, all in one transaction; then raise `LeaseLost` for those that were no longer held."""
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
-        by_token[checked_token(claim.token)].append(claim.id)
+        by_token[claim.token].append(claim.id)
+    for token in by_token:
+        checked_token(token)
 
     def finish_each(cursor: Cursor, table: Table, params: Params) -> list[int]:
         under = (

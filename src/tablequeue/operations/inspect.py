@@ -23,11 +23,11 @@ def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list
     if state not in STATES:
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
     params: Params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
-    return [_message(context, row) for row in context.run(context.engine.reads.peek, params)]
+    return [_message(context, row) for row in context.run(context.reads.peek, params)]
 
 
 def find(context: Context, id: int) -> Message | None:
-    row = context.run(context.engine.reads.find, {"id": checked_id(id)})
+    row = context.run(context.reads.find, {"id": checked_id(id)})
     if row is None and context.table.definition.keeps_history:
         # In this order: what has left the queue by then is in the history, and nothing comes back from there.
         row = next(iter(history_rows(context, id, id, 1)), None)
@@ -48,20 +48,20 @@ def lost(context: Context, limit: int, older_than: Duration | None, now: datetim
         )
     age = definition.lease if older_than is None else seconds(older_than, "older_than")
     params: Params = {"n": count(limit, "limit"), "age": age, "now": context.time(now)}
-    return [_message(context, row) for row in context.run(context.engine.reads.lost, params)]
+    return [_message(context, row) for row in context.run(context.reads.lost, params)]
 
 
 def history_bounds(context: Context) -> tuple[int, int] | None:
     """Return the lowest and the highest id in the history; None if it is empty."""
     need_history(context)
-    low, high = context.run(context.engine.reads.history_bounds, {})
+    low, high = context.run(context.reads.history_bounds, {})
     return None if low is None else (low, high)
 
 
 def history_rows(context: Context, low: int, high: int, limit: int) -> list[Row]:
     """Return rows of COLUMNS with ids from `low` to `high`, highest first."""
     need_history(context)
-    return context.run(context.engine.reads.history, {"low": low, "high": high, "n": limit})
+    return context.run(context.reads.history, {"low": low, "high": high, "n": limit})
 
 
 def history_batches(context: Context, low: int, high: int, size: int) -> Iterator[list[Row]]:

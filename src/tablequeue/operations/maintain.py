@@ -7,7 +7,15 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from tablequeue.definition import Definition, Duration
+from tablequeue.definition import (
+    Definition,
+    Duration,
+    Kind,
+    SubscriptionDefinition,
+    TopicDefinition,
+    definition_from,
+    kind_of,
+)
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
@@ -15,7 +23,7 @@ from tablequeue.engines.rows import QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.names import check_name
+from tablequeue.names import check_full_name, check_name, subscription_of, topic_table_of
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -28,18 +36,12 @@ BATCH = 1000
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue; or return it, if it is there with the same definition.
+    """Make the queue, or the topic; or return it, if it is there with the same definition.
 
     It looks first: a queue that is there needs no right to create, and no lock.
     """
     engine = runner.engine
-    table = engine.table(check_name(name), definition)
-    params: Params = {
-        "name": name,
-        "definition": table.entry,
-        "schema_version": engine.schema_version,
-        "now": None,
-    }
+    table = engine.table(check_name(name, definition.kind), definition)
 
     def create(cursor: object, table: Table, params: Params) -> QueueRow | None:
         engine.catalogue.install(cursor, table, params)
@@ -48,39 +50,82 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
             engine.catalogue.create(cursor, table, params)
         return row
 
-    row = _lookup(runner, name) or runner.run(create, table, params, creating=True)
-    if row is None:
-        return table
-    there = _entered(engine, name, row)
+    row = lookup(runner, name) or runner.run(create, table, entry(table), creating=True)
+    return table if row is None else same(entered(engine, name, row), definition)
+
+
+def same(there: Table, definition: Definition) -> Table:
+    """Return the table, if it has this definition; else `QueueDiffers`."""
+    kind = definition.kind
+    if there.definition.kind != kind:
+        raise QueueDiffers(
+            f"{there.name!r} is a {there.definition.kind}.",
+            f"Open it with {there.definition.kind}(), or drop it first.",
+        )
     if there.definition != definition:
         differences = "; ".join(there.definition.differences(definition))
         raise QueueDiffers(
-            f"The queue {name!r} is there with another definition ({differences}).",
-            "Open it with queue(), or drop it first.",
+            f"The {kind} {there.name!r} is there with another definition ({differences}).",
+            f"Open it with {kind}(), or drop it first.",
         )
     return there
 
 
-def find(runner: Runner, name: str) -> Table:
-    """Return the queue of that name, as the catalogue defines it; `QueueNotFound` suggests the nearest name."""
-    row = _lookup(runner, check_name(name))
+def entry(table: Table) -> Params:
+    """Return the parameters that enter a queue, a topic or a subscription in the catalogue."""
+    return {
+        "name": table.name,
+        "definition": table.entry,
+        "schema_version": table.engine.schema_version,
+        "now": None,
+    }
+
+
+def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
+    """Return what the catalogue has under that name; `QueueNotFound` suggests the nearest name.
+
+    As a queue it also finds a subscription, such as `events/mail`.
+    """
+    check_full_name(name, kind)
+    row = lookup(runner, name)
     if row is None:
-        if path := runner.missing():
-            raise QueueNotFound(f"There is no queue {name!r}, for there is no database file {path}.", FILE_REMEDY)
-        if not has_schema(runner):
-            raise QueueNotFound(
-                f"There is no queue {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
-                "Correct the schema; or create the queue, and the schema with it.",
-            )
-        near = difflib.get_close_matches(name, names(runner), n=1)
-        remedy = f"Did you mean {near[0]!r}?" if near else "Create it first with create_queue() or `queue create`."
-        raise QueueNotFound(f"There is no queue {name!r}.", remedy)
-    return _entered(runner.engine, name, row)
+        raise _not_found(runner, name, "subscription" if "/" in name else kind)
+    table = entered(runner.engine, name, row)
+    found = table.definition.kind
+    if (found == "topic") is not (kind == "topic"):
+        remedy = f"Open it with {found}()."
+        if found == "topic":
+            there = [each for each in names(runner, "subscription") if each.startswith(subscription_of(name, ""))]
+            example = there[0] if there else subscription_of(name, "mail")
+            remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."
+        raise QueueNotFound(f"{name!r} is a {found}, not a {kind}.", remedy)
+    return table
 
 
-def names(runner: Runner) -> list[str]:
-    """Return the names of all queues, sorted."""
-    return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
+_CREATE: dict[Kind, str] = {
+    "queue": "create_queue() or `queue create`",
+    "topic": "create_topic() or `topic create`",
+    "subscription": "Topic.subscribe() or `topic subscribe`",
+}
+
+
+def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
+    if path := runner.missing():
+        return QueueNotFound(f"There is no {kind} {name!r}, for there is no database file {path}.", FILE_REMEDY)
+    if not has_schema(runner):
+        return QueueNotFound(
+            f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
+            f"Correct the schema; or create the {kind}, and the schema with it.",
+        )
+    near = difflib.get_close_matches(name, names(runner, kind), n=1)
+    create = f"Create it first with {_CREATE[kind]}."
+    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {near[0]!r}?" if near else create)
+
+
+def names(runner: Runner, *kinds: Kind) -> list[str]:
+    """Return the names of all queues, topics and subscriptions of these kinds, sorted; if none is given, of all."""
+    rows = runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
+    return [row.name for row in rows if not kinds or kind_of(json.loads(row.entry)) in kinds]
 
 
 def has_schema(runner: Runner) -> bool:
@@ -98,12 +143,13 @@ def drop(context: Context) -> None:
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
-    """Make or replace the stored procedures of a queue; return the names of those to call."""
+    """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
+    kind: Kind = "topic" if name in names(runner, "topic") else "queue"
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
 
-    return runner.run(install, find(runner, name), {})
+    return runner.run(install, find(runner, name, kind), {})
 
 
 def upgrade(runner: Runner, name: str) -> int:
@@ -117,7 +163,7 @@ def upgrade(runner: Runner, name: str) -> int:
     def known(row: QueueRow | None) -> tuple[Table, int]:
         if row is None:
             raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
-        return _entered(engine, name, row, oldest=1), row.schema_version
+        return entered(engine, name, row, oldest=1), row.schema_version
 
     def upgrade(cursor: object, catalogue: Statements, params: Params) -> int:
         # Under the creators' lock: if several upgrade at once, the first does it, and the others find it done.
@@ -127,7 +173,7 @@ def upgrade(runner: Runner, name: str) -> int:
             engine.catalogue.upgrade(cursor, there, {**params, "schema_version": version})
         return before
 
-    _, before = known(_lookup(runner, name))
+    _, before = known(lookup(runner, name))
     if before == engine.schema_version:
         return before
     params: Params = {"name": name, "names": names(runner), "now": None}
@@ -140,7 +186,7 @@ def purge(context: Context, states: Sequence[str]) -> int:
     for state in states:
         deleted = BATCH
         while deleted:
-            deleted = context.run(context.engine.messages.purge, {"state": state, "n": BATCH})
+            deleted = context.run(context.messages.purge, {"state": state, "n": BATCH})
             total += deleted
     return total
 
@@ -152,7 +198,7 @@ def purge_dead(context: Context, which: Which) -> int:
 
     def delete(ids: Sequence[int]) -> int:
         params: Params = {"state": "dead", "ids": context.engine.dump_ids(ids)}
-        return context.run(context.engine.messages.purge_ids, params)
+        return context.run(context.messages.purge_ids, params)
 
     return _each_dead(context, which, delete)
 
@@ -163,7 +209,7 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
     params: Params = {"age": seconds(older_than, "older_than"), "n": BATCH, "now": context.time(now)}
     total, deleted = 0, BATCH
     while deleted:
-        deleted = context.run(context.engine.messages.purge_history, params)
+        deleted = context.run(context.messages.purge_history, params)
         total += deleted
     return total
 
@@ -173,7 +219,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
     context.time(now)  # raises before anything is changed
 
     def revive(ids: Sequence[int]) -> int:
-        return len(context.run(context.engine.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
+        return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
     total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
     promote_after(context, now, messages=total)
@@ -182,7 +228,7 @@ def redrive(context: Context, which: Which, now: datetime | None) -> int:
 
 def _redrive_all(context: Context) -> int:
     total, after = 0, 0
-    while batch := context.run(context.engine.messages.redrive, {"after": after, "n": BATCH}):
+    while batch := context.run(context.messages.redrive, {"after": after, "n": BATCH}):
         # By ascending ids: a message that dies again meanwhile is not redriven for ever.
         total, after = total + len(batch), batch[-1]
     return total
@@ -207,13 +253,13 @@ def _installed(runner: Runner) -> bool:
     return not runner.missing() and runner.run(engine.catalogue.has_catalogue, engine.shared, {})
 
 
-def _lookup(runner: Runner, name: str) -> QueueRow | None:
+def lookup(runner: Runner, name: str) -> QueueRow | None:
     """Return what the catalogue has of the queue, or None."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
 
 
-def _entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
+def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
     """Return the queue of a row of the catalogue. Until version 3 that did not name the table."""
     version, present = row.schema_version, engine.schema_version
     if version > present:
@@ -228,4 +274,9 @@ def _entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None
         )
     values = json.loads(row.entry)
     table_name = values.pop("table", f"tq_{name}")
-    return engine.table(name, Definition.from_dict(values), table_name)
+    definition = definition_from(values)
+    topic = None
+    if isinstance(definition, SubscriptionDefinition):
+        of = TopicDefinition(payload=definition.payload)
+        topic = engine.table(definition.topic, of, topic_table_of(table_name))
+    return engine.table(name, definition, table_name, topic)

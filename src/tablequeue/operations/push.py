@@ -62,7 +62,7 @@ def push(
     else:
         params = _call(context, now) | _row(context, payload, options, key)
     while True:
-        id = context.run(context.engine.messages.push, params, connection)
+        id = context.run(context.messages.push, params, connection)
         if id is not None:
             promote_after(context, now, connection)
             return id
@@ -71,7 +71,7 @@ def push(
             return None
         if on_conflict == "raise":
             raise _duplicate([key])
-        there = context.run(context.engine.messages.find_keys, {"keys": [key]}, connection)
+        there = context.run(context.messages.find_keys, {"keys": [key]}, connection)
         if key in there:
             return there[key]
         # The message with the key was finished between the two statements: push again.
@@ -113,7 +113,7 @@ def push_many(
         ids = _push_each(context, params, rows, on_conflict, connection)
     elif payloads:
         check_group(context.table, options.group)
-        ids = [*context.run(context.engine.messages.push_many, params | {"payloads": payloads}, connection)]
+        ids = [*context.run(context.messages.push_many, params | {"payloads": payloads}, connection)]
     else:
         return []
     promote_after(context, now, connection, len(ids))
@@ -129,16 +129,16 @@ def _push_each(
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
-        ids = context.engine.messages.push_each(cursor, table, params | {"rows": rows})
+        ids = context.messages.push_each(cursor, table, params | {"rows": rows})
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             keys = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
                 raise _duplicate(keys)
-            there = context.engine.messages.find_keys(cursor, table, {"keys": keys})
+            there = context.messages.find_keys(cursor, table, {"keys": keys})
             gone = [place for place, key in zip(refused, keys, strict=True) if key not in there]
-            again = context.engine.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
+            again = context.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
             for place, key in zip(refused, keys, strict=True):
                 ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
@@ -161,6 +161,8 @@ def _call(context: Context, now: datetime | None) -> Params:
 
 
 def _row(context: Context, payload: Any, options: Options, key: str | None) -> Params:
+    if key is not None and context.table.definition.kind == "topic":
+        raise BadInput("A topic has no deduplication keys.", "Leave the key out, or push into a queue.")
     check_group(context.table, options.group)
     return {
         **_options(context, options),
@@ -173,6 +175,8 @@ def _options(context: Context, options: Options) -> Params:
     delay, due, priority, group, headers = options
     headers = telemetry.carried(headers)
     definition = context.table.definition
+    if definition.kind == "topic" and (delay is not None or due is not None):
+        raise BadInput("A topic delivers its messages at once.", "Leave delay and due out, or push into a queue.")
     if delay is not None and due is not None:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
@@ -213,8 +217,11 @@ def check_priority(queue: Defined, priority: int) -> None:
 def check_group(queue: Defined, group: str | None) -> None:
     if queue.definition.groups:
         if group is None:
-            raise BadInput(f"The queue {queue.name!r} has groups, and none is given.", "Give the message its group.")
-    elif group is not None:
+            raise BadInput(
+                f"The {queue.definition.kind} {queue.name!r} has groups, and none is given.",
+                "Give the message its group.",
+            )
+    elif group is not None and not queue.definition.takes_groups:
         raise BadInput(
             f"The queue {queue.name!r} has no groups.", "Leave the group out, or create a queue that has groups."
         )

@@ -78,6 +78,18 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a subscription is behind its topic.
+
+    messages   those that no consumer has claimed.
+    seconds    the age of the first of them that is ready; None if there is none.
+    """
+
+    messages: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """Counts at one moment. They are exact, except what `estimated` names.
 
@@ -87,6 +99,7 @@ class Stats:
     lost        messages delivered at most once, a lease ago or longer, and never completed; None if the queue delivers
                 at least once, where none can be lost.
     window      what was done lately; None if not asked for, or if the queue keeps no history.
+    lag         how far the subscription is behind its topic; None of a queue.
     """
 
     queue: str
@@ -99,6 +112,7 @@ class Stats:
     finished: int | None
     lost: int | None = None
     window: Window | None = None
+    lag: Lag | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -109,12 +123,14 @@ class Stats:
 
 def stats(context: Context, window: Duration | None, now: datetime | None) -> Stats:
     length = None if window is None else _length(window)
-    row = context.run(context.engine.reads.stats, {"now": context.time(now)})
+    row = context.run(context.reads.stats, {"now": context.time(now)})
     lost = _lost(context, now)
     looked = None
     if length is not None and context.table.definition.keeps_history:
         looked = _window(context, length, lost, now)
-    return Stats(context.table.name, **row._asdict(), lost=_total(lost), window=looked)
+    counts = row._asdict()
+    lag = counts.pop("lag")
+    return Stats(context.table.name, **counts, lost=_total(lost), window=looked, lag=lag and Lag(*lag))
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -149,14 +165,14 @@ def _lost(context: Context, now: datetime | None) -> Sequence[LostRow] | None:
     if definition.delivery != "at_most_once":
         return None
     params: Params = {"age": definition.lease, "now": context.time(now)}
-    return context.run(context.engine.reads.stats_lost, params)
+    return context.run(context.reads.stats_lost, params)
 
 
 def _window(context: Context, length: float, lost: Sequence[LostRow] | None, now: datetime | None) -> Window:
     params: Params = {"age": length, "now": context.time(now)}
-    finished = context.run(context.engine.reads.stats_finished, params | {"n": MOST})
+    finished = context.run(context.reads.stats_finished, params | {"n": MOST})
     for most in (FIRST, min(10 * FIRST, MOST), MOST):
-        pushed = context.run(context.engine.reads.stats_pushed, params | {"n": most})
+        pushed = context.run(context.reads.stats_pushed, params | {"n": most})
         number = sum(row.messages for row in pushed)
         if number < most:
             break

@@ -30,7 +30,7 @@ def readable(
 
 def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | None, connection: Any) -> None:
     if not token:  # taken, in the caller's transaction
-        context.run(context.engine.messages.put_back, _buried(context, row, reason), connection)
+        context.run(context.messages.put_back, _buried(context, row, reason), connection)
         return
     params: Params = {
         "id": row[ID],
@@ -41,7 +41,7 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
         "now": context.time(now),
     }
     try:
-        context.run(context.engine.messages.fail, params, connection)
+        context.run(context.messages.fail, params, connection)
     except TablequeueError:
         if connection is not None:
             raise

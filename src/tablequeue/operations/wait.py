@@ -112,7 +112,7 @@ class Waiter:
         self._busy_since = None
         # In this order: of a push after the look the notifier tells.
         listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
-        coming = self._context.run(self._context.engine.reads.until_next, {"now": None})
+        coming = self._context.run(self._context.reads.until_next, {"now": None})
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop: pop at once. If it is locked, that pop does not find it either: pause after it.

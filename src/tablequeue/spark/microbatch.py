@@ -27,6 +27,20 @@ PAUSES = (0.02, 0.5)
 MESSAGES_PER_TASK = 5000
 
 
+class Idle:
+    """Delays empty answers to Spark."""
+
+    def __init__(self) -> None:
+        self._pause = PAUSES[0]
+
+    def answer(self, at_once: bool) -> None:
+        if at_once:
+            self._pause = PAUSES[0]
+        else:
+            sleep(self._pause)
+            self._pause = min(2 * self._pause, PAUSES[1])
+
+
 class BatchPartition(InputPartition):
     def __init__(self, token: str, ids: Sequence[int]) -> None:
         self.token = token
@@ -41,7 +55,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._run: Stream | None = None
         self._last_id: int | None = None
-        self._pause = PAUSES[0]
+        self._idle = Idle()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_run": None}
@@ -66,11 +80,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
         last = self._stream().advance(start["batch"], n, last_id=self._last_id)
-        if last > start["batch"]:
-            self._pause = PAUSES[0]
-        elif self._last_id is None:
-            sleep(self._pause)
-            self._pause = min(2 * self._pause, PAUSES[1])
+        self._idle.answer(last > start["batch"] or self._last_id is not None)
         return self._offset(last)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

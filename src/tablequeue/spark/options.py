@@ -12,24 +12,38 @@ from typing import Any, Literal
 
 import tablequeue
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name
+from tablequeue.names import check_full_name, check_name
+from tablequeue.queue import Queue
 from tablequeue.redaction import has_password
+from tablequeue.topic import Topic
 
 Use = Literal["read", "stream", "write", "stream write"]
+Position = Literal["beginning", "end"] | int | datetime
 
 LARGEST = (1 << 63) - 1
 # Options of Spark itself, which data sources get too.
 _SPARK_OPTIONS = frozenset(["checkpointlocation", "queryname"])
-_USES: Mapping[Use, frozenset[str]] = {
+# The options of each use of a queue, and of a topic.
+_QUEUE_USES: Mapping[Use, frozenset[str]] = {
     "read": frozenset("table partitions minId maxId since until columns".split()),
     "stream": frozenset("stream partitions maxMessagesPerTrigger columns".split()),
     "write": frozenset("onConflict producer writer batch".split()),
     "stream write": frozenset("onConflict producer".split()),
 }
-_ALWAYS = ("url", "urlEnv", "urlFile", "queue", "schema")
-NAMES = (*_ALWAYS, *sorted(frozenset[str]().union(*_USES.values())))
+_TOPIC_USES: Mapping[Use, frozenset[str]] = {
+    "read": frozenset("startingPosition endingPosition minPartitions failOnDataLoss columns".split()),
+    "stream": frozenset(
+        "startingPosition subscription maxMessagesPerTrigger minPartitions failOnDataLoss columns".split()
+    ),
+    "write": frozenset("producer writer batch".split()),
+    "stream write": frozenset(["producer"]),
+}
+_ALWAYS = ("url", "urlEnv", "urlFile", "queue", "topic", "schema")
+NAMES = (*_ALWAYS, *sorted(frozenset[str]().union(*_QUEUE_USES.values(), *_TOPIC_USES.values())))
 _TABLES = ("history", "queue")
 _CONFLICTS = ("raise", "skip")
+_POSITIONS: Mapping[str, Position] = {"beginning": "beginning", "end": "end"}
+_TRUTH = ("true", "false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +51,8 @@ class Options:
     """url                    URL of the database, if it has no password.
     urlEnv                 or an environment variable with the URL, on the driver and every executor,
     urlFile                or a file with the URL there, such as a mounted secret.
-    queue                  name of the queue.
+    queue                  name of the queue,
+    topic                  or name of the topic.
     schema                 database schema of the queues.
 
     Reading
@@ -49,7 +64,15 @@ class Options:
 
     Streaming
     stream                 name of the stream, which has its own batches and its own position.
-    maxMessagesPerTrigger  maximum number of messages in a batch (10000).
+    maxMessagesPerTrigger  maximum number of messages in a batch (10000; of a topic 1000000).
+
+    Reading or streaming a topic
+    startingPosition       `beginning` (the default), `end`, an offset, or a time in ISO 8601 with a zone.
+    endingPosition         the same for the end of a read, which does not include it; the default is `end`.
+    minPartitions          minimum number of partitions (4), but not of less than 20000 messages each.
+    failOnDataLoss         whether to fail if messages to be read were dropped (true), or to leave them out.
+    subscription           a subscription in which the position of a stream is noted. The default of startingPosition is
+                           then the position of the subscription.
 
     Writing
     onConflict             `raise`, or `skip` messages whose key is taken.
@@ -61,6 +84,7 @@ class Options:
     url_env: str | None
     url_file: str | None
     queue: str
+    topic: str | None
     schema: str | None
     table: Literal["history", "queue"]
     partitions: int
@@ -75,6 +99,11 @@ class Options:
     producer: str | None
     writer: str | None
     batch: int
+    starting: Position | None
+    ending: Position
+    min_partitions: int
+    fails_on_loss: bool
+    subscription: str | None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], use: Use | None = None) -> Options:
@@ -83,14 +112,16 @@ class Options:
         Without a use, as for the schema, all options are allowed.
         """
         known = {name.lower(): name for name in NAMES}
-        allowed = frozenset(NAMES if use is None else (*_ALWAYS, *_USES[use]))
+        of_topic = "topic" in map(str.lower, given)
+        uses = _TOPIC_USES if of_topic else _QUEUE_USES
+        allowed = frozenset(NAMES if use is None else (*_ALWAYS, *uses[use]))
         values: dict[str, str] = {}
         for name, value in given.items():
             if name.lower() in _SPARK_OPTIONS:
                 continue
             right = known.get(name.lower())
             if right not in allowed:
-                told = f" to {use}" if right and use else ""
+                told = f" to {use} a {'topic' if of_topic else 'queue'}" if right and use else ""
                 names = ", ".join(one for one in NAMES if one in allowed)
                 raise BadInput(f"tablequeue has no option {right or name!r}{told}.", f"Options are: {names}.")
             if has_password(value):
@@ -104,9 +135,9 @@ class Options:
                 "Exactly one of url, urlEnv and urlFile must be given.",
                 "Use urlFile if there is a password.",
             )
-        if "queue" not in values:
-            raise BadInput("The option queue is missing.", "Name the queue.")
-        if use == "stream" and not values.get("stream"):
+        if ("queue" in values) == of_topic:
+            raise BadInput("Exactly one of queue and topic must be given.", "Name a queue, or a topic.")
+        if use == "stream" and not of_topic and not values.get("stream"):
             raise BadInput("The option stream is missing.", "Give the stream a name, which identifies its position.")
         if ("writer" in values) != ("batch" in values):
             raise BadInput("Only one of writer and batch is given.", "Give both, or none.")
@@ -115,7 +146,8 @@ class Options:
             values.get("url"),
             values.get("urlEnv"),
             values.get("urlFile"),
-            check_name(values["queue"]),
+            "" if of_topic else check_full_name(values["queue"]),
+            check_name(values["topic"], "topic") if of_topic else None,
             values.get("schema"),
             _choice(values, "table", _TABLES),
             _whole(values, "partitions", 4, 1),
@@ -125,16 +157,25 @@ class Options:
             _time(values, "since"),
             _time(values, "until"),
             values.get("stream", ""),
-            _whole(values, "maxMessagesPerTrigger", 10_000, 1),
+            _whole(values, "maxMessagesPerTrigger", 1_000_000 if of_topic else 10_000, 1),
             _choice(values, "onConflict", _CONFLICTS),
             values.get("producer"),
             values.get("writer"),
             _whole(values, "batch", 0, 0),
+            _position(values, "startingPosition") if "startingPosition" in values else None,
+            _position(values, "endingPosition") if "endingPosition" in values else "end",
+            _whole(values, "minPartitions", 4, 1),
+            _choice(values, "failOnDataLoss", _TRUTH) == "true",
+            values.get("subscription"),
         )
 
     def connect(self) -> tablequeue.Database:
         """Return the database, which is cached for the next task of this process. Closing it closes its connections."""
         return _database(self.address(), self.schema)
+
+    def opened(self, database: tablequeue.Database) -> Queue | Topic:
+        """Return the queue or the topic."""
+        return database.queue(self.queue) if self.topic is None else database.topic(self.topic)
 
     def address(self) -> str:
         """The URL, from where it is."""
@@ -179,6 +220,20 @@ def _whole(values: Mapping[str, str], name: str, default: int, least: int) -> in
     if not least <= value <= LARGEST:
         raise BadInput(f"The option {name} is {values[name]!r}.", f"Give a whole number of at least {least}.")
     return value
+
+
+def _position(values: Mapping[str, str], name: str) -> Position:
+    value = values[name]
+    if value in _POSITIONS:
+        return _POSITIONS[value]
+    if value.isdecimal():
+        return _whole(values, name, 1, 1)
+    try:
+        time = _time(values, name)
+        assert time is not None, "it is given"
+        return time
+    except BadInput as error:
+        raise BadInput(error.cause, "Give beginning, end, an offset, or a time in ISO 8601 with its zone.") from None
 
 
 def _time(values: Mapping[str, str], name: str) -> datetime | None:

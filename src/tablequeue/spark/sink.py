@@ -18,6 +18,7 @@ from tablequeue.operations.push import LONGEST_KEY
 from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.staging import Staged
+from tablequeue.topic import Topic
 
 # The types of DataFrame columns that are accepted for each Arrow type.
 _ACCEPTED = {
@@ -44,14 +45,14 @@ class _Writer:
     def __init__(self, options: Options, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise BadInput(
-                "A queue cannot be overwritten.",
+                "Queues and topics cannot be overwritten.",
                 "Write with mode append, and purge the queue first if you want to replace it.",
             )
         self._options = options
         # The same in all tasks, to which this object is sent.
         self._write = uuid.uuid4().hex
         with options.connect() as database:
-            queue = database.queue(options.queue)
+            queue = options.opened(database)
             _check_columns(queue, {field.name: field.dataType.simpleString() for field in schema.fields})
             staging.prepare(queue)
 
@@ -59,7 +60,7 @@ class _Writer:
         context = TaskContext.get()
         assert context is not None
         with self._options.connect() as database:
-            queue = database.queue(self._options.queue)
+            queue = self._options.opened(database)
             staged = staging.stage(queue, self._write, uuid.uuid4().hex, context.partitionId(), iterator)
         return StagedMessage(self._write, staged, context.getLocalProperty("sql.streaming.queryId"))
 
@@ -68,7 +69,7 @@ class _Writer:
         write = messages[0].write
         with options.connect() as database:
             staging.publish(
-                database.queue(options.queue),
+                options.opened(database),
                 write,
                 [message.staged for message in messages],
                 on_conflict=options.on_conflict,
@@ -81,7 +82,7 @@ class _Writer:
         """Delete what these tasks have staged. What other tasks have staged is deleted after a day."""
         with self._options.connect() as database:
             for write in {message.write for message in messages if message is not None}:
-                staging.unstage(database.queue(self._options.queue), write)
+                staging.unstage(self._options.opened(database), write)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -106,19 +107,20 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._unstage(messages)
 
 
-def _check_columns(queue: Queue, given: dict[str, str]) -> None:
+def _check_columns(queue: Queue | Topic, given: dict[str, str]) -> None:
     types = staging.written(queue)
+    target = f"{queue.definition.kind} {queue.name!r}"
     if "payload" not in given:
         raise BadInput("There is no column payload to write.", "Add one, for JSON by to_json(struct(...)).")
     for name, kind in given.items():
         if name not in types:
             raise BadInput(
-                f"The queue {queue.name!r} takes no column {name!r}.",
+                f"The {target} takes no column {name!r}.",
                 f"Leave it out; columns are: {', '.join(types)}.",
             )
         if kind not in _ACCEPTED[types[name]]:
             raise BadInput(
-                f"The column {name} is a {kind}, and the queue {queue.name!r} takes a {_ACCEPTED[types[name]][0]}.",
+                f"The column {name} is a {kind}, and the {target} takes a {_ACCEPTED[types[name]][0]}.",
                 f"Cast it to {_ACCEPTED[types[name]][0]}"
                 + (", by to_json(...) if it is JSON." if name == "payload" else "."),
             )

@@ -1,11 +1,11 @@
-"""The Spark data source `tablequeue`: queues as DataFrames, as streams, and as sinks."""
+"""The Spark data source `tablequeue`: queues and topics as DataFrames, as streams, and as sinks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
 from tablequeue import arrow
 from tablequeue.errors import BadInput
@@ -14,6 +14,8 @@ from tablequeue.spark.batch import BatchReader
 from tablequeue.spark.microbatch import MicroBatchReader
 from tablequeue.spark.options import Options
 from tablequeue.spark.sink import BatchWriter, StreamWriter
+from tablequeue.spark.topic import TopicReader, TopicStreamReader
+from tablequeue.topic import Topic
 
 # Spark requires exactly these Arrow types for its own types.
 _TYPES = {
@@ -33,10 +35,13 @@ class TableQueueSource(DataSource):
     write         pushes all messages of a job, or none.
     writeStream   does so for each batch, and only once, however often Spark repeats the batch.
 
+    With the option `topic` all of these are about a topic. Its reads are ranges of the log, and claim nothing.
+
     Columns to read: id, payload (string, or binary for a bytes queue), headers and errors (JSON text), state (queue
     only), attempts, priority, group, key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
     lease_until (queue only), finished_at (history only). A stream lacks state, consumer, lease_until and finished_at.
-    Columns to write: payload, and optionally headers, priority, group, key and due.
+    Of a topic: offset, id, payload, headers, group, producer, pushed_at.
+    Columns to write: payload, and optionally headers, priority, group, key and due; to a topic headers and group.
     """
 
     @classmethod
@@ -45,16 +50,18 @@ class TableQueueSource(DataSource):
 
     def schema(self) -> str:
         options = Options.parse(self.options)
-        source: arrow.Source = "stream" if options.stream else options.table
+        source: arrow.Source = "log" if options.topic else "stream" if options.stream else options.table
         with options.connect() as database:
-            fields = _chosen(database.queue(options.queue), source, options)
+            fields = _chosen(options.opened(database), source, options)
         return ", ".join(f"`{one.name}` {_TYPES[one.type]}" for one in fields)
 
-    def reader(self, schema: Any) -> BatchReader:
-        return BatchReader(Options.parse(self.options, "read"), schema.fieldNames())
+    def reader(self, schema: Any) -> DataSourceReader:
+        options = Options.parse(self.options, "read")
+        return (TopicReader if options.topic else BatchReader)(options, schema.fieldNames())
 
-    def streamReader(self, schema: Any) -> MicroBatchReader:  # noqa: N802  (Spark's name)
-        return MicroBatchReader(Options.parse(self.options, "stream"), schema.fieldNames())
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        options = Options.parse(self.options, "stream")
+        return (TopicStreamReader if options.topic else MicroBatchReader)(options, schema.fieldNames())
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
         return BatchWriter(Options.parse(self.options, "write"), schema, overwrite)
@@ -63,7 +70,7 @@ class TableQueueSource(DataSource):
         return StreamWriter(Options.parse(self.options, "stream write"), schema, overwrite)
 
 
-def _chosen(queue: Queue, source: arrow.Source, options: Options) -> list[pa.Field]:
+def _chosen(queue: Queue | Topic, source: arrow.Source, options: Options) -> list[pa.Field]:
     fields = arrow.columns(queue, source)
     if options.columns is None:
         return list(fields)

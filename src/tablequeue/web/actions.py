@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from typing import Any
-from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -14,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tablequeue.errors import BadInput
 from tablequeue.web.guard import COOKIE
-from tablequeue.web.render import Site
+from tablequeue.web.render import Site, link_of, name_of
 
 log = logging.getLogger("tablequeue.serve")
 
@@ -57,14 +56,14 @@ async def dead(site: Site, request: Request) -> Response:
     if action is None or bool(ids) == everything:
         raise BadInput("No dead letter is selected.", "Go back and select some, or all.")
     done, verb = action
-    name = request.path_params["queue"]
+    name = name_of(request)
 
     def call_verb() -> int:
         return getattr(site.database.queue(name), verb)(None if everything else ids)
 
     number = await run_in_threadpool(call_verb)
     log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})
-    return RedirectResponse(f"/queues/{quote(name)}/messages?state=dead&{done}={number}", 303)
+    return RedirectResponse(f"{link_of(name)}/messages?state=dead&{done}={number}", 303)
 
 
 async def _form(site: Site, request: Request) -> FormData:

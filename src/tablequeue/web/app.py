@@ -23,6 +23,14 @@ from tablequeue.web.metrics import metrics
 from tablequeue.web.render import Site
 
 SHORTEST_TOKEN = 16
+# What there is of each queue, and of each subscription.
+OF_QUEUE: tuple[tuple[Any, ...], ...] = (
+    ("", pages.queue),
+    ("/messages", pages.messages),
+    ("/messages/{id:int}", pages.message),
+    ("/messages/{id:int}/payload", pages.payload),
+    ("/dead", actions.dead, "POST"),
+)
 
 
 def dashboard(
@@ -53,11 +61,11 @@ def dashboard(
         page("/login", actions.login, "POST"),
         page("/logout", actions.logout, "POST"),
         page("/metrics", metrics),
-        page("/queues/{queue}", pages.queue),
-        page("/queues/{queue}/messages", pages.messages),
-        page("/queues/{queue}/messages/{id:int}", pages.message),
-        page("/queues/{queue}/messages/{id:int}/payload", pages.payload),
-        page("/queues/{queue}/dead", actions.dead, "POST"),
+        *(
+            page(f"{path}{rest}", handler, *methods)
+            for path in ("/queues/{queue}", "/topics/{topic}/{subscription}")
+            for rest, handler, *methods in OF_QUEUE
+        ),
         Mount("/static", StaticFiles(directory=str(resources.files("tablequeue.web") / "static"))),
     ]
     refused: Any = partial(_refused, site)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: the counts of each queue at this moment, and the rates and times of its last five minutes."""
+"""Metrics for Prometheus: of each queue and subscription the counts of this moment, and the last five minutes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Numbers(Collector):
     def collect(self) -> Iterable[Metric]:
         up = GaugeMetricFamily("tablequeue_up", "Whether the queue could be read.", labels=["queue"])
         found: list[Stats] = []
-        for name in self._database.queues():
+        for name in [*self._database.queues(), *self._database.subscriptions()]:
             try:
                 found.append(self._database.queue(name).stats(window=WINDOW))
                 up.add_metric([name], 1)
@@ -61,7 +61,16 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
         f"Finished messages in the history; an estimate from {COUNTED:,} on.",
         labels=["queue"],
     )
+    lag = GaugeMetricFamily(
+        "tablequeue_lag_messages", "Messages that no consumer of the subscription has claimed.", labels=["queue"]
+    )
+    behind = GaugeMetricFamily(
+        "tablequeue_lag_seconds", "Seconds since the first of them was pushed; 0 if there is none.", labels=["queue"]
+    )
     for stats in found:
+        if stats.lag is not None:
+            lag.add_metric([stats.queue], stats.lag.messages)
+            behind.add_metric([stats.queue], stats.lag.seconds or 0)
         for state in STATES:
             messages.add_metric([stats.queue, state], getattr(stats, state))
         oldest.add_metric([stats.queue], stats.oldest_age or 0)
@@ -69,7 +78,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
             finished.add_metric([stats.queue], stats.finished)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, lost)
+    yield from (messages, oldest, finished, lost, lag, behind)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.message import Message
+from tablequeue.names import subscription_of
+from tablequeue.operations.stats import Stats
+from tablequeue.operations.topics import Size, size
 from tablequeue.payload import Unreadable, json_text
+from tablequeue.topic import Topic
 from tablequeue.web import search
-from tablequeue.web.render import LONGEST, Site, payload_text
+from tablequeue.web.render import LONGEST, Site, name_of, payload_text
+
+T = TypeVar("T")
+Shown = tuple[Definition, Stats]
+"""A queue or a subscription, in a table of them."""
 
 # The windows of statistics that a page offers, in seconds.
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
@@ -21,25 +31,46 @@ WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 def overview(site: Site, request: Request) -> Response:
     window = _window(request)
-    found, refused = [], []
-    for name in site.database.queues():
-        try:
-            queue = site.database.queue(name)
-            found.append((queue.definition, queue.stats(window=window)))
-        except TablequeueError as error:
-            refused.append((name, error))  # one broken queue does not hide the others
-    return site.page(request, "overview.html", found=found, refused=refused, window=window, windows=WINDOWS)
+    refused: list[tuple[str, TablequeueError]] = []
+
+    def look(names: Iterable[str], stats: Callable[[str], T]) -> list[T]:
+        found = []
+        for name in names:
+            try:
+                found.append(stats(name))
+            except TablequeueError as error:
+                refused.append((name, error))  # one broken queue does not hide the others
+        return found
+
+    def of_queue(name: str) -> Shown:
+        queue = site.database.queue(name)
+        return queue.definition, queue.stats(window=window)
+
+    def of_topic(name: str) -> tuple[Topic, Size, list[Shown]]:
+        topic = site.database.topic(name)
+        names = [subscription_of(name, each) for each in topic.subscriptions()]
+        return topic, size(topic.context), look(names, of_queue)
+
+    return site.page(
+        request,
+        "overview.html",
+        queues=look(site.database.queues(), of_queue),
+        topics=look(site.database.topics(), of_topic),
+        refused=refused,
+        window=window,
+        windows=WINDOWS,
+    )
 
 
 def queue(site: Site, request: Request) -> Response:
-    queue = site.database.queue(request.path_params["queue"])
+    queue = site.database.queue(name_of(request))
     window = _window(request)
     stats = queue.stats(window=window)
     return site.page(request, "queue.html", queue=queue, stats=stats, window=window, windows=WINDOWS)
 
 
 def messages(site: Site, request: Request) -> Response:
-    queue = site.database.queue(request.path_params["queue"])
+    queue = site.database.queue(name_of(request))
     states = search.states(queue)
     state = request.query_params.get("state", "ready")
     if state not in states:
@@ -63,7 +94,7 @@ def messages(site: Site, request: Request) -> Response:
 
 
 def message(site: Site, request: Request) -> Response:
-    queue = site.database.queue(request.path_params["queue"])
+    queue = site.database.queue(name_of(request))
     message = _find(site, request)
     text = payload_text(message.payload, pretty=queue.definition.payload == "json")
     return site.page(
@@ -85,11 +116,11 @@ def payload(site: Site, request: Request) -> Response:
     content = message.payload
     if isinstance(content, Unreadable):
         content = content.data
-    elif site.database.queue(request.path_params["queue"]).definition.payload == "json":
+    elif site.database.queue(name_of(request)).definition.payload == "json":
         content = json_text(content)
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
-    name = f"{request.path_params['queue']}-{message.id}"
+    name = f"{name_of(request).replace('/', '-')}-{message.id}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -102,7 +133,7 @@ def login(site: Site, request: Request) -> Response:
 
 
 def _find(site: Site, request: Request) -> Message:
-    queue = site.database.queue(request.path_params["queue"])
+    queue = site.database.queue(name_of(request))
     message = queue.find(request.path_params["id"]) if request.path_params["id"] < 1 << 62 else None
     if message is None:
         raise HTTPException(404)
@@ -113,7 +144,7 @@ def _id_of(site: Site, request: Request, text: str) -> int | None:
     """Return the text as an id, if a message in any state has that id."""
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         return None
-    queue = site.database.queue(request.path_params["queue"])
+    queue = site.database.queue(name_of(request))
     return int(text) if queue.find(int(text)) else None
 
 

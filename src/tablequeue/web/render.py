@@ -13,8 +13,9 @@ from starlette.responses import HTMLResponse, Response
 
 from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
+from tablequeue.names import subscription_of
 from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, estimates_of, number, rate
+from tablequeue.readable import duration, estimates_of, number, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -51,12 +52,24 @@ def _environment() -> Environment:
         "number": number,
         "rate": rate,
         "duration": duration,
+        "size": size,
         "time": time,
         "preview": preview,
         "last_error": last_error,
     }
-    environment.globals |= {"spark": plots.spark, "flow": plots.flow, "estimates_of": estimates_of}
+    environment.globals |= {"spark": plots.spark, "flow": plots.flow, "estimates_of": estimates_of, "link_of": link_of}
     return environment
+
+
+def name_of(request: Request) -> str:
+    """Return the name of the queue or of the subscription that a request is about."""
+    path = request.path_params
+    return path["queue"] if "queue" in path else subscription_of(path["topic"], path["subscription"])
+
+
+def link_of(name: str) -> str:
+    """Return the path of the page of a queue or a subscription."""
+    return f"/topics/{name}" if "/" in name else f"/queues/{name}"
 
 
 def time(value: datetime | None) -> str:

@@ -1,6 +1,8 @@
 """Finishes messages after their handlers, in one thread for all queues.
 
 While one call is under way, the next batch gathers. So no message waits for others, and batches grow with the load.
+Only messages of a range wait for the others of it, for a moment: the completion of all of them is one statement, and
+that of a part of them several.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from typing import NamedTuple
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.queue import Queue
 from tablequeue.worker.ending import Ending
-from tablequeue.worker.fetcher import TRANSIENT, Fetcher, backoff
-from tablequeue.worker.pool import Assignment
+from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
+from tablequeue.worker.pool import Assignment, Range
 
 logger = logging.getLogger("tablequeue.worker")
 
+# Seconds that a message of a range, whose handler has ended, waits for the others: what is prefetched for a consumer.
+GATHERING = PREFETCH_SECONDS
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 _LOST = (
@@ -48,12 +52,13 @@ class Completer:
         self.counts: Counter[str] = Counter()
         """How many messages of this run became what. Each is counted once, as soon as that is certain."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
+        self._gathered = Gathered()
         self._deadline = float("inf")
         self._thread = Thread(target=self._run, name="completer of the worker", daemon=True)
         self._thread.start()
 
-    def put(self, fetcher: Fetcher, assignment: Assignment, endings: Iterable[Ending]) -> None:
-        self._ended.put(Ended(fetcher, assignment, [*endings]))
+    def put(self, fetcher: Fetcher, assignment: Assignment, endings: Sequence[Ending]) -> None:
+        self._ended.put(Ended(fetcher, assignment, endings))
 
     def close(self, timeout: float) -> None:
         """Finish what was put, for up to `timeout` seconds."""
@@ -67,33 +72,34 @@ class Completer:
         closing = False
         while not closing:
             batch: list[Ended] = []
-            one = self._ended.get()
             try:
+                one = self._ended.get(timeout=self._gathered.timeout())
                 while one is not None:
                     batch.append(one)
                     one = self._ended.get_nowait()
                 closing = True
             except Empty:
                 pass  # the batch is complete
-            self._finish(batch)
+            self._finish(self._gathered.whole(batch, closing))
 
-    def _finish(self, batch: list[Ended]) -> None:
+    def _finish(self, batch: Sequence[Ended]) -> None:
         by_fetcher: dict[Fetcher, list[Ended]] = defaultdict(list)
         for ended in batch:
             by_fetcher[ended.fetcher].append(ended)
         for fetcher, several in by_fetcher.items():
             for call in _calls(ending for ended in several for ending in ended.endings):
                 self._call_until_answered(fetcher.queue, call)
-            for ended in several:
-                fetcher.discard(ended.assignment)
+            fetcher.discard([ended.assignment for ended in several])
 
     def _call_until_answered(self, queue: Queue, call: list[Ending]) -> None:
         """Make the call, again after each transient error, and count the endings that took effect."""
         failures = 0
         while True:
             try:
-                for ending in _effective(queue, call, is_retry=failures > 0):
-                    self._count(queue, ending)
+                effective = _effective(queue, call, is_retry=failures > 0)
+                self.counts.update([ending.becomes for ending in effective if ending.becomes])
+                for ending in effective if call[0].verb == "fail" else ():
+                    _log_failure(queue, ending)
                 return
             except TRANSIENT as error:
                 failures += 1
@@ -110,14 +116,48 @@ class Completer:
                 logger.exception("%s: a message was not finished, and comes back when its lease expires", queue.name)
                 return
 
-    def _count(self, queue: Queue, ending: Ending) -> None:
-        if ending.becomes:
-            self.counts[ending.becomes] += 1
-        if ending.verb == "fail":
-            claim, state = ending.claim, ending.becomes
-            last_line = ending.error.strip().rpartition("\n")[2]
-            fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
-            logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
+
+class Gathered:
+    """Assignments of ranges that wait for the others of their ranges. Only the thread of the completer uses it."""
+
+    def __init__(self) -> None:
+        self._by_range: dict[Range, list[Ended]] = {}
+        self._since: dict[Range, float] = {}
+        """When the first of them ended, the longest ago first."""
+
+    def timeout(self) -> float | None:
+        """Return the seconds until some have waited long enough; None if there are none."""
+        first = next(iter(self._since.values()), None)
+        return None if first is None else max(0.0, first + GATHERING - monotonic())
+
+    def whole(self, batch: Sequence[Ended], closing: bool) -> Sequence[Ended]:
+        """Take in a batch. Return what is to be finished now: all that has no range, or need not wait any more."""
+        now = monotonic()
+        ready: list[Ended] = []
+        for ended in batch:
+            of = ended.assignment.range
+            if of is None:
+                ready.append(ended)
+                continue
+            of.open -= len(ended.assignment.claims)
+            self._by_range.setdefault(of, []).append(ended)
+            self._since.setdefault(of, now)
+            if not of.open:
+                ready += self._leave(of)
+        for of in [of for of, since in self._since.items() if closing or now >= since + GATHERING]:
+            ready += self._leave(of)
+        return ready
+
+    def _leave(self, of: Range) -> list[Ended]:
+        del self._since[of]
+        return self._by_range.pop(of)
+
+
+def _log_failure(queue: Queue, ending: Ending) -> None:
+    claim, state = ending.claim, ending.becomes
+    last_line = ending.error.strip().rpartition("\n")[2]
+    fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+    logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
 
 
 def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:

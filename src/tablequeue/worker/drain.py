@@ -25,9 +25,9 @@ class Drain:
         self.fetchers: list[Fetching] = []
         self._lock = Lock()
         self._finished = 0
-        """How many assignments were finished so far."""
+        """How many times assignments were finished so far."""
         self._empty: dict[Fetching, int] = {}
-        """Each queue that was found empty, with the number of assignments finished before that pop."""
+        """Each queue that was found empty, with the number of times that assignments were finished before that pop."""
 
     def before_pop(self, fetcher: Fetching) -> int:
         """Return the number for `found_empty`, in case the pop finds nothing. The drain is not done before that."""
@@ -44,7 +44,7 @@ class Drain:
             self._wake()
 
     def before_discard(self) -> None:
-        """Count an assignment whose messages are finished, but which its fetcher still holds."""
+        """Note that assignments are finished, which their fetcher still holds."""
         with self._lock:
             self._finished += 1
 

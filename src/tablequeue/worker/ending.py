@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import NamedTuple
@@ -33,30 +33,29 @@ class Ending(NamedTuple):
     final: bool = False
 
 
-def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> Iterator[Ending]:
+def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> list[Ending]:
     """Return how to end each claim of an assignment, except for those that the handler has finished itself.
 
     An impossible outcome, such as a Snooze of 1,000 years, fails the attempt with an error that says why.
     """
-    for claim, outcome in zip(assignment.claims, outcomes, strict=True):
-        if isinstance(outcome, Finished):
-            continue
-        try:
-            yield _ending(definition, claim, assignment, outcome)
-        except Exception as error:
-            yield _failure(definition, claim, assignment, error)
+    several = zip(assignment.claims, outcomes, strict=True)
+    return [
+        _completed(claim, assignment)
+        if type(outcome) is Done
+        else _checked_ending(definition, claim, assignment, outcome)
+        for claim, outcome in several
+        if not isinstance(outcome, Finished)
+    ]
 
 
-def unbegun_endings(definition: Definition, assignment: Assignment, reason: str) -> Iterator[Ending]:
+def unbegun_endings(definition: Definition, assignment: Assignment, reason: str) -> list[Ending]:
     """Return how to end the claims of an assignment that no consumer has begun.
 
     Its messages are ready again, and the attempt does not count. Where delivery is at most once they fail instead.
     """
-    for claim in assignment.claims:
-        if definition.delivery == "at_most_once":
-            yield _failure(definition, claim, assignment, reason)
-        else:
-            yield Ending(claim, assignment, "release", "")
+    if definition.delivery == "at_most_once":
+        return [_failure(definition, claim, assignment, reason) for claim in assignment.claims]
+    return [Ending(claim, assignment, "release", "") for claim in assignment.claims]
 
 
 def picklable(outcome: Outcome) -> Outcome:
@@ -87,6 +86,17 @@ def error_text(error: str | BaseException) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
+def _completed(claim: Claim, assignment: Assignment) -> Ending:
+    return Ending(claim, assignment, "complete", "completed")
+
+
+def _checked_ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
+    try:
+        return _ending(definition, claim, assignment, outcome)
+    except Exception as error:
+        return _failure(definition, claim, assignment, error)
+
+
 def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
     match outcome:
         case Retry():
@@ -96,7 +106,7 @@ def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcom
             return _failure(definition, claim, assignment, outcome.error, final=True)
         case Snooze():
             return _snooze(definition, claim, assignment, outcome)
-    return Ending(claim, assignment, "complete", "completed")
+    return _completed(claim, assignment)
 
 
 def _failure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from threading import Condition
 from time import monotonic
 
@@ -15,7 +15,7 @@ from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import Ending, endings, unbegun_endings
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
-from tablequeue.worker.pool import Assignment, Pool
+from tablequeue.worker.pool import Assignment, Pool, Range
 
 logger = logging.getLogger("tablequeue.worker")
 
@@ -46,13 +46,16 @@ class Fetcher:
         maximum: int,
         longest_pause: float | None,
         on_popped: Callable[[], None],
-        on_ended: Callable[[Fetcher, Assignment, Iterable[Ending]], None],
+        on_ended: Callable[[Fetcher, Assignment, Sequence[Ending]], None],
         fail: Callable[[Exception], None],
         drain: Drain | None = None,
     ) -> None:
         self.queue = queue
         self.handler = handler
-        self._leased = queue.definition.delivery == "at_least_once"
+        definition = queue.definition
+        self._leased = definition.delivery == "at_least_once"
+        self._lease = definition.lease
+        self._in_ranges = definition.claims_ranges
         # A message delivered at most once is not popped before a process is ready: it would be lost if none starts.
         self._needs_process = handler.processes and not self._leased
         self.minimum = max(minimum, 1) if self._needs_process else minimum
@@ -70,8 +73,10 @@ class Fetcher:
         self._closed = False
         """Whether consumers begin nothing more."""
         self._assignments: set[Assignment] = set()
-        self._unbegun = 0
-        """Assignments that no consumer has begun, and that were not released."""
+        self._running: dict[Assignment, None] = {}
+        """Assignments that a handler works on. Consumers enter and remove them without a lock, each in one step."""
+        self._few = -1
+        """While the fetcher waits: the number of waiting assignments at which it pops again; else -1."""
         self._busy = 0
         """Consumers that cannot take an assignment now: they have one, or are still starting."""
         self._starting = 0
@@ -122,23 +127,24 @@ class Fetcher:
         self.wake()
         if self._closed:
             self._take_back()
-        elif self._unbegun and not self.consumers:
+        elif self.pool.waiting and not self.consumers:
             self.set_consumers(1)
 
     def await_consumers(self, deadline: float) -> bool:
         """After `stop`: wait until all handlers have ended. Returns whether they have."""
         with self._state:
-            self._state.wait_for(lambda: not (self._unbegun or self.running()), max(0, deadline - monotonic()))
+            self._state.wait_for(self._all_ended, max(0, deadline - monotonic()))
             self._closed = True
         self._take_back()
-        return not self.running()
+        return not self._running
 
     def abandon(self) -> list[Assignment]:
         """End the calls that run, and return their assignments. Their outcomes are ignored from now on."""
-        with self._state:
-            running = self.running()
-            for assignment in running:
-                assignment.ended = True
+        running: list[Assignment] = []
+        while self._running:
+            assignment, _ = self._running.popitem()
+            assignment.ended = True
+            running.append(assignment)
         self.pool.abandon()
         return running
 
@@ -184,15 +190,14 @@ class Fetcher:
 
     def running(self) -> list[Assignment]:
         """Return the assignments that a handler works on."""
-        with self._state:
-            return [assignment for assignment in self._assignments if assignment.running]
+        return list(self._running)
 
-    def discard(self, assignment: Assignment) -> None:
-        """Forget an assignment: its messages are finished."""
+    def discard(self, assignments: Sequence[Assignment]) -> None:
+        """Forget assignments: their messages are finished."""
         if self._drain is not None:
             self._drain.before_discard()
         with self._state:
-            self._assignments.discard(assignment)
+            self._assignments.difference_update(assignments)
         if self._drain is not None:
             self._drain.after_discard()
         if self.queue.definition.grouped:
@@ -201,61 +206,82 @@ class Fetcher:
     # -- called by the consumers ---------------------------------------------------------------------------------------
 
     def begin(self, assignment: Assignment) -> bool:
-        with self._state:
-            now = monotonic()
-            expired = self._leased and (assignment.lost or now > assignment.leased_at + self.queue.definition.lease)
-            if not self._closed and not expired:
-                assignment.began_at = now
-                self._unbegun -= 1
-                self._busy += 1
-                if self._busy >= self.consumers:
-                    self._idle_since = now
+        now = monotonic()
+        if self._closed or (self._leased and (assignment.lost or now > assignment.leased_at + self._lease)):
+            # After an expired lease another consumer may have the messages.
+            self.give_back(assignment)
+            return False
+        assignment.began_at = now
+        self._running[assignment] = None
+        if self.pool.waiting <= self._few:
+            with self._state:
+                self._few = -1
                 self._state.notify_all()
-                return True
-        # After an expired lease another consumer may have the messages.
-        self.give_back(assignment)
-        return False
+        return True
 
     def end(self, assignment: Assignment, outcomes: Sequence[Outcome]) -> None:
-        now = monotonic()
-        with self._state:
-            assert assignment.began_at is not None, "a consumer ends what it has begun"
-            took, average = (now - assignment.began_at) / len(assignment.claims), self._seconds_per_message
-            self._seconds_per_message = took if average is None else 0.8 * average + 0.2 * took
-            self._consumer_freed(now)
-            abandoned, assignment.ended = assignment.ended, True
-        if not abandoned:
-            self._on_ended(self, assignment, endings(self.queue.definition, assignment, outcomes))
+        assert assignment.began_at is not None, "a consumer ends what it has begun"
+        if self._running.pop(assignment, assignment) is assignment:
+            return  # it was abandoned
+        took = (monotonic() - assignment.began_at) / len(assignment.claims)
+        average = self._seconds_per_message
+        self._seconds_per_message = took if average is None else 0.8 * average + 0.2 * took
+        self._on_ended(self, assignment, endings(self.queue.definition, assignment, outcomes))
+        self._note_end(assignment)
 
     def give_back(self, assignment: Assignment) -> None:
+        reason = "the worker stopped before a consumer began"
+        self._on_ended(self, assignment, unbegun_endings(self.queue.definition, assignment, reason))
+        self._note_end(assignment)
+
+    def consumer_busy(self) -> None:
         with self._state:
-            self._unbegun -= 1
-            assignment.ended = True
-        self._end_unbegun(assignment)
+            self._busy += 1
+            if self._busy >= self.consumers:
+                self._idle_since = monotonic()
+            self._state.notify_all()
+
+    def consumer_idle(self) -> None:
+        with self._state:
+            if self._busy >= self.consumers:
+                self._idle_since = monotonic()
+            self._busy -= 1
+            self._state.notify_all()
 
     def consumer_starting(self) -> None:
         with self._state:
             self._starting += 1
-            self._busy += 1
 
     def consumer_ready(self) -> None:
         with self._state:
             self._starting -= 1
-            self._consumer_freed(monotonic())
+            self._state.notify_all()
 
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _await_demand(self) -> int:
         """Wait until messages are needed, and return how many; 0 when stopping or drained."""
         with self._state:
-            self._state.wait_for(lambda: self._is_over() or self._demand() > 0)
-            return 0 if self._is_over() else self._demand()
+            while not self._is_over():
+                target = self._target()
+                self._few = self._starting + target // 2 // (self.handler.batch or 1) if target else -1
+                # After that: a consumer takes an assignment before it looks at the number.
+                if demand := self._demand(target):
+                    self._few = -1
+                    return demand
+                self._state.wait()
+            return 0
 
     def _is_over(self) -> bool:
         return self._stopping or (self._drain is not None and self._drain.done)
 
-    def _demand(self) -> int:
+    def _demand(self, target: int) -> int:
         """Return how many messages to pop now: 0 until half of what was prefetched is used up, to pop many at once."""
+        waiting = self._waiting() * (self.handler.batch or 1)
+        return target - waiting if waiting <= target // 2 else 0
+
+    def _target(self) -> int:
+        """Return how many messages are to wait for consumers."""
         size = self.handler.batch or 1
         free = max(0, max(self.consumers, 0 if self._needs_process else 1) - self._busy)
         # When all consumers are busy, one more assignment: it tells whether there is a backlog.
@@ -269,8 +295,7 @@ class Fetcher:
         elif self._starting or monotonic() - self._behind_since < GROW_AFTER:
             # It would be lost if this process died while it waits: not before a consumer can be added for it.
             extra = 0
-        waiting, target = self._waiting() * size, free * size + extra
-        return target - waiting if waiting <= target // 2 else 0
+        return free * size + extra
 
     def _pop(self, n: int) -> bool:
         """Pop up to `n` messages. Returns whether there were any."""
@@ -288,21 +313,22 @@ class Fetcher:
         return bool(claims)
 
     def _distribute(self, claims: list[Claim], n: int, asked_at: float) -> None:
-        size = self.handler.batch or 1
-        assignments = [Assignment(claims[start : start + size], asked_at) for start in range(0, len(claims), size)]
+        size, now = self.handler.batch or 1, monotonic()
+        whole = Range(len(claims)) if self._in_ranges else None
+        assignments = [
+            Assignment(claims[start : start + size], asked_at, now, whole) for start in range(0, len(claims), size)
+        ]
         with self._state:
             closed = self._closed  # while the pop was under way
             self._assignments.update(assignments)
             if not closed:
-                self._unbegun += len(assignments)
                 self._found_all = len(claims) == n
                 if not self._found_all:
-                    self._behind_since = monotonic()
-                for assignment in assignments:
-                    self.pool.put(assignment)
+                    self._behind_since = now
+                self.pool.put(assignments)
         if closed:
             for assignment in assignments:
-                self._end_unbegun(assignment)
+                self.give_back(assignment)
         elif self._stopping and not self.consumers:
             self.set_consumers(1)
         else:
@@ -312,19 +338,18 @@ class Fetcher:
         for assignment in self.pool.stop():
             self.give_back(assignment)
 
-    def _end_unbegun(self, assignment: Assignment) -> None:
-        reason = "the worker stopped before a consumer began"
-        self._on_ended(self, assignment, unbegun_endings(self.queue.definition, assignment, reason))
+    def _note_end(self, assignment: Assignment) -> None:
+        assignment.ended = True
+        if self._stopping:  # looked at after that: `await_consumers` looks at them in the other order
+            with self._state:
+                self._state.notify_all()
+
+    def _all_ended(self) -> bool:
+        return all(assignment.ended for assignment in self._assignments)
 
     def _waiting(self) -> int:
         """Return how many assignments wait for a consumer, besides one for each consumer that will soon be ready."""
-        return max(0, self._unbegun - self._starting)
-
-    def _consumer_freed(self, now: float) -> None:
-        if self._busy >= self.consumers:
-            self._idle_since = now
-        self._busy -= 1
-        self._state.notify_all()
+        return max(0, self.pool.waiting - self._starting)
 
 
 def backoff(failures: int) -> float:

@@ -67,6 +67,7 @@ class Finished:
 
 
 Outcome = Done | Retry | DeadLetter | Snooze | Finished
+DONE = Done()
 OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
 
 
@@ -76,6 +77,8 @@ def outcome_of(result: Any) -> Outcome:
     Raises `BadInput` if the value shows a mistake, as completing the message would lose it: a coroutine or a generator
     has not run, and an outcome's class is no outcome.
     """
+    if result is None:
+        return DONE
     if isinstance(result, OUTCOMES):
         return result
     if inspect.iscoroutine(result):

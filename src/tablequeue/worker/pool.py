@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Lock, Thread, Timer, get_ident
-from time import monotonic
 from typing import Protocol
 
 from tablequeue.message import Claim
-from tablequeue.telemetry import processing
+from tablequeue.telemetry import processing, recording
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome, Retry
 
@@ -35,7 +35,9 @@ class Assignment:
     claims: list[Claim]
     leased_at: float
     """When the leases were last requested: by the pop, or by an extension."""
-    popped_at: float = field(default_factory=monotonic)
+    popped_at: float
+    range: Range | None = None
+    """The range that the messages are of, if they are of a subscription."""
     began_at: float | None = None
     """When a consumer began; None while the assignment waits for one."""
     ended: bool = False
@@ -49,8 +51,19 @@ class Assignment:
         return self.began_at is not None and not self.ended
 
 
+@dataclass(eq=False, slots=True)
+class Range:
+    """The messages of one pop of a subscription, which have one lease. Completed together, they are one statement."""
+
+    open: int
+    """How many of them have not ended."""
+
+
 class PoolOwner(Protocol):
-    """What a pool tells its owner, the fetcher. Consumers call this from any thread."""
+    """What a pool tells its owner, the fetcher. Consumers call this from any thread.
+
+    `begin` and `end` are called for every message, and take no lock.
+    """
 
     def begin(self, assignment: Assignment) -> bool:
         """Ask to begin the assignment. After False the consumer must not touch it: the owner has taken it back."""
@@ -61,8 +74,14 @@ class PoolOwner(Protocol):
     def give_back(self, assignment: Assignment) -> None:
         """Return an assignment that the consumer cannot begin."""
 
+    def consumer_busy(self) -> None:
+        """Report a consumer that is new, or that has waited for an assignment and has one."""
+
+    def consumer_idle(self) -> None:
+        """Report a busy consumer that waits for an assignment, or that ends."""
+
     def consumer_starting(self) -> None:
-        """Report a consumer that takes no assignment before `consumer_ready`."""
+        """Report a busy consumer that takes no assignment before `consumer_ready`."""
 
     def consumer_ready(self) -> None:
         """Report that such a consumer is ready."""
@@ -77,10 +96,14 @@ class Pool(ABC):
     def __init__(self, handler: Handler, owner: PoolOwner) -> None:
         self.handler = handler
         self._owner = owner
+        self._recording = recording()
+        """Whether the program records spans. Asked once: it takes 2 µs."""
         self._lock = Lock()
         self._target = 0
         self.alive = 0
         """How many consumers exist, including those that are to retire."""
+        self._assignments: deque[Assignment] = deque()
+        """Those that no consumer has taken. Consumers take them without a lock."""
 
     def resize(self, number: int) -> None:
         """Start consumers, or let some retire, so that there will be `number` of them."""
@@ -90,16 +113,27 @@ class Pool(ABC):
             self.alive = max(self.alive, number)
         for _ in range(change):
             self._start_consumer()
-        for _ in range(-change):
-            self._wake_consumer()
+        if change < 0:
+            self._wake(-change)
 
-    @abstractmethod
-    def put(self, assignment: Assignment) -> None:
-        """Give the assignment to the next consumer that is free."""
+    def put(self, assignments: Sequence[Assignment]) -> None:
+        """Give the assignments to the next consumers that are free."""
+        self._assignments.extend(assignments)
+        # After that: a consumer says that it is idle before it looks for the last time.
+        if idle := min(len(assignments), self._idle):
+            self._wake(idle)
 
-    @abstractmethod
+    @property
+    def waiting(self) -> int:
+        """How many assignments no consumer has taken."""
+        return len(self._assignments)
+
     def stop(self) -> list[Assignment]:
         """Start no more consumers, and return the assignments that none has taken. Does not wait."""
+        taken: list[Assignment] = []
+        while (assignment := self._take()) is not None:
+            taken.append(assignment)
+        return taken
 
     @abstractmethod
     def abandon(self) -> None:
@@ -115,12 +149,25 @@ class Pool(ABC):
     def _start_consumer(self) -> None:
         """Start a consumer, which ends when `_retires` says so."""
 
+    @property
     @abstractmethod
-    def _wake_consumer(self) -> None:
-        """Let a consumer that has no assignment ask `_retires`."""
+    def _idle(self) -> int:
+        """How many consumers sleep until `_wake`."""
+
+    @abstractmethod
+    def _wake(self, number: int) -> None:
+        """Let so many idle consumers look for an assignment, and ask `_retires`."""
+
+    def _take(self) -> Assignment | None:
+        try:
+            return self._assignments.popleft()
+        except IndexError:
+            return None
 
     def _retires(self) -> bool:
         """Whether the calling consumer is in excess, and has to end."""
+        if self.alive <= self._target:
+            return False
         with self._lock:
             retires = self.alive > self._target
             self.alive -= retires
@@ -136,20 +183,8 @@ class ThreadPool(Pool):
 
     def __init__(self, handler: Handler, owner: PoolOwner) -> None:
         super().__init__(handler, owner)
-        self._assignments: SimpleQueue[Assignment | None] = SimpleQueue()
-        """None wakes a consumer."""
-
-    def put(self, assignment: Assignment) -> None:
-        self._assignments.put(assignment)
-
-    def stop(self) -> list[Assignment]:
-        assignments: list[Assignment | None] = []
-        with suppress(Empty):
-            while True:
-                assignments.append(self._assignments.get_nowait())
-        for _ in range(assignments.count(None)):
-            self._wake_consumer()
-        return [assignment for assignment in assignments if assignment is not None]
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+        self._sleeping = 0
 
     def abandon(self) -> None:
         """Do nothing: a thread cannot be ended."""
@@ -162,13 +197,41 @@ class ThreadPool(Pool):
     def _start_consumer(self) -> None:
         Thread(target=self._consume, name=f"consumer of {self.handler.queue}", daemon=True).start()
 
-    def _wake_consumer(self) -> None:
-        self._assignments.put(None)
+    @property
+    def _idle(self) -> int:
+        return self._sleeping
+
+    def _wake(self, number: int) -> None:
+        for _ in range(number):
+            self._wakeups.put(None)
 
     def _consume(self) -> None:
-        while not self._retires():
-            if (assignment := self._assignments.get()) is not None and self._owner.begin(assignment):
+        self._owner.consumer_busy()
+        while (assignment := self._next()) is not None:
+            if self._owner.begin(assignment):
                 self._owner.end(assignment, self._outcomes(assignment))
+
+    def _next(self) -> Assignment | None:
+        """Return the next assignment, as soon as there is one; None if the calling consumer has to end."""
+        retires = self._retires()
+        if not retires and (assignment := self._take()) is not None:
+            return assignment
+        self._owner.consumer_idle()
+        while not retires:
+            self._sleep()
+            retires = self._retires()
+            if not retires and (assignment := self._take()) is not None:
+                self._owner.consumer_busy()
+                return assignment
+        return None
+
+    def _sleep(self) -> None:
+        with self._lock:
+            self._sleeping += 1
+        if not self._assignments:
+            self._wakeups.get()
+        with self._lock:
+            self._sleeping -= 1
 
     def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
@@ -178,8 +241,12 @@ class ThreadPool(Pool):
 
     def _call(self, assignment: Assignment) -> Sequence[Outcome]:
         claims, seconds = assignment.claims, self.handler.timeout
-        with processing(self.handler.queue, claims), nullcontext() if seconds is None else TimeLimit(seconds):
-            result = self.handler.function(self.handler.argument(claims))
+        argument = self.handler.argument(claims)
+        if seconds is None and not self._recording:
+            result = self.handler.function(argument)
+        else:
+            with processing(self.handler.queue, claims), nullcontext() if seconds is None else TimeLimit(seconds):
+                result = self.handler.function(argument)
         return self.handler.outcomes(result, len(claims))
 
 

@@ -54,17 +54,17 @@ class ProcessPool(ThreadPool):
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _start_consumer(self) -> None:
+        self._owner.consumer_busy()
         self._owner.consumer_starting()
         super()._start_consumer()
 
     def _consume(self) -> None:
         child = self._start()
+        if child is not None:
+            self._owner.consumer_ready()
         try:
-            while child is not None and not self._retires():
-                assignment = self._assignments.get()
+            while child is not None and (assignment := self._next()) is not None:
                 child = self._replaced(child)  # it may have ended while it was idle
-                if assignment is None:
-                    continue
                 if child is None:
                     self._owner.give_back(assignment)
                 elif self._owner.begin(assignment):
@@ -90,7 +90,6 @@ class ProcessPool(ThreadPool):
         self._end(child)
         if not child.broken:
             logger.warning("%s: a process ended while it was idle; another one starts", self.handler.queue)
-        self._owner.consumer_starting()
         return self._start()
 
     def _start(self) -> Child | None:
@@ -98,9 +97,7 @@ class ProcessPool(ThreadPool):
         failures = 0
         while not self._stopped.is_set():
             try:
-                child = self._start_one()
-                self._owner.consumer_ready()
-                return child
+                return self._start_one()
             except (*TRANSIENT, DiedAtStart) as error:
                 failures += 1
                 if self._stopped.is_set():

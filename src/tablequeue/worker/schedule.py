@@ -10,7 +10,7 @@ from threading import Event, Thread
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tablequeue.database import Database
+from tablequeue.database import Database, destination
 from tablequeue.errors import BadInput, DriverMissing, TablequeueError
 from tablequeue.operations import schedule as schedules
 from tablequeue.operations.push import check_text
@@ -28,6 +28,7 @@ RETRY = 5.0
 class Schedule:
     """A message that is pushed periodically.
 
+    queue     the name of a queue, or of a topic.
     name      identifies the schedule in its database. It must stay the same from one start to the next.
     cron      five fields as in crontab(5), in the time zone `zone`. At changes of summer time it does what Debian's
               cron does.
@@ -43,6 +44,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         check_text(self.name, "name")
+        topic, slash, _ = self.queue.partition("/")
+        if slash:
+            raise BadInput(f"{self.queue!r} is a subscription.", f"Push to its topic {topic!r}.")
         self.next(datetime.now(UTC))
 
     def last(self, now: datetime) -> datetime:
@@ -80,7 +84,7 @@ def push_due(database: Database, schedule: Schedule, now: datetime | None = None
     If several due times were missed while no worker ran, the message is pushed for the last one only. A crash leaves
     both the message and the record of its time, or neither.
     """
-    queue, options = database.queue(schedule.queue), schedule.options
+    queue, options = destination(database, schedule.queue), schedule.options
     last_pushed, clock = schedules.state(queue.context, schedule.name, now)
     due = schedule.last(clock)
     if due > last_pushed:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from tablequeue.telemetry import processing
@@ -17,6 +18,9 @@ from tablequeue.worker.outcome import Outcome
 from tablequeue.worker.pool import Assignment, Pool, PoolOwner, TimedOut
 
 logger = logging.getLogger("tablequeue.worker")
+
+# Seconds that consumers may keep the loop from its other tasks, with handlers that do not wait for anything.
+TURN = 0.005
 
 
 class Loop:
@@ -57,24 +61,13 @@ class TaskPool(Pool):
     def __init__(self, handler: Handler, owner: PoolOwner, loop: Loop) -> None:
         super().__init__(handler, owner)
         self._loop = loop.loop
-        self._assignments: deque[Assignment] = deque()
-        self._wakeups: asyncio.Queue[bool] = asyncio.Queue()
-        """True for each assignment; False wakes a consumer without one."""
+        self._sleeping: deque[asyncio.Future[None]] = deque()
+        """What wakes each idle consumer."""
+        self._turned_at = 0.0
+        """When the loop last had a turn, as far as the consumers know."""
         self._consumers: set[asyncio.Task[None]] = set()
         self._calling: set[asyncio.Task[Any]] = set()
         """The consumers whose handlers run."""
-
-    def put(self, assignment: Assignment) -> None:
-        self._assignments.append(assignment)
-        self._loop.call_soon_threadsafe(self._wakeups.put_nowait, True)
-
-    def stop(self) -> list[Assignment]:
-        # Not in the loop: a handler may block it.
-        assignments: list[Assignment] = []
-        with suppress(IndexError):
-            while True:
-                assignments.append(self._assignments.popleft())
-        return assignments
 
     def abandon(self) -> None:
         self._loop.call_soon_threadsafe(lambda: [consumer.cancel() for consumer in self._calling])
@@ -87,8 +80,18 @@ class TaskPool(Pool):
     def _start_consumer(self) -> None:
         self._loop.call_soon_threadsafe(self._start_task)
 
-    def _wake_consumer(self) -> None:
-        self._loop.call_soon_threadsafe(self._wakeups.put_nowait, False)
+    @property
+    def _idle(self) -> int:
+        return len(self._sleeping)
+
+    def _wake(self, number: int) -> None:
+        self._loop.call_soon_threadsafe(self._wake_tasks, number)
+
+    def _wake_tasks(self, number: int) -> None:
+        for _ in range(min(number, len(self._sleeping))):
+            wakeup = self._sleeping.popleft()
+            if not wakeup.done():
+                wakeup.set_result(None)
 
     def _start_task(self) -> None:
         consumer = self._loop.create_task(self._consume(), name=f"consumer of {self.handler.queue}")
@@ -98,14 +101,39 @@ class TaskPool(Pool):
     async def _consume(self) -> None:
         consumer = asyncio.current_task()
         assert consumer is not None, "it runs in a task"
-        while not self._retires():
-            if await self._wakeups.get() and self._assignments:  # if none is left, `stop` has taken it back
-                assignment = self._assignments.popleft()
-                if self._owner.begin(assignment):
-                    self._calling.add(consumer)
-                    self._owner.end(assignment, await self._outcomes(assignment))
-                    self._calling.discard(consumer)
+        self._owner.consumer_busy()
+        while (assignment := await self._next()) is not None:
+            if self._owner.begin(assignment):
+                self._calling.add(consumer)
+                self._owner.end(assignment, await self._outcomes(assignment))
+                self._calling.discard(consumer)
+                if consumer.cancelling():
                     await _forget_cancellations(consumer)
+
+    async def _next(self) -> Assignment | None:
+        """Return the next assignment, as soon as there is one; None if the calling consumer has to end."""
+        if monotonic() > self._turned_at + TURN:  # handlers that never wait leave the loop none
+            await asyncio.sleep(0)
+            self._turned_at = monotonic()
+        retires = self._retires()
+        if not retires and (assignment := self._take()) is not None:
+            return assignment
+        self._owner.consumer_idle()
+        while not retires:
+            await self._sleep()
+            retires = self._retires()
+            if not retires and (assignment := self._take()) is not None:
+                self._owner.consumer_busy()
+                return assignment
+        return None
+
+    async def _sleep(self) -> None:
+        wakeup = self._loop.create_future()
+        self._sleeping.append(wakeup)
+        if self._assignments:
+            self._sleeping.remove(wakeup)
+        else:
+            await wakeup
 
     async def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
@@ -114,10 +142,13 @@ class TaskPool(Pool):
             return self._failed(assignment, error)
 
     async def _call(self, assignment: Assignment) -> Sequence[Outcome]:
+        argument = self.handler.argument(assignment.claims)
+        if self.handler.timeout is None and not self._recording:
+            return self.handler.outcomes(await self.handler.function(argument), len(assignment.claims))
         with processing(self.handler.queue, assignment.claims):
             try:
                 async with asyncio.timeout(self.handler.timeout) as limit:
-                    result = await self.handler.function(self.handler.argument(assignment.claims))
+                    result = await self.handler.function(argument)
             except TimeoutError as error:
                 if limit.expired():
                     raise TimedOut().with_traceback(error.__traceback__) from None
@@ -129,8 +160,7 @@ class TaskPool(Pool):
 
 async def _forget_cancellations(consumer: asyncio.Task[Any]) -> None:
     """Undo cancellations of the consumer's task, by `abandon` or by the handler itself."""
-    if consumer.cancelling():
-        while consumer.cancelling():
-            consumer.uncancel()
-        with suppress(asyncio.CancelledError):  # a cancellation may still have to arrive
-            await asyncio.sleep(0)
+    while consumer.cancelling():
+        consumer.uncancel()
+    with suppress(asyncio.CancelledError):  # a cancellation may still have to arrive
+        await asyncio.sleep(0)

@@ -6,6 +6,8 @@ of tests/test_mssql_texts.py. The behaviour of the drivers is known from their s
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +32,7 @@ from tablequeue.engines.mssql.refusals import (
     translated,
 )
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
+from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.texts import Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
@@ -75,7 +78,9 @@ class SQLServerTable(Table):
 
 class SQLServer(Engine):
     name = "mssql"
-    messages = SQLServerMessages()
+    messages: ClassVar[SQLServerMessages] = SQLServerMessages()
+    topics = SQLServerTopics()
+    ranges = SQLServerRanges(messages, topics)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
     checks = CHECKS
@@ -96,6 +101,12 @@ class SQLServer(Engine):
     expressions: ClassVar = {
         "live_columns": BYTES | READS["live_columns"],
         "history_columns": READS["history_columns"],
+        "log_columns": READS["log_columns"]
+        | {
+            "group_key": BYTES["group_key"],
+            "dedup_key": "cast(null as nvarchar(510)) as dedup_key",
+            "errors": "cast(null as nvarchar(max)) as errors",
+        },
         "claimed": BYTES,
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
@@ -156,6 +167,18 @@ class SQLServer(Engine):
             ),
         }
 
+    def topic_words(self, table: Table) -> dict[str, str]:
+        # The lowest and the highest id of a run that are in the range from @begins to @ends.
+        words = super().topic_words(table)
+        return words | {
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
+            "low": "iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id)",
+            "high": "iif(run.first_offset + run.last_id - run.first_id > @ends, "
+            "run.first_id + @ends - run.first_offset, run.last_id)",
+        }
+
     def claimable(self, definition: Definition) -> str:
         states = ready_states(definition)
         return f"{states} and due_at <= @now" if definition.order == "due" else states
@@ -163,8 +186,10 @@ class SQLServer(Engine):
     def split(self, text: str) -> list[str]:
         return batches_in(text)
 
-    def table(self, name: str, definition: Definition, table_name: str | None = None) -> SQLServerTable:
-        return SQLServerTable(self, name, definition, table_name)
+    def table(
+        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
+    ) -> SQLServerTable:
+        return SQLServerTable(self, name, definition, table_name, topic)
 
     def compile(self, text: str) -> str:
         # The cursor binds it: the text depends on the driver, and on which parameters are null.
@@ -191,10 +216,11 @@ class SQLServer(Engine):
         if not is_driver_error(error):
             return False
         number = number_of(error)
-        # Two calls at once promoted in the same group, pushed the same key, or inserted the row of the same stream,
-        # writer or schedule. A retry would not help against any other duplicate.
+        # Two calls at once promoted in the same group, pushed the same key, inserted the row of the same stream, writer
+        # or schedule, or set the same message of a subscription apart. A retry would not help against any other
+        # duplicate.
         if number in DUPLICATES:
-            return (refused_by(error) or "").endswith(("__front", "__key", "__streams", "__writers", "__schedules"))
+            return bool(re.search(r"__(front|key|streams|writers|schedules|s\d+)$", refused_by(error) or ""))
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------
@@ -209,3 +235,6 @@ class SQLServer(Engine):
     def dump_ids(self, ids: Sequence[int]) -> str:
         # Sorted, so that two calls that lock some of the same rows do not deadlock.
         return str(sorted(set(ids)))
+
+    def load_ids(self, ids: str) -> list[int]:
+        return json.loads(ids)

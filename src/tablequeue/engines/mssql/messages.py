@@ -52,8 +52,7 @@ class SQLServerMessages(Messages):
         rows = params["rows"]
         ids: list[int | None] = []
         for start in range(0, len(rows), STEP):
-            step = [_json_row(row) for row in rows[start : start + STEP]]
-            ids += self._push_rows(cursor, table, params | {"rows": json.dumps(step, ensure_ascii=False)})
+            ids += self._push_rows(cursor, table, params | {"rows": json_rows(rows[start : start + STEP])})
         return ids
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
@@ -148,9 +147,10 @@ def _groups(rows: Sequence[Row], column: int) -> list[str]:
     return [row[column] for row in sorted(rows, key=lambda row: row[0])]
 
 
-def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of push_each as a JSON object."""
-    return {name: row[name] for name in ROW_OPTIONS} | {"payload": text_of(row["payload"])}
+def json_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of push_each as a JSON array of objects."""
+    objects = [{name: row[name] for name in ROW_OPTIONS} | {"payload": text_of(row["payload"])} for row in rows]
+    return json.dumps(objects, ensure_ascii=False)
 
 
 def _is_duplicate_key(error: Exception) -> bool:

@@ -36,7 +36,7 @@ class SQLServerStaging(Staging):
             self._run(cursor, table, "stage", params | {"rows": json.dumps(rows, ensure_ascii=False)})
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        ((pushed,),) = self._rows(cursor, table, "publish", params)
+        ((pushed,),) = self._rows(cursor, table, self._published_by(table, params), params)
         if table.definition.grouped:
             self._run(cursor, table, "note_staged", params)
         return pushed

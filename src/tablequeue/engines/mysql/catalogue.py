@@ -45,11 +45,17 @@ class MySQLCatalogue(Catalogue):
         """Drop the tables that a crash during create or drop left. Refuse a table of another owner."""
         definition = table.definition
         stem = table.table_name
-        ours = {stem: ("messages", "drop")}
-        if definition.keeps_history:
-            ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
-        if definition.grouped:
-            ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+        if definition.kind == "topic":
+            ours = {stem: ("log", "drop_topic")}
+            ours |= {f"{stem}{PART}{part}": (part, "drop_topic") for part in ("runs", "holes")}
+        else:
+            ours = {stem: ("messages", "drop")}
+            if definition.keeps_history:
+                ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
+            if definition.grouped:
+                ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+            if definition.kind == "subscription":
+                ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]
         for name, comment in found:
             if comment != f"tablequeue: {ours[name][0]} of {stem}":

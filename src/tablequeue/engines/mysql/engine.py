@@ -5,6 +5,7 @@ The SQL texts are written for both. They were tested on MariaDB only; no MySQL s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -26,6 +27,14 @@ from tablequeue.engines.mysql.connection import adopt, check_charset, join
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
+from tablequeue.engines.mysql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    MySQLRangeReads,
+    MySQLRanges,
+    MySQLTopics,
+)
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text
@@ -44,6 +53,9 @@ class MySQL(Engine):
     name = "mysql"
     catalogue = MySQLCatalogue()
     messages = MySQLMessages()
+    topics = MySQLTopics()
+    ranges = MySQLRanges(messages, topics)
+    range_reads = MySQLRangeReads()
     streams = MySQLStreams()
     staging = MySQLStaging()
     checks = CHECKS
@@ -77,7 +89,7 @@ class MySQL(Engine):
         {"bytes": "x'00ff'", "keys": "('key')", "attempts": "('attempt')"},
     )
     # Operations of several statements begin their own transaction, see atomic().
-    autocommit = in_autocommit("push_each")
+    autocommit = in_autocommit("push_each", "complete_and_claim")
 
     listener = Poll
     procedure_syntax = procedures.SYNTAX
@@ -102,6 +114,18 @@ class MySQL(Engine):
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",
+            # The same for pairs of ids, and for runs of a topic.
+            "piece": "json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece",
+            "run": "json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', "
+            "high bigint path '$[2]')) as run",
+        }
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        words = super().topic_words(table)
+        return words | {
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def claimable(self, definition: Definition) -> str:
@@ -152,3 +176,6 @@ class MySQL(Engine):
     def dump_ids(self, ids: Sequence[int]) -> str:
         # Sorted, so that two calls that lock some of the same rows do not deadlock.
         return str(sorted(set(ids)))
+
+    def load_ids(self, ids: str) -> list[int]:
+        return [*json.loads(ids)]

@@ -94,6 +94,12 @@ class MySQLMessages(Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        with atomic(cursor):
+            return super().complete_and_claim(cursor, table, params)
+
     @at_once(CLAIMS)
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if params["n"] > 1 or not cursor.ours:

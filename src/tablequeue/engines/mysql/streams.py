@@ -33,7 +33,7 @@ class MySQLStaging(Staging):
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
         while True:
             try:
-                return cursor.execute(table.statement("publish"), params)
+                return cursor.execute(table.statement(self._published_by(table, params)), params)
             except pymysql.err.IntegrityError as error:
                 # Another transaction pushed one of the keys after the statement had looked for it.
                 if number_of(error) != ER.DUP_ENTRY:

@@ -61,7 +61,7 @@ class Adbc:
 
 
 def _selected(field: pa.Field) -> str:
-    source = {"group": "group_key", "key": "dedup_key"}.get(field.name, field.name)
+    source = {"group": "group_key", "key": "dedup_key", "offset": "message_offset"}.get(field.name, field.name)
     cast = "::text" if source in _TEXTS and field.type == pa.string() else ""
     return f'{source}{cast} as "{field.name}"'
 

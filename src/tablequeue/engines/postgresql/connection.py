@@ -34,8 +34,13 @@ def adopt(dbapi: Any) -> PostgreSQLConnection:
     dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
     dbapi.cursor_factory = OwnCursor
     connection = PostgreSQLConnection(dbapi, reading_text(dbapi.cursor(row_factory=tuple_row)))
-    connection.cursor.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()")
-    isolation, session = connection.cursor.fetchone()
+    # To compile a read of a topic's log takes longer than the read. Behind a pooler the session is not ours to change.
+    connection.cursor.execute(
+        "select current_setting('default_transaction_isolation'), pg_backend_pid(), "
+        "case when pg_backend_pid() = %(session)s then set_config('jit', 'off', false) end",
+        {"session": dbapi.info.backend_pid},
+    )
+    isolation, session, _ = connection.cursor.fetchone()
     # A pooler between us and the server, such as PgBouncer, reports a session number of its own.
     connection.pooled = session != dbapi.info.backend_pid
     if connection.pooled:
@@ -88,7 +93,8 @@ def reading_text(cursor: psycopg.Cursor[Any]) -> Cursor:
 @contextmanager
 def atomic(cursor: Cursor) -> Iterator[None]:
     """Run all of the block's statements or none. In a transaction of the caller or of the runner, do nothing."""
-    if not getattr(cursor, "ours", False):
+    within = cursor.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    if within or not getattr(cursor, "ours", False):
         yield
         return
     cursor.execute("begin")

@@ -24,6 +24,14 @@ from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQ
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
+from tablequeue.engines.postgresql.topics import (
+    FINISHED,
+    PIECES,
+    UNCLAIMED,
+    PostgreSQLRangeReads,
+    PostgreSQLRanges,
+    PostgreSQLTopics,
+)
 from tablequeue.engines.postgresql.values import Ids, load_time
 from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
@@ -40,13 +48,20 @@ TYPES = {
     **dict.fromkeys(TIMES, "timestamptz"),
     "errors": "jsonb",
 }
+# The seeds of the advisory locks of a topic and of a subscription, after those of queues in listener.py.
+TOPIC_LOCKS = (8318836324, 8318836325, 8318836326)
+# The ids of a segment of a topic's log.
+SEGMENT = 1_000_000_000
 COMMON = common_expressions("cast(null as timestamptz)")
 
 
 class PostgreSQL(Engine):
     name = "postgresql"
     messages: ClassVar[PostgreSQLMessages] = PostgreSQLMessages(Packs())
+    topics = PostgreSQLTopics()
+    ranges = PostgreSQLRanges(messages, topics)
     reads = PostgreSQLReads()
+    range_reads = PostgreSQLRangeReads()
     staging = PostgreSQLStaging()
     checks = CHECKS
     drivers = ("psycopg",)
@@ -106,6 +121,7 @@ class PostgreSQL(Engine):
         partial(quoted_role, '""'),
         "public",
         "select current_schema()",
+        kinds=("queue", "topic", "subscription"),
         words={"payload_text": "payload", "headers_text": "headers"},
     )
     autocommit = in_autocommit("complete_and_claim", "stage")
@@ -113,7 +129,7 @@ class PostgreSQL(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         array_type = "bytea" if definition.payload == "bytes" else "text"
-        waiting, notifying, pushing = (f"hashtextextended('{table.table_name}', {key})" for key in LOCKS)
+        waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
         return {
@@ -124,6 +140,7 @@ class PostgreSQL(Engine):
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
             "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
+            "channel": table.channel,
             "waiting_lock": waiting,
             "pushing_lock": pushing,
             # A claim finds its locked rows by their physical position, instead of a search for each id: that takes 0.92
@@ -139,15 +156,34 @@ class PostgreSQL(Engine):
                 f"    when pg_try_advisory_lock({waiting}) then not pg_advisory_unlock({waiting})\n"
                 f"    when :within then true\n"
                 f"    when not pg_try_advisory_xact_lock({notifying} # {now}) then false\n"
-                f"    else pg_notify('{table.table_name}', '') is null end)"
+                f"    else pg_notify('{table.channel}', '') is null end)"
             ),
+        }
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        words = super().topic_words(table)
+        # By the table, not by its name, which may have its schema or not.
+        locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
+        sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
+        return {
+            **words,
+            "segment": f"cast({SEGMENT} as bigint)",
+            "claim_range": f"{words['ranges']}_claim",
+            "sequence_lock": sequencing,
+            "range_lock": claiming,
+            "trim_lock": trimming,
+            "finished_messages": FINISHED,
+            "pieces": PIECES.format(**words, finished_messages=FINISHED),
+            "unclaimed": UNCLAIMED.format(**words),
         }
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
 
-    def table(self, name: str, definition: Definition, table_name: str | None = None) -> PackedTable:
-        return PackedTable(self, name, definition, table_name)
+    def table(
+        self, name: str, definition: Definition, table_name: str | None = None, topic: Table | None = None
+    ) -> PackedTable:
+        return PackedTable(self, name, definition, table_name, topic)
 
     # -- connections and errors ------------------------------------------------------------------------------------
 

@@ -56,12 +56,12 @@ class PostgreSQLListener(Listener):
         os.close(self._waker)
 
     def attend(self, table: Table) -> None:
-        if table.table_name not in self._attended:
+        if table.channel not in self._attended:
             self._run(table, "attend")
-            self._attended.add(table.table_name)
+            self._attended.add(table.channel)
 
     def leave(self, table: Table) -> None:
-        self._attended.remove(table.table_name)
+        self._attended.remove(table.channel)
         self._run(table, "leave")
 
     def listen(self) -> Collection[str] | None:

@@ -28,7 +28,10 @@ COPY_FROM_SIZE = 50_000
 LATE_NOTES = 1000
 
 # The operations after which a message is or becomes ready. The last column of their rows is {waited_for}.
-NOTIFYING = frozenset("push push_many push_each notify release fail redrive redrive_ids promote".split())
+NOTIFYING = frozenset(
+    "push push_many push_each notify release fail redrive redrive_ids promote "
+    "topic_push topic_push_many topic_push_each range_set_apart".split()
+)
 
 # The arrays of push_each, each with the parameter of a row that fills it.
 _ARRAYS = {
@@ -173,7 +176,9 @@ class PostgreSQLStaging(Notifying, Staging):
         self._run(cursor, table, "stage", params | columns)
 
     def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        self._run(cursor, table, "publish_keyed" if params["keyed"] else "publish", params)
-        pushed = cursor.rowcount
+        pushed = super().publish(cursor, table, params)
         self.notify(cursor, table, {})
         return pushed
+
+    def _published_by(self, table: Table, params: Params) -> str:
+        return "publish_keyed" if params["keyed"] else super()._published_by(table, params)

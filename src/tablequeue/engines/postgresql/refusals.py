@@ -36,7 +36,7 @@ _ERRORS: tuple[tuple[str, type[TablequeueError], str, str], ...] = (
         "The transaction of the connection had failed before: {}.",
         "Roll it back first.",
     ),
-    ("42P01", errors.QueueNotFound, "A table of the queue is gone: {}.", "Create the queue again."),
+    ("42P01|42883", errors.QueueNotFound, "A table or function of the queue is gone: {}.", "Create the queue again."),
     (
         "42P07|42710|23505",
         errors.QueueDiffers,

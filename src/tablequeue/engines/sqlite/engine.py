@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -9,10 +10,12 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from tablequeue import errors
+from tablequeue.engines.base import Table
 from tablequeue.engines.columns import common_expressions
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
+from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
 from tablequeue.engines.sqlite.file import missing, path_of
@@ -20,6 +23,7 @@ from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
 from tablequeue.engines.sqlite.refusals import translated
+from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import Client
 from tablequeue.errors import TablequeueError
 
@@ -31,6 +35,8 @@ class SQLite(Engine):
     name = "sqlite"
     catalogue = SQLiteCatalogue()
     messages = SQLiteMessages()
+    topics = SQLiteTopics()
+    ranges = Ranges(messages, topics)
     staging = SQLiteStaging()
     checks = CHECKS
     drivers = ("pysqlite",)
@@ -69,6 +75,9 @@ class SQLite(Engine):
     closes_before_fork = True
     listener = SQLiteListener
     _path: str | None = ""
+
+    def topic_words(self, table: Table) -> dict[str, str]:
+        return {**super().topic_words(table), "finished_messages": FINISHED}
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
@@ -126,3 +135,7 @@ class SQLite(Engine):
 
     def dump_ids(self, ids: Sequence[int]) -> str:
         return str(list(ids))  # JSON; json.dumps returns the same, but takes 1 µs longer
+
+    def load_ids(self, ids: str) -> list[int]:
+        loaded: list[int] = json.loads(ids)
+        return loaded

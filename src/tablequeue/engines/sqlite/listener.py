@@ -50,10 +50,10 @@ class SQLiteListener(Listener):
             os.close(self._events)
 
     def attend(self, table: Table) -> None:
-        self._names.add(table.table_name)
+        self._names.add(table.channel)
 
     def leave(self, table: Table) -> None:
-        self._names.discard(table.table_name)
+        self._names.discard(table.channel)
 
     def listen(self) -> Collection[str] | None:
         while True:

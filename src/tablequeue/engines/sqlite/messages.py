@@ -20,18 +20,7 @@ PUSHED_AT_ONCE = 50
 
 class SQLiteMessages(Messages):
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        payloads = params["payloads"]
-        if not payloads:
-            return []
-        statement = table.statement("push_many")
-        with atomic(cursor):
-            for start in range(0, len(payloads), PUSHED_AT_ONCE):
-                some = payloads[start : start + PUSHED_AT_ONCE]
-                named = {f"payload_{place}": payload for place, payload in enumerate(some)}
-                rows = ", ".join(f"(:{name})" for name in named)
-                cursor.execute(statement.replace("(:payload)", rows), params | named)
-        (last,) = cursor.execute("select last_insert_rowid()").fetchone()
-        return list(range(last - len(payloads) + 1, last + 1))
+        return insert_many(cursor, table.statement("push_many"), params)
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         with atomic(cursor):
@@ -53,6 +42,21 @@ class SQLiteMessages(Messages):
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.
             moved += super()._sweep(cursor, table, params)
         return moved
+
+
+def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
+    """Insert `params["payloads"]`, some in a statement, for which `(:payload)` stands. Return their ids."""
+    payloads = params["payloads"]
+    if not payloads:
+        return []
+    with atomic(cursor):
+        for start in range(0, len(payloads), PUSHED_AT_ONCE):
+            some = payloads[start : start + PUSHED_AT_ONCE]
+            named = {f"payload_{place}": payload for place, payload in enumerate(some)}
+            rows = ", ".join(f"(:{name})" for name in named)
+            cursor.execute(statement.replace("(:payload)", rows), params | named)
+    (last,) = cursor.execute("select last_insert_rowid()").fetchone()
+    return list(range(last - len(payloads) + 1, last + 1))
 
 
 class SQLiteStaging(Staging):

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, PipelineFailed
+from tablequeue.queue import Queue
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline import failures
 from tablequeue.spark.pipeline.refusals import cause_and_remedy
-from tablequeue.spark.pipeline.sinks import Batch, ToQueue
-from tablequeue.spark.pipeline.sources import FromQueue
+from tablequeue.spark.pipeline.sinks import Batch, ToQueue, ToTopic
+from tablequeue.spark.pipeline.sources import FromQueue, FromTopic
 from tablequeue.spark.pipeline.stages import Pipeline, Stage
 from tablequeue.spark.settings import REDACTION, exposed_passwords
 from tablequeue.stream import Stream, fail
@@ -36,7 +37,7 @@ class Progress:
     batch      number of its last batch in the checkpoint; None before the first one.
     messages   rows that it has read; `rate` is rows a second in the last batch.
     failed     messages that have failed; `error` is the last line of the last error.
-    ready      messages that are ready in its queue; None if it reads no queue.
+    ready      messages that are ready in its queue or subscription; None if it reads neither.
     """
 
     stage: str
@@ -108,6 +109,8 @@ def _check(pipeline: Pipeline, database: Database) -> None:
         for end in (stage.source, *stage.sinks):
             if isinstance(end, FromQueue | ToQueue):
                 database.queue(end.queue)
+            elif isinstance(end, FromTopic | ToTopic):
+                database.topic(end.topic)
 
 
 class _RunningStage:
@@ -118,6 +121,10 @@ class _RunningStage:
         self._options = options
         self._database = database
         self._queue = database.queue(stage.source.queue) if isinstance(stage.source, FromQueue) else None
+        # The queue or the subscription whose ready messages are counted.
+        self._counted: Queue | None = self._queue
+        if isinstance(stage.source, FromTopic) and stage.source.subscription is not None:
+            self._counted = database.topic(stage.source.topic).subscription(stage.source.subscription)
         self._query: Any = None
         # Held while sinks are written to; `stop` waits for it.
         self._writing = Lock()
@@ -209,8 +216,8 @@ class _RunningStage:
 
     def progress(self, *, recount: bool = False) -> Progress:
         self._update()
-        if self._queue and (recount or monotonic() - self._ready_at > RECOUNT):
-            self._ready, self._ready_at = self._queue.stats().ready, monotonic()
+        if self._counted and (recount or monotonic() - self._ready_at > RECOUNT):
+            self._ready, self._ready_at = self._counted.stats().ready, monotonic()
         return Progress(
             self._stage.name,
             self._batch,
@@ -218,7 +225,7 @@ class _RunningStage:
             self._rate,
             self._failed,
             self._last_error,
-            self._ready if self._queue else None,
+            self._ready if self._counted else None,
         )
 
     def _update(self) -> None:

@@ -6,7 +6,7 @@ new id, under which the numbers begin again. So no new batch is mistaken for a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal, Protocol
@@ -71,15 +71,22 @@ class ToQueue:
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
         accepted = staging.written(batch.database.queue(self.queue))
-        options = {
-            "queue": self.queue,
-            "onConflict": self.on_conflict,
-            "producer": batch.stage,
-            "writer": batch.writer,
-            "batch": batch.number,
-        }
-        rows = rows.select([name for name in rows.columns if name in accepted])
-        rows.write.format("tablequeue").mode("append").options(**batch.options, **options).save()
+        _push(rows, batch, accepted, queue=self.queue, onConflict=self.on_conflict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToTopic:
+    """Pushes all rows of a batch at once, from the columns payload, headers and group."""
+
+    topic: str
+    transform: Transform | None = None
+
+    @property
+    def target(self) -> str:
+        return f"topic {self.topic}"
+
+    def write(self, rows: DataFrame, batch: Batch) -> None:
+        _push(rows, batch, staging.written(batch.database.topic(self.topic)), topic=self.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,13 @@ class ForeachBatch:
 
     def write(self, rows: DataFrame, batch: Batch) -> None:
         self.function(rows, batch.number)
+
+
+def _push(rows: DataFrame, batch: Batch, accepted: Container[str], **target: str) -> None:
+    """Push the columns of the rows that the target accepts."""
+    rows = rows.select([name for name in rows.columns if name in accepted])
+    identity = {"producer": batch.stage, "writer": batch.writer, "batch": batch.number}
+    rows.write.format("tablequeue").mode("append").options(**batch.options, **identity, **target).save()
 
 
 def _exists(rows: DataFrame, path: str) -> bool:

@@ -1,9 +1,11 @@
-"""Where a stage reads: a queue, or any other source that Spark can stream."""
+"""Where a stage reads: a queue, a topic, or any other source that Spark can stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +26,33 @@ class FromQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class FromTopic:
+    """Reads the messages of a topic, from the offset that the checkpoint has.
+
+    subscription               name of a subscription, in which the position is noted after each batch.
+    starting_position          where a new checkpoint begins: `beginning`, `end`, an offset, or an aware time. None: at
+                               the position of the subscription; at the beginning, if there is no subscription.
+    max_messages_per_trigger   maximum number of messages in a batch. `ToDelta` has a batch in the driver's memory.
+    """
+
+    topic: str
+    subscription: str | None = None
+    starting_position: Literal["beginning", "end"] | int | datetime | None = None
+    max_messages_per_trigger: int = 100_000
+
+    def load(self, spark: SparkSession, database: Mapping[str, str], stream: str) -> DataFrame:
+        start = self.starting_position
+        given = {
+            "topic": self.topic,
+            "subscription": self.subscription,
+            "startingPosition": start.isoformat() if isinstance(start, datetime) else start,
+            "maxMessagesPerTrigger": self.max_messages_per_trigger,
+        }
+        options = {name: value for name, value in given.items() if value is not None}
+        return spark.readStream.format("tablequeue").options(**database, **options).load()
+
+
+@dataclass(frozen=True, slots=True)
 class FromSpark:
     """Reads any streaming DataFrame that a function of the session returns: `FromSpark(lambda spark: ...)`."""
 
@@ -33,4 +62,4 @@ class FromSpark:
         return self.function(spark)
 
 
-Source = FromQueue | FromSpark
+Source = FromQueue | FromTopic | FromSpark

@@ -37,7 +37,7 @@ class Pipeline:
     url_file   or a file with the URL there.
     schema     schema of the queues.
 
-    The queues must exist: a pipeline creates none.
+    The queues, topics and subscriptions must exist: a pipeline creates none.
     """
 
     def __init__(

@@ -53,7 +53,9 @@ def report(
     schema: str | None = None,
     step: Step = lambda name: None,
 ) -> dict[str, list[Row]]:
-    """Report on these queues, or on all that keep a history: write tables and `report.html` into the lake at `folder`.
+    """Report on these queues and subscriptions, or on all that keep a history.
+
+    Writes tables and `report.html` into the lake at `folder`.
 
     Returns the rows of every report by its name. `target` is that of `consumers`, in seconds. `step` is called with the
     name of each step. Raises `BadInput` if a queue keeps no history, or the folder is not a lake of this database;
@@ -152,7 +154,7 @@ def span_of_a_row(overview: Sequence[Row], window: Window) -> int:
 
 
 def _chosen(database: Database, names: Sequence[str]) -> list[Queue]:
-    queues = [database.queue(name) for name in names or database.queues()]
+    queues = [database.queue(name) for name in names or [*database.queues(), *database.subscriptions()]]
     if names:
         for queue in queues:
             queue.history_bounds()  # raises for a queue without a history

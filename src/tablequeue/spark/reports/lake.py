@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
@@ -139,7 +140,8 @@ class Lake:
         (
             live.join(there.select("id", "pushed_at"), ["id", "pushed_at"], "left_anti")
             .drop("queue")
-            .write.parquet(str(self.folder / "live" / f"queue={queue}"), "overwrite")
+            # As Spark writes the name of a partition: that of a subscription has a slash.
+            .write.parquet(str(self.folder / "live" / f"queue={quote(queue, safe='')}"), "overwrite")
         )
         return int(added.get["messages"])
 

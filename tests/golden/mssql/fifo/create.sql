@@ -15,7 +15,7 @@ if @granted < 0
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
-        name varchar(48) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
+        name varchar(100) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
         definition nvarchar(max) not null,
         schema_version int not null,
         created_at datetime2(6) not null
@@ -38,6 +38,7 @@ if object_id(N'tq_queues', N'U') is null
 -- No lock escalation: a table lock would stop every consumer. Also, no statement changes more than 1,000 messages.
 -- The name of a constraint begins with its kind: constraints and tables share one name space, and tq_emails_new may be
 -- the table of a queue.
+-- In the queue of a subscription each message has its id of the log, so there is no identity.
 -- Every session that writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table tq_emails (
@@ -95,4 +96,4 @@ create index tq_emails__finished on tq_emails_history (finished_at) include (pop
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast('emails' as varchar(48)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 4, sysutcdatetime());
+values (cast('emails' as varchar(100)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 4, sysutcdatetime());

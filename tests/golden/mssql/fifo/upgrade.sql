@@ -96,4 +96,4 @@ if indexproperty(object_id(N'tq_emails_history'), N'tq_emails_finished', 'IndexI
     exec sp_rename N'tq_emails_history.tq_emails_finished', N'tq_emails__finished', N'INDEX';
 
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 4 where name = cast('emails' as varchar(48));
+update tq_queues set schema_version = 4 where name = cast('emails' as varchar(100));

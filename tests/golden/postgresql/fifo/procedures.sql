@@ -496,9 +496,10 @@ create or replace function public.tq_emails_pop(
             raise exception using errcode = 'TQ001', message = 'lease is ' || p_lease || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        p_consumer := coalesce(p_consumer, session_user);
         return query
             select message.*, p_token
-            from public.tq_emails_claim(p_n, coalesce(p_consumer, session_user), p_lease, p_token, p_now) as message
+            from public.tq_emails_claim(p_n, p_consumer, p_lease, p_token, p_now) as message
             order by id;
     end;
     $$;

@@ -15,10 +15,16 @@
 -- No lock escalation: a table lock would stop every consumer. Also, no statement changes more than 1,000 messages.
 -- The name of a constraint begins with its kind: constraints and tables share one name space, and tq_emails_new may be
 -- the table of a queue.
+-- In the queue of a subscription each message has its id of the log, so there is no identity.
 -- Every session that writes here needs the settings of filtered indexes; see session.
 -- Runs in one transaction: a crash leaves nothing.
 create table {queue} (
+    -- [not subscription]
     id bigint identity (1, 1) not null constraint pk_{table} primary key {clustered},
+    -- [end]
+    -- [subscription]
+    id bigint not null constraint pk_{table} primary key clustered,
+    -- [end]
     state varchar(11) collate Latin1_General_100_BIN2 not null constraint df_{table}__state default 'ready'
         constraint ck_{table}__state check (state in ({states})),
     attempts int not null constraint df_{table}__attempts default 0,

@@ -2,4 +2,6 @@
 -- lock, and only if the catalogue has no such queue: then tables of ours were left by a crash during create or drop.
 select table_name, table_comment
 from information_schema.tables
-where table_schema = {database} and table_name in ('{table}', '{table}_history', '{table}__turns');
+where table_schema = {database} and table_name in (
+    '{table}', '{table}_history', '{table}__turns', '{table}__runs', '{table}__holes', '{table}__ranges'
+);

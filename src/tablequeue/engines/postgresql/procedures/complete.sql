@@ -10,7 +10,31 @@ create or replace function {queue}_complete(
     p_token uuid,
     p_now timestamptz default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
+    -- [ranges]
+    declare
+        p_sum bigint := (select sum(id) from unnest(p_ids) as ids (id));
+        whole bigint;
+        held bigint[];
+    -- [end]
     begin
+        -- [ranges]
+        {sql range_complete number=cardinality(p_ids)}
+        into whole;
+        if whole is not null then
+            return query select * from unnest(p_ids);
+            return;
+        end if;
+        held := array(
+            {sql range_hold}
+        );
+        if cardinality(held) > 0 then
+            {sql range_mark ids=held};
+            return query select * from unnest(held);
+            if held @> p_ids then
+                return;
+            end if;
+        end if;
+        -- [end]
         -- [at_least_once]
         perform {queue}_unpack(p_token);
         -- [end]
@@ -24,6 +48,11 @@ create or replace function {queue}_complete(
             -- [none]
             {sql complete_none};
             -- [end]
+        -- [ranges]
+        if cardinality(held) > 0 then
+            return;
+        end if;
+        -- [end]
         if not found and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was completed.',

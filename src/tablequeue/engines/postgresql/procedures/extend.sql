@@ -14,6 +14,13 @@ create or replace function {queue}_extend(
             raise exception using errcode = 'TQ001', message = 'seconds is ' || p_lease || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        -- [ranges]
+        {sql range_extend ids=array[p_id]}
+        into lease_end;
+        if lease_end is not null then
+            return lease_end;
+        end if;
+        -- [end]
         perform {queue}_unpack(p_token);
         {sql extend}
         into lease_end;

@@ -19,12 +19,28 @@ create or replace function {queue}_fail(
         p_delay float8 := p_retry_in;
         new_state text;
         waited_for boolean;
+        -- [ranges]
+        held bigint[];
+        -- [end]
     begin
         if not p_delay between 0 and {longest} then
             raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         p_error := coalesce(p_error, '');
+        -- [ranges]
+        held := array(
+            {sql range_hold ids=array[p_id]}
+        );
+        if cardinality(held) > 0 then
+            p_delay := coalesce(
+                p_delay,
+                least(cast({cap} as float8), cast({base} as float8)) * (1 - cast({jitter} as float8) * random())
+            );
+            perform {queue}_set_apart(held, p_token, 1, p_delay, p_error, p_now);
+            return case when {max_attempts} <= 1 then 'dead' when p_delay > 0 then 'scheduled' else 'ready' end;
+        end if;
+        -- [end]
         -- [at_least_once]
         perform {queue}_unpack(p_token);
         if p_delay is null then

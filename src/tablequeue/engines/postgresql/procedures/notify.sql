@@ -4,7 +4,7 @@
 create or replace function {queue}_notify(waited_for boolean) returns void language plpgsql as $$
     begin
         if waited_for and current_setting('tablequeue.notify', true) is distinct from 'off' then
-            perform pg_notify('{table}', '');
+            perform pg_notify('{channel}', '');
         end if;
     end;
     $$;

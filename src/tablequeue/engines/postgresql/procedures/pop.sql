@@ -6,6 +6,9 @@
 -- [at_most_once]
 -- They are in the history already, and are never delivered again; complete finishes them.
 -- [end]
+-- [subscription]
+-- Not in a transaction of the caller's: a claim would hold up all other consumers.
+-- [end]
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
 -- A consumer that dies leaves them in progress; a later pop returns them when the lease has expired.
 create or replace function {queue}_pop(
@@ -38,10 +41,29 @@ create or replace function {queue}_pop(
                 hint = 'Leave the lease out.';
         end if;
         -- [end]
+        p_consumer := coalesce(p_consumer, session_user);
+        -- [subscription]
+        -- A function cannot know whether it is in one; see {queue}_claim.
+        if txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s' then
+            raise exception using errcode = 'TQ001',
+                message = 'A claim of a subscription cannot be a part of a transaction.',
+                hint = 'Pop in autocommit, then complete in your transaction.';
+        end if;
+        perform {queue}_move_apart(p_now);
+        -- [end]
         return query
             select message.*, p_token
-            from {queue}_claim(p_n, coalesce(p_consumer, session_user), p_lease, p_token, p_now) as message
+            from {queue}_claim(p_n, p_consumer, p_lease, p_token, p_now) as message
             order by {order_by};
+        -- [ranges]
+        if not found then
+            return query
+                select message.*, p_token
+                from (
+                    {sql range_claim all_holes=true held=null number=null sum=null}
+                ) as message;
+        end if;
+        -- [end]
     end;
     $$;
 revoke all on function {queue}_pop from public;

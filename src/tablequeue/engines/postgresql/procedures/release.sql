@@ -10,12 +10,28 @@ create or replace function {queue}_release(
     declare
         released bigint;
         waited_for boolean;
+        -- [ranges]
+        held bigint[];
+        -- [end]
     begin
         if p_delay is null or not p_delay between 0 and {longest} then
             raise exception using errcode = 'TQ001',
                 message = 'delay is ' || coalesce(cast(p_delay as text), 'null') || '.',
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
+        -- [ranges]
+        held := array(
+            {sql range_hold}
+        );
+        if cardinality(held) > 0 then
+            perform {queue}_set_apart(held, p_token, 0, p_delay, null, p_now);
+            return query select * from unnest(held);
+            if held @> p_ids then
+                return;
+            end if;
+            released := held[1];
+        end if;
+        -- [end]
         perform {queue}_unpack(p_token);
         for released, waited_for in
             {sql release within=true}

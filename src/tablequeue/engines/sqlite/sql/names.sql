@@ -1,2 +1,2 @@
--- The names of all queues.
-select name from {catalogue} order by name;
+-- The names and entries of all queues, topics and subscriptions.
+select name, definition from {catalogue} order by name;

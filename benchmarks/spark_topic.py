@@ -1,0 +1,111 @@
+"""Spark and a topic: a stream beside a batch read, a write beside JDBC, and the cost of a micro-batch.
+
+A part of `python -m benchmarks.spark`, which has the session and the database.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import OURS, Figure
+from benchmarks.rounds import interleaved, rate
+from tablequeue import Database
+from tablequeue.operations import topics
+
+BATCH_READ = "Spark's batch read of the topic"
+JDBC_KEYED = "Spark's JDBC, into a table with one index"
+CONDITIONS = """The messages of a topic are streamed into Parquet by a query that is started for it and ends, in batches
+of 1,000,000; and read into Parquet in batch. They got their offsets before. JDBC writes into a table with a primary
+key."""
+
+
+class TopicWork:
+    """A topic with `messages`; and another one, and a table for JDBC, to which a `frame` is written."""
+
+    def __init__(
+        self, spark: Any, database: Database, jdbc: dict[str, str], messages: int, frame: Any, folder: Path
+    ) -> None:
+        self.spark = spark
+        self.database = database
+        self.place = {"url": str(database.engine.url)}
+        self.jdbc = jdbc
+        self.messages = messages
+        self.folder = folder
+        self.numbers: Iterator[int] = count()
+        events = database.create_topic("events", payload="text")
+        self.written = database.create_topic("written", payload="text")
+        self.execute("create table keyed (id bigserial primary key, pushed_at timestamptz default now(), payload text)")
+        self.frame = frame
+        self.rows = frame.count()
+        while topics.bounds(events.context).end <= messages:
+            frame.write.format("tablequeue").options(**self.place, topic="events").mode("append").save()
+        found = topics.bounds(events.context)
+        assert found.end - found.first == messages
+
+    def execute(self, *statements: str) -> None:
+        with self.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    # -- what is timed ---------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> None:
+        self.spark.read.format("tablequeue").options(**self.place, topic="events").load().write.parquet(path)
+
+    def stream(self, path: str) -> None:
+        frame = self.spark.readStream.format("tablequeue").options(**self.place, topic="events").load()
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{path}-checkpoint")
+        writer.trigger(availableNow=True).start(path).awaitTermination()
+
+    def write(self) -> None:
+        self.frame.write.format("tablequeue").options(**self.place, topic="written").mode("append").save()
+
+    def write_jdbc(self) -> None:
+        options = {**self.jdbc, "dbtable": "keyed", "batchsize": "10000"}
+        self.frame.write.format("jdbc").options(**options).mode("append").save()
+
+    # -- around it -------------------------------------------------------------------------------------------------
+
+    def into_parquet(self, call: Callable[[str], None]) -> float:
+        """Return the messages a second. Each offset must be there once."""
+        path = str(self.folder / f"parquet-{next(self.numbers)}")
+        found = rate(lambda: call(path), self.messages)
+        offsets = self.spark.read.parquet(path).selectExpr("count(*)", "count(distinct offset)").first()
+        assert tuple(offsets) == (self.messages, self.messages)
+        shutil.rmtree(path)
+        self.execute("checkpoint")
+        return found
+
+    def into_topic(self) -> float:
+        start = topics.bounds(self.written.context).end
+        found = rate(self.write, self.rows)
+        assert topics.bounds(self.written.context).end - start == self.rows
+        self.execute("checkpoint")
+        return found
+
+    def into_keyed(self) -> float:
+        found = rate(self.write_jdbc, self.rows)
+        self.execute("truncate keyed", "checkpoint")
+        return found
+
+    def figures(self, repeats: int) -> list[Figure]:
+        works = {
+            "stream": lambda: self.into_parquet(self.stream),
+            "read": lambda: self.into_parquet(self.read),
+            "write": self.into_topic,
+            "write by JDBC": self.into_keyed,
+        }
+        found = interleaved(works, repeats, "rounds of topics")
+        stream = f"{self.messages:,} messages of a topic into Parquet"
+        write = f"write {self.rows:,} messages into a topic"
+        contenders = [
+            (stream, OURS, "stream", None),
+            (stream, BATCH_READ, "read", 0.7),
+            (write, OURS, "write", None),
+            (write, JDBC_KEYED, "write by JDBC", 1.0),
+        ]
+        return [Figure("PostgreSQL", what, who, "messages/s", found[name], aim) for what, who, name, aim in contenders]

@@ -1,0 +1,3 @@
+-- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+drop function if exists {claim_range};
+drop table if exists {ranges};

@@ -1,0 +1,3 @@
+-- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
+-- create_topic.
+select {log}__trim(:start, :age, :n, {now});

@@ -1,0 +1,149 @@
+"""Topics and their subscriptions on PostgreSQL: COPY, and claims by a function, which is one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import Any
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.postgresql.connection import atomic
+from tablequeue.engines.postgresql.messages import COPY_FROM, COPY_FROM_SIZE, Notifying
+from tablequeue.engines.postgresql.reads import PostgreSQLReads
+from tablequeue.engines.postgresql.values import copy_lines, copy_text
+from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.ranges import Ranges
+from tablequeue.engines.rows import BoundsRow
+from tablequeue.engines.texts import Row
+from tablequeue.engines.topics import Topics
+
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        )"""
+# The ranges, each with the intervals of ids that it has: a row for each.
+PIECES = """(
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, {finished_messages} as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from {ranges} as range
+        join {runs} as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from {runs} where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    )"""
+# The intervals of ids that no range has, and that have messages after the position of the subscription; `messages` is
+# the number of them that are sure to be there.
+UNCLAIMED = """(
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs})) as position
+            from {ranges} order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from {runs}
+            cross join next
+            where first_offset >= (select max(first_offset) from {runs} where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from {runs}
+        union all
+        select first_id, last_id, 0 from {holes}
+    )"""
+# What a claim finishes that finishes nothing.
+ALONE: Mapping[str, Any] = {"held": None, "number": None, "sum": None}
+# Seconds between two looks of a process at all holes of a topic; or HOLES_SHARE times as long as such a look takes.
+HOLES_EVERY = 0.25
+HOLES_SHARE = 20
+# The number of messages above the last run that one sequencing looks at, as create_topic.sql has it.
+SEQUENCED = 100_000
+
+
+class PostgreSQLTopics(Notifying, Topics):
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        payloads = params["payloads"]
+        small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
+        if small or not hasattr(cursor, "copy"):
+            return sorted(row[0] for row in self._rows(cursor, table, "topic_push_many", params))
+        with atomic(cursor):
+            cursor.execute(table.statement("topic_reserve"), {**params, "n": len(payloads)})
+            ids, pushed_at = cursor.fetchone()
+            shared = (*(params[name] for name in ("headers", "producer", "group")), pushed_at)
+            rest = "".join(f"\t{copy_text(value)}" for value in shared) + "\n"
+            with cursor.copy(table.statement("topic_copy")) as copy:
+                for chunk in copy_lines(ids, payloads, rest):
+                    copy.write(chunk)
+        self.notify(cursor, table, {})
+        return list(ids)
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        rows = params["rows"]
+        arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
+        return sorted(row[0] for row in self._rows(cursor, table, "topic_push_each", {**params, **arrays}))
+
+    def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
+        self._run(cursor, table, "sequence", {})
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        last = params["start"]
+        while True:
+            with atomic(cursor):
+                self.sequence(cursor, table, params)
+                found = self.bounds(cursor, table, params)
+                if found.end > params["start"]:
+                    self._run(cursor, table, "topic_flush", {})
+            if found.end - last < SEQUENCED or found.end - params["start"] >= params["n"]:
+                return found
+            last = found.end
+
+
+_ARRAYS = {"payloads": "payload", "headers": "headers", "groups": "group"}
+
+
+class PostgreSQLRanges(Notifying, Ranges):
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        """Do both in one round trip, if the range is finished as a whole and no message apart may be ready."""
+        if not table.apart_ready and not table.definition.groups:
+            held: Params = {"held": params["held"], "number": params["number"], "sum": sum(params["ids"])}
+            rows = self._claimed_range(cursor, table, params, held)
+            if not rows or rows[0][0] is not None:
+                return None, rows
+        return super().complete_and_claim(cursor, table, params)
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        self._run(cursor, table, "range_wait", {})
+
+    def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed_range(cursor, table, params, ALONE)
+
+    def _claimed_range(self, cursor: Cursor, table: Table, params: Params, finishing: Mapping[str, Any]) -> list[Row]:
+        """Claim the next range; first complete the one that `finishing` names."""
+        topic = table.topic
+        assert topic is not None, "of a subscription"
+        began = monotonic()
+        all_holes = began >= topic.next_sweep
+        rows = self._rows(cursor, table, "range_claim", {**params, **finishing, "all_holes": all_holes})
+        if all_holes:
+            topic.next_sweep = began + max(HOLES_EVERY, HOLES_SHARE * (monotonic() - began))
+        return rows
+
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self.topics.sequence(cursor, table, {})
+        if not self._row(cursor, table, "range_lock", {})[0]:
+            return 0
+        return super().pump(cursor, table, params)
+
+
+class PostgreSQLRangeReads(RangeReads, PostgreSQLReads):
+    """The reads of a subscription, with those of the packs of its messages apart."""

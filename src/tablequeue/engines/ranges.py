@@ -1,0 +1,221 @@
+"""The operations on a subscription: claims of ranges of its topic's log, and the queue of its messages apart.
+
+A claim is one row for a range of offsets, and its completion is one update of that row. A message that fails, is
+released or loses its lease leaves the range: it becomes a row of the subscription's queue, with the operations of
+`Messages`. In an ordered subscription all messages go through that queue.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NoReturn
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.range_reads import RangeReads
+from tablequeue.engines.texts import Row
+from tablequeue.engines.topics import Topics
+from tablequeue.errors import BadInput
+
+# Ranges whose lease has expired that one sweep sets apart.
+EXPIRED = 10
+# Messages of a range that one sweep of an ordered subscription moves to its queue.
+PUMPED = 1000
+
+
+class Ranges(Messages):
+    def __init__(self, messages: Messages, topics: Topics) -> None:
+        self.apart = messages
+        self.topics = topics
+
+    # -- what a subscription does not do -----------------------------------------------------------------------------
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
+        assert table.topic is not None, "of a subscription"
+        raise BadInput(f"{table.name!r} is a subscription.", f"Push to its topic {table.topic.name!r}.")
+
+    push_many = push_each = push
+
+    def take(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
+        raise BadInput(
+            f"{table.name!r} is a subscription, from which nothing can be taken.",
+            "Pop, and complete in your transaction: complete(message, connection=...).",
+        )
+
+    # -- claiming ----------------------------------------------------------------------------------------------------
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if table.apart_ready or table.definition.groups:
+            if rows := self.apart.claim(cursor, table, params):
+                return rows
+            table.apart_ready = False
+        return [] if table.definition.groups else self._range(cursor, table, params)
+
+    def complete_and_claim(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        with self._atomic(cursor):
+            return super().complete_and_claim(cursor, table, params)
+
+    def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Set the messages of expired ranges apart; move due messages on. In an ordered subscription, pump.
+
+        Return the number of moves; 1 more if a message apart is ready, so that the next claim looks for it.
+        """
+        moved = 0
+        if table.definition.groups:
+            with self._atomic(cursor):
+                moved = self.pump(cursor, table, params)
+        expired, due, ready = self._row(cursor, table, "range_due", params)
+        if expired:
+            with self._atomic(cursor):
+                moved += self._expire(cursor, table, params)
+        if due:
+            moved += self.apart.sweep(cursor, table, params)
+        moved += bool(ready)
+        table.apart_ready = moved > 0
+        return moved
+
+    def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.promote(cursor, table, params)
+
+    def pump(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Move the next messages of the log to the queue of an ordered subscription. Return their number."""
+        self._run(cursor, table, "range_pump", params | {"n": PUMPED, "token": secrets.token_hex(16)})
+        return int(cursor.rowcount)
+
+    # -- finishing ---------------------------------------------------------------------------------------------------
+
+    def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        if table.definition.groups:
+            return self.apart.complete(cursor, table, params)
+        ids = [*{*table.engine.load_ids(params["ids"])}]  # a message given twice is one
+        if self._complete_range(cursor, table, params, ids):
+            return ids
+        with self._atomic(cursor):
+            done = self.apart.complete(cursor, table, params)
+            left = [*set(ids).difference(done)] if done else ids
+            if not left or (done and self._complete_range(cursor, table, params, left)):
+                return ids
+            return done + self._leave(cursor, table, params, left)
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        with self._atomic(cursor):
+            if self._leave(cursor, table, params | {"attempts": 1}, [params["id"]]):
+                return self._after(cursor, table, params)
+            return self.apart.fail(cursor, table, params)
+
+    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        with self._atomic(cursor):
+            ids = [*{*table.engine.load_ids(params["ids"])}]
+            values: Params = {"attempts": 0, "error": None, "max_attempts": table.definition.max_attempts}
+            left = self._leave(cursor, table, params | values, ids)
+            if len(left) == len(ids):
+                return left
+            return left + self.apart.release(cursor, table, params)
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
+        row = self._row(cursor, table, "range_extend", params | {"ids": table.engine.dump_ids([params["id"]])})
+        return row[0] if row else self.apart.extend(cursor, table, params)
+
+    def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        table.apart_ready = True
+        return self.apart.redrive(cursor, table, params)
+
+    def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        table.apart_ready = True
+        return self.apart.redrive_ids(cursor, table, params)
+
+    def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge(cursor, table, params)
+
+    def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_ids(cursor, table, params)
+
+    def purge_history(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self.apart.purge_history(cursor, table, params)
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def seek(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
+        with self._atomic(cursor):
+            self._lock_claims(cursor, table)
+            in_progress = self._in_progress(cursor, table, params)
+            if params["force"] or not in_progress:
+                self._run(cursor, table, "range_seek", params)
+                return 0
+        return in_progress
+
+    def purge_ranges(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Delete the ranges whose messages all come before the offset `start`, which the log does not have any more."""
+        self._run(cursor, table, "range_purge", params)
+
+    def floor(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the first offset that the subscription still needs."""
+        return int(self._row(cursor, table, "range_floor", params)[0])
+
+    def note_position(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Note that a `consumer` which reads the log by itself has finished all messages before the offset `start`.
+
+        Return the number of ranges in progress; if there are any, nothing is noted. A position never goes back.
+        """
+        with self._atomic(cursor):
+            self._lock_claims(cursor, table)
+            return self._row(cursor, table, "range_note", params)[0]
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        """Return what makes several statements one transaction; here the runner has done it."""
+        return nullcontext()
+
+    def _lock_claims(self, cursor: Cursor, table: Table) -> None:
+        """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
+
+    def _in_progress(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Return the number of messages in progress."""
+        return RangeReads().stats(cursor, table, params).in_progress
+
+    def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim the next range. Return its messages in the order of their offsets."""
+        return self._rows(cursor, table, "range_claim", params)
+
+    def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
+        """Complete the range under `token`, if `ids` are all of its messages and none has left it."""
+        values = {**params, "number": len(ids), "sum": sum(ids)}
+        return bool(self._rows(cursor, table, "range_complete", values))
+
+    def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
+        """Mark the messages among `ids` that the range under `token` holds as left. Return their ids.
+
+        They are completed; or, with `attempts`, they become messages apart.
+        """
+        values: Params = params | {"ids": table.engine.dump_ids(ids)}
+        held = [row[0] for row in self._rows(cursor, table, "range_hold", values)]
+        if held:
+            values["ids"] = table.engine.dump_ids(held)
+            if "attempts" in params:
+                self._rows(cursor, table, "range_set_apart", values)
+                table.apart_ready = True
+                table.ready_after(min(held) - 1)
+            self._run(cursor, table, "range_mark", values)
+        return held
+
+    def _after(self, cursor: Cursor, table: Table, params: Params) -> str:
+        """Return the state of a message that failed in its first attempt, as range_set_apart has it."""
+        if params["max_attempts"] <= 1:
+            return "dead"
+        return "scheduled" if (params["delay"] or 0) > 0 else "ready"
+
+    def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Set the messages of ranges apart whose lease has expired. Return the number of ranges."""
+        expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
+        for (range_id,) in expired:
+            self._run(cursor, table, "range_expire", params | {"id": range_id})
+        if expired:
+            table.ready_after(0)
+        return len(expired)

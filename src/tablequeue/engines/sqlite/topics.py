@@ -1,0 +1,22 @@
+"""Topics on SQLite: one transaction writes at a time, so the offset of a message is its id."""
+
+from __future__ import annotations
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.sqlite.messages import insert_many
+from tablequeue.engines.topics import Topics
+
+# The messages that a range has finished; see create_ranges.sql.
+FINISHED = """(
+    coalesce(json_array_length(left_ids), case when finished_at is not null then messages else 0 end)
+    - json_array_length(coalesce(apart_ids, '[]'))
+)"""
+
+
+class SQLiteTopics(Topics):
+    def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return insert_many(cursor, table.statement("topic_push_many"), params)
+
+    def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+        return [self.push(cursor, table, {**params, **row}) for row in params["rows"]]

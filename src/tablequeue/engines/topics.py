@@ -1,0 +1,61 @@
+"""The operations on a topic: pushes to its log, and the positions of its messages."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.messages import Messages
+from tablequeue.engines.rows import BoundsRow, SizeRow
+from tablequeue.engines.texts import Row
+from tablequeue.errors import BadInput
+
+
+class Topics(Messages):
+    """Pushes to a log. It has no state for each message, so the other operations on messages do not exist there."""
+
+    def push(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return self._rows(cursor, table, "topic_push", params)[0][0]
+
+    def claim(self, cursor: Cursor, table: Table, params: Params) -> NoReturn:
+        raise BadInput(f"{table.name!r} is a topic.", f"Pop from a subscription, such as '{table.name}/mail'.")
+
+    take = sweep = claim
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def sequence(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Give the messages that have become visible their offsets. Wait for a session that does it just now."""
+
+    def settle(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        """Sequence all that is visible, or at least `n` messages from `start` on; return the bounds.
+
+        The offsets below the end are on the disk: whatever crashes, each keeps its message. So a position below the end
+        may be written down elsewhere.
+        """
+        self.sequence(cursor, table, params)
+        return self.bounds(cursor, table, params)
+
+    def bounds(self, cursor: Cursor, table: Table, params: Params) -> BoundsRow:
+        """Return the first offset that the log still has, and the one after the last."""
+        return BoundsRow(*self._row(cursor, table, "topic_bounds", params))
+
+    def trim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Drop what comes before the offset `start`, as far as whole segments do. Return how much was dropped.
+
+        Begin a new segment if the last one has `n` messages, or one that is older than `age` seconds.
+        """
+        return int(self._row(cursor, table, "topic_trim", params)[0])
+
+    def size(self, cursor: Cursor, table: Table, params: Params) -> SizeRow:
+        return SizeRow(*self._row(cursor, table, "topic_size", params))
+
+    def pushed_at(self, cursor: Cursor, table: Table, params: Params) -> Any:
+        """Return when the message at the offset `start` was pushed; None if it is not there."""
+        row = self._row(cursor, table, "topic_pushed_at", params)
+        return row and row[0]
+
+    def topic_rows(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Return the messages at the offsets from `start` on and before `end`, as the columns of a log in arrow.py."""
+        return self._rows(cursor, table, "topic_rows", params)

@@ -1,0 +1,269 @@
+"""Topics and their subscriptions: make them, move along the log, and measure the lag."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Literal
+
+from tablequeue.definition import SubscriptionDefinition
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueError
+from tablequeue.names import check_name, subscription_of, subscription_table_of
+from tablequeue.operations import maintain
+from tablequeue.operations.context import Context
+from tablequeue.operations.stats import Lag, stats
+
+# More messages than a topic can have.
+ALL = (1 << 63) - 1
+# A segment of a topic that keeps its messages for some seconds lasts an eighth of that time; of one that keeps them
+# until they are consumed, an hour. No segment has many more messages than LARGEST_SEGMENT.
+SEGMENTS = 8
+CONSUMED_SEGMENT = 3600.0
+LARGEST_SEGMENT = 1_000_000
+# Seconds between two looks of one process at what a topic need not keep any more.
+TRIM_EVERY = 60.0
+
+Start = Literal["beginning", "end"] | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What the log of a topic has. A message that was committed late counts when a consumer has looked.
+
+    messages     their number.
+    bytes        about, with the indexes.
+    oldest_age   seconds since the first message was pushed; None if there is none.
+    """
+
+    messages: int
+    bytes: int
+    oldest_age: float | None
+
+
+def size(context: Context) -> Size:
+    """Return the size of a topic's log. It only reads."""
+    row = context.run(context.engine.topics.size, {"now": None})
+    return Size(row.messages, row.bytes, None if row.oldest_age is None else float(row.oldest_age))
+
+
+def age(context: Context, offset: int) -> float:
+    """Return the seconds since the message at an offset of a topic was pushed; 0 if it comes after the last one."""
+    _, end = context.run(context.engine.topics.bounds, {})
+    pushed_at = context.run(context.engine.topics.pushed_at, {"start": offset}) if offset < end else None
+    if pushed_at is None:
+        return 0.0
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
+    return (clock - context.engine.load_time(pushed_at)).total_seconds()
+
+
+def subscribe(context: Context, name: str, definition: SubscriptionDefinition, start: Start) -> Table:
+    """Make the subscription of a topic; or return it, if it is there with the same definition."""
+    engine, topic = context.engine, context.table
+    full = subscription_of(topic.name, check_name(name, "subscription"))
+
+    def create(cursor: object, topic: Table, params: Params) -> Table | QueueRow:
+        engine.catalogue.lock(cursor, topic, params)
+        row = engine.catalogue.lookup(cursor, topic, {"name": full})
+        if row is not None:
+            return row
+        if engine.catalogue.lookup(cursor, topic, {"name": topic.name}) is None:
+            raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was dropped meanwhile.")
+        number = 1 + max(_numbers(topic, engine.catalogue.names(cursor, topic, {})), default=0)
+        table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
+        engine.catalogue.create(cursor, table, params | maintain.entry(table))
+        return table
+
+    row: Table | QueueRow | None = maintain.lookup(context.runner, full)
+    if row is None:
+        row = context.run(create, {"start": offset_of(context, start), "now": None})
+    return row if isinstance(row, Table) else maintain.same(maintain.entered(engine, full, row), definition)
+
+
+def names(runner: Runner, topic: str) -> list[str]:
+    """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
+    prefix = subscription_of(topic, "")
+    return [name.removeprefix(prefix) for name in maintain.names(runner, "subscription") if name.startswith(prefix)]
+
+
+def drop(context: Context) -> None:
+    """Drop a topic with all of its subscriptions."""
+    engine, topic = context.engine, context.table
+
+    def drop(cursor: object, topic: Table, params: Params) -> None:
+        engine.catalogue.lock(cursor, topic, params)
+        for row in engine.catalogue.names(cursor, topic, {}):
+            if row.name.startswith(subscription_of(topic.name, "")):
+                entry = QueueRow(row.entry, engine.schema_version)
+                table = maintain.entered(engine, row.name, entry)
+                procedures.drop(engine, cursor, table)
+                engine.catalogue.drop(cursor, table, {"name": row.name})
+        procedures.drop(engine, cursor, topic)
+        engine.catalogue.drop(cursor, topic, {"name": topic.name})
+
+    context.run(drop, {"name": topic.name})
+
+
+def bounds(context: Context, start: int = 0, n: int = ALL) -> BoundsRow:
+    """Return the offsets of a topic, after a look at what has become visible: all, or `n` messages from `start` on.
+
+    Whatever crashes, each offset below the end keeps its message.
+    """
+    return context.run(context.engine.topics.settle, {"start": start, "n": n})
+
+
+def offset_of(context: Context, start: Start) -> int:
+    """Return the offset at the beginning or the end of a topic, or of the first message pushed at a time or later."""
+    if isinstance(start, datetime):
+        context.time(start, "start")
+        return _offset_at(context, start)
+    if start not in ("beginning", "end"):
+        raise BadInput(f"start is {start!r}.", "Give 'beginning', 'end', or an aware datetime.")
+    first, end = bounds(context)
+    return first if start == "beginning" else end
+
+
+def seek(subscription: Context, to: Start, force: bool) -> None:
+    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+    assert subscription.table.topic is not None, "of a subscription"
+    topic = Context.at(subscription.runner, subscription.table.topic, subscription.who)
+    move(subscription, offset_of(topic, to), force)
+
+
+def move(subscription: Context, offset: int, force: bool = False) -> None:
+    """Let the next claim begin at an offset. `SeekRefused` if messages are in progress, unless it is forced."""
+    ranges = subscription.engine.ranges
+
+    def seek(cursor: object, table: Table, params: Params) -> int:
+        return ranges.seek(cursor, table, params)
+
+    in_progress = subscription.run(seek, {"start": offset, "force": force, "now": None})
+    if in_progress:
+        raise SeekRefused(
+            f"{in_progress} messages of {subscription.table.name!r} are in progress.",
+            "Finish them first; or seek with force=True, and they may be delivered again.",
+        )
+
+
+def position(subscription: Context) -> int:
+    """Return the offset at which the next claim begins."""
+    return subscription.run(subscription.engine.range_reads.position, {})
+
+
+def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> None:
+    """Note that a consumer that reads the log by itself has finished all messages before `offset`, `age` seconds long.
+
+    The position of a subscription never goes back. `BadInput` if it is ordered, or if messages are in progress.
+    """
+    params: Params = {"start": offset, "consumer": consumer, "age": age, "now": None}
+    ordered = subscription.table.definition.groups
+    if ordered or subscription.run(subscription.engine.ranges.note_position, params):
+        raise BadInput(
+            f"The subscription {subscription.table.name!r} "
+            + ("is ordered, so its messages are in a queue." if ordered else "has consumers: ranges are in progress."),
+            "Note positions in a subscription of its own, which nobody pops from.",
+        )
+
+
+def trim(context: Context, now: datetime | None = None) -> int:
+    """Drop what the topic need not keep any more. Return how much: segments, or messages where there are none."""
+    definition = context.table.definition
+    keep = definition.retention
+    if keep is None:
+        return 0
+    values: Params = {"now": context.time(now)}
+    clock = context.engine.load_time(context.run(context.engine.checks.read_clock, values))
+    # What was consumed stays as long as a segment lasts, on engines without segments, too: for the statistics.
+    upto = _offset_at(context, clock - timedelta(seconds=keep or CONSUMED_SEGMENT))
+    if not keep:
+        upto = min(upto, consumed(context))
+    age = keep / SEGMENTS if keep else CONSUMED_SEGMENT
+    values |= {"start": upto, "age": age, "n": LARGEST_SEGMENT}
+    total, dropped = 0, 1
+    while dropped:
+        dropped = context.run(context.engine.topics.trim, values)
+        total += dropped
+    if total:
+        first, _ = context.run(context.engine.topics.bounds, {})
+        for table in _opened(context):
+            context.runner.run(context.engine.ranges.purge_ranges, table, {"start": first})
+    return total
+
+
+def keep_up(context: Context) -> None:
+    """Trim the topic, or the topic of the subscription, if it is time.
+
+    An error is not raised: the call that this is a part of took effect.
+    """
+    table = context.table
+    if monotonic() < table.next_purge:
+        return
+    table.next_purge = monotonic() + TRIM_EVERY
+    try:
+        if table.topic is None:
+            trim(context)
+        else:
+            trim(Context.at(context.runner, maintain.find(context.runner, table.topic.name, "topic"), context.who))
+    except TablequeueError:
+        return
+
+
+def consumed(context: Context) -> int:
+    """Return the first offset that some subscription still needs; the first of all, if there is no subscription."""
+    floors = [context.runner.run(context.engine.ranges.floor, table, {}) for table in _opened(context)]
+    return min(floors, default=0)
+
+
+def _opened(context: Context) -> list[Table]:
+    """Return the tables of all subscriptions of a topic."""
+    topic = context.table.name
+    return [maintain.find(context.runner, subscription_of(topic, name)) for name in names(context.runner, topic)]
+
+
+def lag(context: Context) -> Lag:
+    """Return how far a subscription is behind its topic."""
+    lag = stats(context, None, None).lag
+    assert lag is not None, "of a subscription"
+    return lag
+
+
+def _numbers(topic: Table, rows: Sequence[NameRow]) -> list[int]:
+    """Return the numbers of the tables of a topic's subscriptions."""
+    prefix = subscription_table_of(topic.table_name, 0)[:-1]
+    tables = [json.loads(row.entry).get("table", "") for row in rows if row.name.startswith(f"{topic.name}/")]
+    return [int(table.removeprefix(prefix)) for table in tables]
+
+
+def _offset_at(context: Context, time: datetime) -> int:
+    """Return the first offset whose message was pushed at a time or later; by halves, as offsets go with time."""
+    first, end = bounds(context)
+    while first < end:
+        middle = (first + end) // 2
+        pushed_at = context.run(context.engine.topics.pushed_at, {"start": middle})
+        if pushed_at is not None and context.engine.load_time(pushed_at) < time:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+__all__ = [
+    "Lag",
+    "Start",
+    "bounds",
+    "drop",
+    "lag",
+    "move",
+    "names",
+    "note",
+    "offset_of",
+    "position",
+    "seek",
+    "subscribe",
+]

@@ -1,0 +1,210 @@
+"""Reads of a topic, in batch and as a stream: ranges of its log, which any number of tasks read side by side.
+
+An offset of Spark is an offset of the log: the messages of a batch are those on and before two offsets. Nothing is
+claimed or completed, and a replay reads the same rows. `settle` of the engine promises that an offset in a checkpoint
+keeps its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from tablequeue import arrow
+from tablequeue.errors import BadInput, MessagesDropped, StreamRefused
+from tablequeue.operations import topics
+from tablequeue.operations.context import Context
+from tablequeue.spark.microbatch import Idle
+from tablequeue.spark.options import Options, Position
+from tablequeue.topic import Subscription, Topic
+
+# Minimum and maximum number of messages of a task. Two tasks of 5,000 messages take longer than one of 10,000: each has
+# to start in Spark and to connect. A task that is tried again repeats no more than the maximum.
+LEAST_PER_TASK = 20_000
+MOST_PER_TASK = 500_000
+
+
+class OffsetPartition(InputPartition):
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+
+
+class _Reader:
+    """What both readers do. Spark has copies of them in several processes; each connects by itself."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        assert options.topic is not None, "of a topic"
+        self._options = options
+        self._columns = columns
+        self._name = options.topic
+        self._cached: Topic | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cached": None}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetPartition)
+        start, end = partition.start, partition.end
+        # Not closed: the next task of this process uses the connection. To connect takes as long as 5,000 messages.
+        topic = self._options.connect().topic(self._name)
+        columns = arrow.columns(topic, "log")
+        schema = pa.schema([columns.field(name) for name in self._columns])
+        read = 0
+        for batch in arrow.log_batches(topic, start, end, schema):
+            read += batch.num_rows
+            yield batch
+        if read < end - start and self._options.fails_on_loss:
+            raise _lost(f"{end - start - read} messages at the offsets {start} to {end - 1} of {self._name!r}")
+
+    def _opened(self) -> Topic:
+        if self._cached is None:
+            self._cached = self._options.connect().topic(self._name)
+        return self._cached
+
+    @property
+    def _topic(self) -> Context:
+        return self._opened().context
+
+    def _partitions(self, start: int, end: int) -> list[OffsetPartition]:
+        """Return the parts of a range of the log; an empty part if there is none, else Spark would read None."""
+        messages = max(0, end - start)
+        worthwhile = min(self._options.min_partitions, -(-messages // LEAST_PER_TASK))
+        size = max(1, -(-messages // max(1, worthwhile, -(-messages // MOST_PER_TASK))))
+        parts = [OffsetPartition(low, min(low + size, end)) for low in range(start, end, size)]
+        return parts or [OffsetPartition(end, end)]
+
+    def _there(self, start: int, first: int) -> int:
+        """Return the first offset from `start` on that the log still has. `MessagesDropped` if it is not `start`."""
+        if start < first and self._options.fails_on_loss:
+            raise _lost(f"The messages of the topic {self._name!r} from offset {start} to {first - 1}")
+        return max(start, first)
+
+    def _first(self) -> int:
+        """Return the first offset that the log still has."""
+        return self._topic.run(self._topic.engine.topics.bounds, {}).first
+
+    def _offset_of(self, position: Position) -> int:
+        if not isinstance(position, int):
+            return topics.offset_of(self._topic, position)
+        end = topics.bounds(self._topic).end
+        if position > end:
+            raise BadInput(
+                f"The topic {self._name!r} ends before the offset {position}: the next message gets {end}.",
+                "Give an offset that it has, or end.",
+            )
+        return position
+
+
+class TopicReader(_Reader, DataSourceReader):
+    """Reads the messages from one position to another. A retried task reads the same."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        end = self._offset_of(options.ending)
+        start = self._offset_of("beginning" if options.starting is None else options.starting)
+        return self._partitions(self._there(start, self._first()), end)
+
+
+class TopicStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a topic in batches. Spark calls `latestOffset(start)` only when all before `start` is in the sink."""
+
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        super().__init__(options, columns)
+        self._begun: int | None = None
+        self._end: int | None = None
+        self._latest = 0
+        self._noted: int | None = None
+        # The end of the last batch, and when it was given to Spark.
+        self._given = (0, monotonic())
+        self._idle = Idle()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names here and below)
+        if self._begun is None:  # Spark asks twice, and the end may have moved
+            self._begun = self._begin()
+        return self._offset(self._begun)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._end = topics.bounds(self._topic).end
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        at = self._checked(start)
+        n = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
+        found = topics.bounds(self._topic, at, n)
+        if at > found.end:
+            raise StreamRefused(
+                f"The checkpoint is at the offset {at} of the topic {self._name!r}, which ends before {found.end}: the "
+                "topic is older than the checkpoint.",
+                "Use a new checkpoint.",
+            )
+        self._note(at)
+        self._latest = found.end
+        there = self._there(at, found.first)
+        end = min(found.end if self._end is None else self._end, there + n)
+        if end > at:
+            self._given = (end, monotonic())
+        self._idle.answer(end > at or self._end is not None)
+        return self._offset(max(at, end))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._offset(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._partitions(self._there(self._checked(start), self._first()), end["offset"])
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: `latestOffset` has noted the position."""
+
+    def _begin(self) -> int:
+        """Return where a stream with a new checkpoint begins. Its subscription follows it there."""
+        starting = self._options.starting
+        if self._options.subscription is None:
+            return self._offset_of("beginning" if starting is None else starting)
+        subscription = self._subscription.context
+        if starting is not None:
+            topics.move(subscription, self._offset_of(starting))
+        position = topics.position(subscription)
+        topics.note(subscription, position, self._who)  # refuses one that has consumers
+        return max(position, topics.bounds(self._topic).first)
+
+    def _note(self, offset: int) -> None:
+        """Note in the subscription that all messages before an offset are in the sink."""
+        if self._options.subscription is not None and offset != self._noted:
+            end, given = self._given
+            topics.note(self._subscription.context, offset, self._who, monotonic() - given if end == offset else 0)
+            self._noted = offset
+
+    @property
+    def _who(self) -> str:
+        return f"spark:{self._options.subscription}"
+
+    @property
+    def _subscription(self) -> Subscription:
+        assert self._options.subscription is not None, "it is given"
+        return self._opened().subscription(self._options.subscription)
+
+    def _offset(self, offset: int) -> dict[str, Any]:
+        return {"topic": self._name, "offset": offset}
+
+    def _checked(self, offset: dict[str, Any]) -> int:
+        if offset.get("topic") != self._name:
+            raise BadInput(
+                f"The checkpoint is not one of the topic {self._name!r}.", "Give each stream a checkpoint of its own."
+            )
+        checked: int = offset["offset"]
+        return checked
+
+
+def _lost(what: str) -> MessagesDropped:
+    return MessagesDropped(
+        f"{what} were dropped by the retention of the topic.",
+        "Go on without them by failOnDataLoss=false; and have the topic keep messages for longer.",
+    )

@@ -1,0 +1,204 @@
+"""A topic, an append-only log, and its subscriptions, each of which reads all of it at its own pace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Unpack
+
+from tablequeue.definition import Duration, SubscriptionDefinition, SubscriptionOptions, TopicDefinition
+from tablequeue.errors import BadInput
+from tablequeue.message import Claim
+from tablequeue.names import subscription_of
+from tablequeue.operations import maintain, push, topics
+from tablequeue.operations.context import Context
+from tablequeue.operations.push import Options
+from tablequeue.operations.topics import Lag, Start
+from tablequeue.queue import Queue
+
+
+class Topic:
+    """A topic. Made by `Database.create_topic` or `Database.topic`; safe to share between threads.
+
+    `connection=` and `now=` are those of every verb; see `Queue`. Every refusal is a `TablequeueError`.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        """What the library's own rooms work with beside the verbs; see operations/context.py."""
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.context.table.name
+
+    @property
+    def definition(self) -> TopicDefinition:
+        definition = self.context.table.definition
+        assert isinstance(definition, TopicDefinition), "of a topic"
+        return definition
+
+    def push(
+        self,
+        payload: Any,
+        *,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> int:
+        """Push one message and return its id. When this has returned, the message survives every client's death.
+
+        Every subscription gets it. It costs the same whatever their number.
+
+        group        the group of the message; it must be given if the topic was made with `groups=True`.
+        headers      a dict of JSON values kept beside the payload.
+        connection, now   see `Queue`. Until a caller's transaction commits, no subscription gets the message, and none
+                     waits for it: it then comes after those that were committed meanwhile.
+
+        `BadPayload` if the topic's payload type cannot hold the payload exactly.
+        """
+        options = Options(None, None, None, group, headers)
+        id = push.push(self.context, payload, options, None, "raise", now, connection)
+        assert id is not None, "without a key nothing is refused"
+        if connection is None:
+            topics.keep_up(self.context)
+        return id
+
+    def push_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[int]:
+        """Push all of `payloads` in one transaction, or none; return the ids, aligned with the input.
+
+        The options apply to every message. A `NewMessage` among the payloads may have a group and headers of its own.
+        The input is encoded in memory first; push a stream in pieces.
+        """
+        options = Options(None, None, None, group, headers)
+        ids = push.push_many(self.context, payloads, options, "raise", now, connection)
+        if connection is None:
+            topics.keep_up(self.context)
+        return [id for id in ids if id is not None]
+
+    def subscribe(
+        self, name: str, *, start: Start = "beginning", **options: Unpack[SubscriptionOptions]
+    ) -> Subscription:
+        """Make a subscription; or open it, if it is there with the same options.
+
+        start         where a new one begins: `beginning` (if not given), with the first message that the topic still
+                      has; `end`, with the next one; or an aware time, with the first message pushed then or later.
+        ordered       whether the messages of a group come strictly one after the other, and groups side by side; for a
+                      topic with `groups=True`. A message that fails holds its group until it is finished or a dead
+                      letter. Such a subscription handles each message by itself, at the speed of a queue. False if not
+                      given.
+        lease, max_attempts, backoff   as of `Database.create_queue`.
+
+        `QueueDiffers` if it is there with other options. A crash leaves the whole subscription, or nothing of it.
+        """
+        given: dict[str, Any] = {**options}
+        ordered = given.pop("ordered", False)
+        unknown = given.keys() - {"lease", "max_attempts", "backoff"}
+        if unknown:
+            raise BadInput(
+                f"subscribe got an unexpected option {min(unknown)!r}.",
+                "Options are: start, ordered, lease, max_attempts, backoff.",
+            )
+        if ordered and not self.definition.groups:
+            raise BadInput(
+                f"The topic {self.name!r} has no groups, so no subscription can be ordered by them.",
+                "Leave ordered out, or create a topic with groups=True.",
+            )
+        keep = self.definition.keep
+        wanted = SubscriptionDefinition(
+            payload=self.definition.payload,
+            groups=ordered,
+            history="keep" if isinstance(keep, str) else keep,
+            topic=self.name,
+            **given,
+        )
+        table = topics.subscribe(self.context, name, wanted, start)
+        return Subscription(Context.at(self.context.runner, table, self.context.who))
+
+    def subscription(self, name: str) -> Subscription:
+        """Open an existing subscription; `QueueNotFound` suggests the nearest name."""
+        table = maintain.find(self.context.runner, subscription_of(self.name, name))
+        return Subscription(Context.at(self.context.runner, table, self.context.who))
+
+    def subscriptions(self) -> list[str]:
+        """Return the names of its subscriptions, sorted."""
+        return topics.names(self.context.runner, self.name)
+
+    def trim(self, *, now: datetime | None = None) -> int:
+        """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.
+
+        Pushes and claims do it once a minute. It needs the rights of the owner of the tables, where there are rights.
+        A segment of the log is dropped as a whole, when all of its messages may go.
+        """
+        return topics.trim(self.context, now)
+
+    def drop(self) -> None:
+        """Drop the topic, its messages and all of its subscriptions, also while they are in use."""
+        topics.drop(self.context)
+
+
+class Subscription(Queue):
+    """A subscription. Made by `Topic.subscribe`, `Topic.subscription`, or `Database.queue("topic/name")`.
+
+    It has the verbs of a queue, but for those that push or take. Its messages come in the order in which their
+    transactions became visible. A claim is a range of the log: one row, however many messages. The lease is that of the
+    range: `extend` extends it for all of the range. A message that is failed, released or whose lease ends leaves its
+    range, and is retried by itself; the others are not delivered again for it.
+
+    A claim is never a part of a caller's transaction: `pop` has no `connection=` here. The finishing verbs have it.
+    """
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name}>"
+
+    def pop_many(
+        self,
+        n: int,
+        *,
+        lease: Duration | None = None,
+        completing: Iterable[Claim] = (),
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        claims = super().pop_many(n, lease=lease, completing=completing, connection=connection, now=now)
+        topics.keep_up(self.context)
+        return claims
+
+    pop_many.__doc__ = Queue.pop_many.__doc__
+
+    def seek(self, to: Start, *, force: bool = False) -> None:
+        """Go on from elsewhere in the log: to replay messages, or to skip some.
+
+        to      `beginning`, `end`, or an aware time: the first message pushed then or later.
+        force   even if messages are in progress. These may be delivered twice.
+
+        `SeekRefused` if messages are in progress. Dead letters and messages that wait for a retry stay.
+        """
+        topics.seek(self.context, to, force)
+
+    def purge(self) -> int:
+        """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
+
+        Messages in progress, dead letters and the log itself stay.
+        """
+        skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
+        topics.seek(self.context, "end", force=True)
+        return skipped + super().purge()
+
+    def lag(self) -> Lag:
+        """Return how far it is behind its topic: messages that no consumer has claimed, and the age of the first."""
+        return topics.lag(self.context)
+
+
+__all__ = ["Lag", "Start", "Subscription", "Topic"]

@@ -1,0 +1,1096 @@
+-- create_ranges
+-- The ranges that a subscription has claimed, in the order of the claims: its history. The next claim begins after the
+-- last one. The first row has no messages: it says where the subscription begins, and so does that of a seek.
+-- A range with a lease_until is in progress. `left_ids` are the messages that have left it, the last at finished_at:
+-- completed before the others; or set apart, and in `apart_ids`, too. A range that is finished has no left_ids.
+-- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
+-- Runs in one transaction: a crash leaves nothing.
+create table tq_events__s1__ranges (
+    id bigint generated always as identity (sequence name tq_events__s1__ranges_ids),
+    first_offset bigint not null,
+    last_offset bigint not null,
+    messages integer not null,
+    ids_sum bigint not null,
+    token uuid,
+    consumer text,
+    popped_at timestamptz not null,
+    lease_until timestamptz,
+    finished_at timestamptz,
+    left_ids bigint[],
+    apart_ids bigint[],
+    constraint tq_events__s1__range primary key (id)
+);
+create index tq_events__s1__token on tq_events__s1__ranges (token) where lease_until is not null;
+create index tq_events__s1__lease on tq_events__s1__ranges (lease_until) where lease_until is not null;
+insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+values (
+    cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
+);
+-- Claim the next range of up to `n` messages: one row for all of them. If too few have offsets, it sequences first;
+-- if none has, it waits for another session that does it just now.
+-- Locks: an advisory one of the subscription, until the transaction ends. Each statement sees what was committed before
+-- it began, so the lock comes before the look at the last range.
+-- With `held` it first completes the range under that token, of so many messages with this sum of ids. If it is not
+-- held, nothing is claimed, and a row of nulls is returned.
+-- The commit of a transaction that only claims need not be on the disk: if the server crashes before, the range is
+-- claimed again, and the token of the lost claim finishes nothing.
+create function tq_events__s1__ranges_claim(
+    n bigint, as_token uuid, who text, lease float8, at timestamptz, all_holes boolean,
+    held uuid, held_messages integer, held_sum bigint
+)
+    returns table (
+        id bigint, payload json, headers json, attempts integer, pushed_at timestamptz, popped_at timestamptz,
+        lease_until timestamptz, priority integer, group_key text, dedup_key text, due_at timestamptz
+    ) language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    declare
+        begins bigint;
+        ends bigint;
+    begin
+        if held is null and pg_current_xact_id_if_assigned() is null then
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
+        into begins from tq_events__s1__ranges order by id desc limit 1;
+        select first_offset + last_id - first_id into ends from tq_events__runs order by first_offset desc limit 1;
+        if ends - begins + 1 < n then
+            perform tq_events__sequence(all_holes, ends < begins);
+        end if;
+        if held is not null then
+            update tq_events__s1__ranges
+            set finished_at = at, lease_until = null
+            where token = held and lease_until is not null
+                and messages = held_messages and ids_sum = held_sum and left_ids is null;
+            if not found then
+                return next;
+                return;
+            end if;
+        end if;
+        perform pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
+        select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs))
+        into begins from tq_events__s1__ranges order by id desc limit 1;
+        select least(first_offset + last_id - first_id, begins + n - 1)
+        into ends from tq_events__runs order by first_offset desc limit 1;
+        if ends < begins then
+            return;
+        end if;
+        return query
+            with pieces as materialized (
+                select
+                    first_offset, first_id + greatest(begins - first_offset, 0) as low,
+                    least(last_id, first_id + ends - first_offset) as high
+                from tq_events__runs
+                where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= begins)
+                    and first_offset <= ends
+            ), claimed as (
+                insert into tq_events__s1__ranges (
+                    first_offset, last_offset, messages, ids_sum, token, consumer, popped_at, lease_until
+                )
+                select
+                    begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) / 2), as_token, who, at,
+                    at + lease * interval '1 second'
+                from pieces
+                returning popped_at, lease_until
+            )
+            select
+                log.id, log.payload, log.headers, 1, log.pushed_at, claimed.popped_at, claimed.lease_until, 0,
+                log.group_key, cast(null as text), cast(null as timestamptz)
+            from pieces
+            cross join claimed
+            join tq_events as log on log.id between low and high
+            order by first_offset, log.id;
+    end;
+    $$;
+
+-- create_topic
+-- The log of a topic. Its rows are never changed.
+-- Ids are given before commits. So the offset of a message, which says when it became visible, is in the runs: a run is
+-- ids without a gap that were all visible when a session looked, and an offset is first_offset + id - first_id. The run
+-- with the lowest offset is the last message that was dropped; at first 0, which never was.
+-- The holes are the ids between runs, each with a transaction id above those of all transactions that may still fill it
+-- (null: not known yet). The default of the id gives the transaction its id first; nextval alone gives none.
+-- Runs in one transaction: a crash leaves nothing.
+create sequence tq_events__ids;
+create table tq_events (
+    id bigint not null default (
+        cast(cast(pg_current_xact_id() as text) as bigint) * 0 + nextval('tq_events__ids')
+    ),
+    pushed_at timestamptz not null,
+    producer text,
+    group_key text,
+    headers json,
+    payload json not null,
+    constraint tq_events__id primary key (id)
+)
+;
+alter sequence tq_events__ids owned by tq_events.id;
+create table tq_events__runs (
+    first_offset bigint not null,
+    first_id bigint not null,
+    last_id bigint not null,
+    constraint tq_events__first_offset primary key (first_offset)
+);
+create index tq_events__last_id on tq_events__runs (last_id);
+insert into tq_events__runs (first_offset, first_id, last_id) values (0, 0, 0);
+create table tq_events__holes (
+    first_id bigint not null,
+    last_id bigint not null,
+    bound xid8,
+    constraint tq_events__hole primary key (first_id)
+);
+-- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
+-- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
+-- nothing.
+-- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
+-- was committed before it began, so the lock comes before the look.
+-- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
+-- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
+-- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
+-- the topic was restored.
+create function tq_events__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
+    declare
+        clean boolean = pg_current_xact_id_if_assigned() is null;
+        horizon xid8;
+        next bigint;
+        last bigint;
+        recent bigint;
+    begin
+        if patient then
+            perform pg_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324));
+        elsif not pg_try_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324)) then
+            return;
+        end if;
+        select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
+        select last_id into last from tq_events__runs order by last_id desc limit 1;
+        recent = case when all_holes then 0 else
+            coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
+        end;
+        horizon = pg_snapshot_xmin(pg_current_snapshot());
+        with filled as (
+            delete from tq_events__holes as hole
+            where first_id >= recent
+                and exists (select from tq_events where id between hole.first_id and hole.last_id)
+            returning first_id, last_id, bound
+        ), visible as (
+            select first_id, last_id, bound, id from filled join tq_events on id between first_id and last_id
+            union all
+            select last + 1, null, null, id
+            from (select id from tq_events where id > last order by id limit 100000) as fresh
+        ), islands as materialized (
+            select first_id, last_id, bound, min(id) as low, max(id) as high
+            from (select *, id - row_number() over (order by id) as island from visible) as numbered
+            group by first_id, last_id, bound, island
+        ), added_runs as (
+            insert into tq_events__runs (first_offset, first_id, last_id)
+            select next + sum(high - low + 1) over (order by low) - (high - low + 1), low, high from islands
+        )
+        insert into tq_events__holes (first_id, last_id, bound)
+        select low, high, coalesce(bound, case when clean then pg_current_xact_id() end)
+        from (
+            select coalesce(lag(high) over hole + 1, first_id) as low, low - 1 as high, bound
+            from islands
+            window hole as (partition by first_id order by low)
+            union all
+            select max(high) + 1, last_id, bound from islands group by first_id, last_id, bound
+        ) as rests
+        where low <= high;
+        if clean and exists (
+            select from tq_events__holes
+            where bound is null or (
+                bound >= pg_snapshot_xmax(pg_current_snapshot())
+                and bound is distinct from pg_current_xact_id_if_assigned()
+            )
+        ) then
+            update tq_events__holes set bound = pg_current_xact_id()
+            where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
+        end if;
+        delete from tq_events__holes where first_id >= recent and bound <= horizon;
+    end;
+    $$;
+
+-- drop_ranges
+-- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
+drop function if exists tq_events__s1__ranges_claim;
+drop table if exists tq_events__s1__ranges;
+
+-- drop_topic
+-- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+drop function if exists tq_events__sequence;
+drop table if exists tq_events__holes;
+drop table if exists tq_events__runs;
+drop table if exists tq_events;
+
+-- publish_topic
+-- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
+-- Index: the primary key. Locks: none that another transaction waits for.
+-- The transaction has its id before the ids of the messages are given, as the default of the id would see to for each
+-- row: see create_topic. That would take a tenth of the time.
+-- One transaction with writer_advance: a crash publishes none.
+insert into tq_events (id, pushed_at, producer, group_key, headers, payload)
+select nextval('tq_events__ids'), coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), group_key, headers, payload
+from (
+    select unnest(payloads) as payload, unnest(headers) as headers, unnest(groups) as group_key
+    from (
+        select * from tq_events__parts
+        where write_id = :write and attempt = any(:attempts) and pg_current_xact_id() is not null
+        order by part, place
+    ) as parts
+) as message;
+
+-- range_claim
+-- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
+-- See create_ranges.
+select
+    id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
+    due_at
+from tq_events__s1__ranges_claim(
+    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
+    cast(:number as integer), cast(:sum as bigint)
+);
+
+-- range_complete
+-- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
+-- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
+update tq_events__s1__ranges
+set finished_at = coalesce(cast(:now as timestamptz), statement_timestamp()), lease_until = null
+where token = cast(:token as uuid) and lease_until is not null
+    and messages = :number and ids_sum = :sum and left_ids is null
+returning id;
+
+-- range_due
+-- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
+-- abandoned; and whether a message apart is ready. Indexes: tq_events__s1__lease, those of the states and of packs; one
+-- entry of each. Locks: none.
+select
+    exists (select 1 from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
+    exists (select 1 from tq_events__s1 where state = 'scheduled' and due_at <= coalesce(cast(:now as timestamptz), statement_timestamp()))
+    or exists (select 1 from tq_events__s1 where state = 'in_progress' and lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp()))
+    or exists (select 1 from tq_events__s1__packs where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp())),
+    exists (select 1 from tq_events__s1 where state = 'ready');
+
+-- range_expire
+-- The messages that have not left range :id, whose lease has expired, become rows of the subscription's queue: ready,
+-- or dead letters if one attempt was all they had. The range is not in progress any more.
+-- Indexes: the primary keys. Locks: the rows. A crash leaves all or nothing.
+with expired as (
+    select id, first_offset, last_offset, left_ids, popped_at, consumer from tq_events__s1__ranges where id = :id
+), lost as materialized (
+    select log.*, popped_at, consumer
+    from expired
+    join tq_events__runs as run
+        on run.first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= expired.first_offset)
+            and run.first_offset <= expired.last_offset
+    join tq_events as log on log.id
+        between run.first_id + greatest(expired.first_offset - run.first_offset, 0)
+        and least(run.last_id, run.first_id + expired.last_offset - run.first_offset)
+    where left_ids is null or log.id <> all(left_ids)
+), there as (
+    delete from tq_events__s1_history where id = any(array(select id from lost))
+), closed as (
+    update tq_events__s1__ranges set lease_until = null where id = :id
+)
+insert into tq_events__s1 (
+    id, state, attempts, pushed_at, first_popped_at, popped_at, group_key, producer, consumer, headers, errors, payload
+)
+select
+    id, case when :max_attempts <= 1 then 'dead' else 'ready' end, 1, pushed_at, popped_at, popped_at, group_key,
+    producer, consumer, headers,
+    jsonb_build_array(jsonb_build_object('attempt', 1, 'at', coalesce(cast(:now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired')),
+    payload
+from lost
+on conflict (id) do update set
+    state = excluded.state, attempts = excluded.attempts, errors = excluded.errors, token = null, lease_until = null;
+
+-- range_expired
+-- Up to :n ranges whose lease has expired. Index: tq_events__s1__lease. Locks: the rows; locked rows are skipped.
+select id from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp()) order by lease_until limit :n for update skip locked;
+
+-- range_extend
+-- Extend the lease on the range under :token that holds the message of :ids: it ends :lease seconds from now.
+-- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the row.
+update tq_events__s1__ranges as held
+set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:lease as float8) * interval '1 second'
+from unnest(cast(:ids as bigint[])) as ids (id)
+cross join lateral (
+    select first_id, first_offset + ids.id - first_id as message_offset
+    from tq_events__runs where last_id >= ids.id order by last_id limit 1
+) as run
+where token = cast(:token as uuid) and lease_until is not null and run.first_id <= ids.id
+    and message_offset between held.first_offset and held.last_offset
+    and (left_ids is null or ids.id <> all(left_ids))
+returning lease_until;
+
+-- range_find
+-- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
+-- counts.
+-- Indexes: the primary keys, that of the runs by last_id; the ranges are read backwards until one has it. Locks: none.
+with message as (
+    select log.*, first_offset + log.id - first_id as message_offset
+    from tq_events as log
+    left join tq_events__runs as run on run.last_id = (select min(last_id) from tq_events__runs where last_id >= :id)
+        and first_id <= :id
+    where log.id = :id
+), next as (
+    select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+    from tq_events__s1__ranges order by id desc limit 1
+), held as (
+    select consumer, popped_at, lease_until, left_ids
+    from tq_events__s1__ranges
+    where (select message_offset from message) between first_offset and last_offset
+        and (select message_offset from message) < (select position from next)
+    order by id desc
+    limit 1
+)
+select
+    id, payload, headers, case when popped_at is null then 'ready' else 'in_progress' end as state,
+    case when popped_at is null then 0 else 1 end as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at, lease_until,
+    cast(null as timestamptz) as finished_at, null as errors
+from message
+cross join next
+left join held on true
+where message_offset is null or message_offset >= position
+    or (lease_until is not null and (left_ids is null or id <> all(left_ids)));
+
+-- range_finished
+-- The last :n messages with ids from :low to :high finished from :since on and before :until, highest id first: those
+-- that ranges finished (with :final only those that are not in progress any more), if the log still has them, and those
+-- of the history of the subscription. Messages that left a range have the time of the last ones that did. If a message
+-- was finished again after a seek, its last pop counts.
+-- Of the intervals of ids only the first ones are read, which have so many finished messages, whatever was read again.
+-- Indexes: the primary keys, that of the runs by last_id; all ranges are read. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, messages - finished as others,
+        greatest(low, :low) as low, least(high, :high) as high
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and (lease_until is null or not cast(:final as boolean))
+        and finished_at >= :since and finished_at < :until and low <= :high and high >= :low
+        and first_offset <= (
+            select max(first_offset + last_id - first_id) from tq_events__runs where last_id >= :low and first_id <= :high
+        )
+        and last_offset >= (select min(first_offset) from tq_events__runs where last_id >= :low and first_id <= :high)
+), counted as (
+    select low, sure, sum(sure) over (order by low desc rows unbounded preceding) as so_far
+    from (select low, greatest(high - low + 1 - others, 0) as sure from spans) as each_one
+), reach as (
+    select min(low) as low
+    from counted
+    where so_far - sure < :n * (1 + (select count(*) from tq_events__s1__ranges where messages = 0))
+)
+select distinct on (id) *
+from (
+    select
+        id, payload, headers, 'finished' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+        consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at,
+        cast(null as timestamptz) as lease_until, finished_at, null as errors
+    from spans
+    cross join lateral (
+        select *
+        from tq_events
+        where id between low and high
+            and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+        order by id desc
+        limit :n
+    ) as log
+    where high >= (select low from reach)
+    union all
+    (
+        select
+            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
+            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            cast(null as timestamptz) as lease_until, finished_at, errors
+        from tq_events__s1_history
+        where id between :low and :high and finished_at >= :since and finished_at < :until
+        order by id desc
+        limit :n
+    )
+) as finished
+order by id desc, popped_at desc
+limit :n;
+
+-- range_finished_bounds
+-- The lowest and the highest id of the ranges that finished messages from :since on and before :until, and of the
+-- messages of the subscription's history that were: no other id has such a message.
+-- Indexes: the primary keys, tq_events__s1__finished; all ranges are read. Locks: none.
+select min(low), max(high)
+from (
+    select low, high
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and finished_at >= :since and finished_at < :until
+    union all
+    select min(id), max(id) from tq_events__s1_history where finished_at >= :since and finished_at < :until
+) as bounds;
+
+-- range_floor
+-- The first offset that a subscription still needs: of a range in progress, or the next one to claim.
+-- Indexes: tq_events__s1__lease, the primary key. Locks: none.
+select least(
+    last_offset + 1, coalesce((select min(first_offset) from tq_events__s1__ranges where lease_until is not null), last_offset + 1)
+)
+from tq_events__s1__ranges order by id desc limit 1;
+
+-- range_hold
+-- Lock the ranges under :token. Return the messages of :ids that they hold: those that have not left them.
+-- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the rows.
+with held as materialized (
+    select first_offset, last_offset, left_ids
+    from tq_events__s1__ranges
+    where token = cast(:token as uuid) and lease_until is not null
+    for update
+)
+select ids.id
+from unnest(cast(:ids as bigint[])) as ids (id)
+cross join lateral (
+    select first_id, first_offset + ids.id - first_id as message_offset
+    from tq_events__runs where last_id >= ids.id order by last_id limit 1
+) as run
+join held on message_offset between held.first_offset and held.last_offset
+where run.first_id <= ids.id and (left_ids is null or ids.id <> all(left_ids));
+
+-- range_live
+-- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
+-- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
+with spans as materialized (
+    select greatest(low, :low) as low, least(high, :high) as high, messages
+    from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+    where high >= :low and low <= :high
+), counted as (
+    select
+        low, high, messages,
+        sum(case when messages > 0 then high - low + 1 else 0 end) over (order by low desc) as so_far
+    from spans
+)
+select distinct on (id) *
+from (
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+    from tq_events__s1
+    where id between :low and :high
+    union all
+    select
+        id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+        first_popped_at, popped_at, lease_until, cast(null as timestamptz) as finished_at, errors
+    from tq_events__s1__packed
+    where first_id <= :high and last_id >= :low and id between :low and :high
+    union all
+    select
+        id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key,
+        producer, consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at,
+        lease_until, cast(null as timestamptz) as finished_at, null as errors
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    cross join lateral (
+        select *
+        from tq_events
+        where id between greatest(low, :low) and least(high, :high) and (left_ids is null or id <> all(left_ids))
+        order by id desc
+        limit :n
+    ) as log
+    where lease_until is not null
+    union all
+    select
+        id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+        cast(null as text) as consumer, pushed_at, cast(null as timestamptz) as due_at,
+        cast(null as timestamptz) as first_popped_at, cast(null as timestamptz) as popped_at,
+        cast(null as timestamptz) as lease_until, cast(null as timestamptz) as finished_at, null as errors
+    from counted
+    cross join lateral (select * from tq_events where id between low and high order by id desc limit :n) as log
+    where so_far - case when messages > 0 then high - low + 1 else 0 end < :n
+) as live
+order by id desc, attempts desc
+limit :n;
+
+-- range_live_bounds
+-- The lowest and the highest id of the live messages of a subscription, and of ranges in progress.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+select min(low), max(high)
+from (
+    select min(id) as low, max(id) as high from tq_events__s1
+    union all
+    select min(first_id), max(last_id) from tq_events__s1__packs
+    union all
+    select low, high from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece where lease_until is not null
+    union all
+    select low, least(high, (select max(id) from tq_events)) from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed
+) as bounds
+where low <= high;
+
+-- range_lock
+-- Try to get the lock of a subscription's claims until the transaction ends; return whether it was free.
+select pg_try_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
+
+-- range_mark
+-- Mark the messages of :ids, which ranges under :token hold, as left. A range is finished when all have left it.
+-- Index: tq_events__s1__token. Locks: the rows. A crash leaves them in progress until the lease expires.
+update tq_events__s1__ranges as held
+set finished_at = coalesce(cast(:now as timestamptz), statement_timestamp()),
+    left_ids = case
+        when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids)
+            then coalesce(left_ids, '{}') || of_range.ids
+    end,
+    lease_until = case
+        when messages > coalesce(cardinality(left_ids), 0) + cardinality(of_range.ids) then lease_until
+    end
+from (
+    select range.id, array_agg(ids.id) as ids
+    from tq_events__s1__ranges as range
+    join unnest(cast(:ids as bigint[])) as ids (id) on true
+    cross join lateral (
+        select first_offset + ids.id - first_id as message_offset
+        from tq_events__runs where last_id >= ids.id order by last_id limit 1
+    ) as run
+    where token = cast(:token as uuid) and lease_until is not null
+        and message_offset between range.first_offset and range.last_offset
+    group by range.id
+) as of_range
+where held.id = of_range.id;
+
+-- range_note
+-- Note as a finished range what a :consumer has read by itself, :age seconds long: all before the offset :start.
+-- Nothing is noted while ranges are in progress, which are counted. Indexes: the primary key, tq_events__s1__lease.
+-- Locks: range_wait comes before it, so that it sees the last claim.
+with last as (
+    select last_offset from tq_events__s1__ranges order by id desc limit 1
+), open as (
+    select count(*) as ranges from tq_events__s1__ranges where lease_until is not null
+), noted as (
+    insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, consumer, popped_at, finished_at)
+    select
+        last_offset + 1, :start - 1, :start - 1 - last_offset, 0, cast(:consumer as text),
+        coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second', coalesce(cast(:now as timestamptz), statement_timestamp())
+    from last
+    cross join open
+    where last_offset + 1 < :start and open.ranges = 0
+)
+select ranges from open;
+
+-- range_peek_in_progress
+-- The first :n messages of the log with an id above :after that ranges in progress hold.
+-- Indexes: tq_events__s1__lease, the primary keys. Locks: none.
+select
+    id, payload, headers, 'in_progress' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    consumer, pushed_at, cast(null as timestamptz) as due_at, popped_at as first_popped_at, popped_at, lease_until,
+    cast(null as timestamptz) as finished_at, null as errors
+from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+cross join lateral (
+    select *
+    from tq_events
+    where id between greatest(low, :after + 1) and high and (left_ids is null or id <> all(left_ids))
+    order by id
+    limit :n
+) as log
+where lease_until is not null
+order by id
+limit :n;
+
+-- range_peek_ready
+-- The first :n messages of the log with an id above :after that no range has, from the position of the subscription on.
+-- Of the intervals of ids only the first ones are read, which have so many messages.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+with spans as materialized (
+    select greatest(low, :after + 1) as low, high, messages from (
+        with next as (
+            select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
+            from tq_events__s1__ranges order by id desc limit 1
+        ), unclaimed as (
+            select first_id + greatest(position - first_offset, 0) as low, last_id as high
+            from tq_events__runs
+            cross join next
+            where first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= position)
+                and first_offset + last_id - first_id >= position
+        )
+        select low, high, high - low + 1 as messages from unclaimed
+        union all
+        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        union all
+        select first_id, last_id, 0 from tq_events__holes
+    ) as unclaimed where high > :after
+), counted as (
+    select
+        low, high, messages,
+        sum(case when messages > 0 then high - low + 1 else 0 end) over (order by low) as so_far
+    from spans
+)
+select
+    id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, group_key, null as dedup_key, producer,
+    cast(null as text) as consumer, pushed_at, cast(null as timestamptz) as due_at,
+    cast(null as timestamptz) as first_popped_at, cast(null as timestamptz) as popped_at,
+    cast(null as timestamptz) as lease_until, cast(null as timestamptz) as finished_at, null as errors
+from counted
+cross join lateral (select * from tq_events where id between low and high order by id limit :n) as log
+where so_far - case when messages > 0 then high - low + 1 else 0 end < :n
+order by id
+limit :n;
+
+-- range_position
+-- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
+select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
+
+-- range_pump
+-- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
+-- moved if another session does it just now, which :pumping tells.
+-- Indexes: the primary keys. Locks: an advisory one of the subscription. A crash leaves all or nothing.
+with bounds as (
+    select
+        greatest(
+            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
+            (select min(first_offset) + 1 from tq_events__runs)
+        ) as begins,
+        (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
+), moved as (
+    insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+    select begins, least(begins + :n - 1, ends), 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp()) from bounds where begins <= ends
+    returning first_offset, last_offset
+), messages as materialized (
+    select log.*
+    from moved
+    join tq_events__runs as run
+        on run.first_offset >= (select max(first_offset) from tq_events__runs where first_offset <= moved.first_offset)
+            and run.first_offset <= moved.last_offset
+    join tq_events as log on log.id
+        between run.first_id + greatest(moved.first_offset - run.first_offset, 0)
+        and least(run.last_id, run.first_id + moved.last_offset - run.first_offset)
+), there as (
+    delete from tq_events__s1_history where id = any(array(select id from messages))
+)
+insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
+select id, 'ready', pushed_at, group_key, producer, headers, payload from messages
+on conflict (id) do nothing;
+
+-- range_purge
+-- Delete the ranges that have no message any more at or after the offset :start, but for the last one, after which the
+-- next claim begins. Index: the primary key. Locks: the rows. A crash leaves all or nothing.
+delete from tq_events__s1__ranges
+where last_offset < :start and lease_until is null and id < (select max(id) from tq_events__s1__ranges);
+
+-- range_seek
+-- Let the next claim begin at :start. The row has no messages. Locks: none.
+insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum, popped_at, finished_at)
+values (
+    cast(:start as bigint), cast(:start as bigint) - 1, 0, 0, coalesce(cast(:now as timestamptz), statement_timestamp()), coalesce(cast(:now as timestamptz), statement_timestamp())
+);
+
+-- range_set_apart
+-- The messages of :ids, which ranges under :token hold, become rows of the subscription's queue: ready after :delay
+-- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
+-- A seek may have brought back a message that the queue or its history has already: this is its state now.
+-- Indexes: tq_events__s1__token, the primary keys. Locks: the rows. In one transaction with range_mark.
+with there as (
+    delete from tq_events__s1_history where id = any(cast(:ids as bigint[]))
+), left_ones as materialized (
+    select ids.id, range.id as range_id, popped_at, consumer
+    from tq_events__s1__ranges as range
+    join unnest(cast(:ids as bigint[])) as ids (id) on true
+    cross join lateral (
+        select first_offset + ids.id - first_id as message_offset
+        from tq_events__runs where last_id >= ids.id order by last_id limit 1
+    ) as run
+    where token = cast(:token as uuid) and lease_until is not null
+        and message_offset between range.first_offset and range.last_offset
+), noted as (
+    update tq_events__s1__ranges as range
+    set apart_ids = coalesce(apart_ids, '{}') || array(select id from left_ones where range_id = range.id)
+    where id in (select range_id from left_ones)
+), apart as (
+    insert into tq_events__s1 (
+        id, state, attempts, pushed_at, due_at, first_popped_at, popped_at, group_key, producer, consumer, headers,
+        errors, payload
+    )
+    select
+        log.id,
+        case
+            when :attempts >= :max_attempts then 'dead' when cast(:delay as float8) > 0 then 'scheduled' else 'ready'
+        end,
+        :attempts, log.pushed_at,
+        case
+            when :attempts < :max_attempts and cast(:delay as float8) > 0
+                then coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:delay as float8) * interval '1 second'
+        end,
+        popped_at, popped_at, log.group_key, log.producer, consumer, log.headers,
+        case
+            when cast(:error as text) is not null then jsonb_build_array(jsonb_build_object(
+                'attempt', cast(:attempts as integer), 'at', coalesce(cast(:now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(:error as text)
+            ))
+        end,
+        log.payload
+    from left_ones
+    join tq_events as log on log.id = left_ones.id
+    on conflict (id) do update set
+        state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
+        token = null, lease_until = null
+    returning id
+)
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_events', '') is null end) as waited_for from apart;
+
+-- range_stats
+-- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
+-- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
+-- estimate: as many messages as there are offsets from the first range on.
+-- Indexes: the primary keys, tq_events__s1__lease. Locks: none.
+with bounds as (
+    select
+        greatest(
+            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
+            (select min(first_offset) + 1 from tq_events__runs)
+        ) as next,
+        (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1) as ends,
+        (select last_id from tq_events__runs order by last_id desc limit 1) as last_id
+)
+select
+    greatest(ends - next, 0) + (select count(*) from tq_events where id > bounds.last_id),
+    (
+        select coalesce(sum(messages - coalesce(cardinality(left_ids), 0)), 0)
+        from tq_events__s1__ranges where lease_until is not null
+    ),
+    (
+        select case
+            when count(*) < 100000 then coalesce(sum(finished), 0)
+            else greatest(sum(finished), max(last_offset) - (select first_offset from tq_events__s1__ranges order by id limit 1) + 1)
+        end
+        from (
+            select last_offset, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished
+            from tq_events__s1__ranges where messages > 0 order by id desc limit 100000
+        ) as claimed
+    ),
+    (
+        select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8)
+        from tq_events
+        where id = coalesce(
+            (
+                select first_id + bounds.next - first_offset from tq_events__runs
+                where first_offset <= bounds.next and bounds.next < bounds.ends order by first_offset desc limit 1
+            ),
+            (select min(id) from tq_events where id > bounds.last_id)
+        )
+    )
+from bounds;
+
+-- range_stats_finished
+-- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
+-- consumer, seconds of wait and of run, attempts, and how many seconds ago each was finished. Messages that left a
+-- range have the time of the last ones that did.
+-- Indexes: the primary keys. Locks: none.
+with spans as materialized (
+    select
+        consumer, popped_at, finished_at, left_ids, apart_ids, low, high,
+        greatest(high - low + 1 - (messages - finished), 0) as sure,
+        sum(greatest(high - low + 1 - (messages - finished), 0))
+            over (order by finished_at desc rows unbounded preceding) as so_far
+    from (
+        select
+            range.id as range_id, range.first_offset, last_offset, messages, consumer, popped_at, lease_until,
+            finished_at, left_ids, apart_ids, (
+            coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
+            - coalesce(cardinality(apart_ids), 0)
+        ) as finished,
+            run.first_id + greatest(range.first_offset - run.first_offset, 0) as low,
+            least(run.last_id, run.first_id + range.last_offset - run.first_offset) as high
+        from tq_events__s1__ranges as range
+        join tq_events__runs as run
+            on run.first_offset >= coalesce(
+                (select max(first_offset) from tq_events__runs where first_offset <= range.first_offset), 0
+            ) and run.first_offset <= range.last_offset
+    ) as piece
+    where finished > 0 and finished_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and finished_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
+        and range_id >= (select min(id) from (select id from tq_events__s1__ranges order by id desc limit :n) as claimed)
+)
+select
+    producer,
+    consumer,
+    cast(extract(epoch from popped_at - pushed_at) as float8) as wait,
+    cast(extract(epoch from finished_at - popped_at) as float8) as run,
+    1 as attempts,
+    cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - finished_at) as float8) as ago
+from spans
+cross join lateral (
+    select producer, pushed_at
+    from tq_events
+    where id between low and high
+        and (left_ids is null or id = any(left_ids)) and (apart_ids is null or id <> all(apart_ids))
+    limit :n
+) as log
+where so_far - sure < :n
+order by finished_at desc
+limit :n;
+
+-- range_until_next
+-- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
+-- has pushed, so that a message may come at any moment. For waiting consumers.
+-- Indexes: those of the states, tq_events__s1__lease, the primary keys; one entry of each, and one for each hole.
+-- Locks: an advisory one, for the length of a look.
+select
+    case
+        when exists (select 1 from tq_events__s1 where state = 'ready')
+            or exists (select 1 from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
+            or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
+                > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
+            or exists (
+                select 1 from tq_events__holes as hole
+                where exists (select 1 from tq_events where id between hole.first_id and hole.last_id)
+            ) then 0
+        else cast(extract(epoch from least(
+            (select min(due_at) from tq_events__s1 where state = 'scheduled'),
+            (select min(lease_until) from tq_events__s1 where state = 'in_progress'),
+            (select min(lease_until) from tq_events__s1__packs),
+            (select min(lease_until) from tq_events__s1__ranges where lease_until is not null)
+        ) - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
+    end as seconds,
+    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing;
+
+-- range_wait
+-- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
+select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
+
+-- sequence
+-- Give the messages that have become visible their offsets; see create_topic.
+select tq_events__sequence(true, true);
+
+-- topic_bounds
+-- The first offset of the log, and the one after the last. Indexes: those of the runs. Locks: none.
+select
+    (select min(first_offset) + 1 from tq_events__runs),
+    (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1);
+
+-- topic_copy
+-- A bulk push: the messages come as COPY's text, with the ids that topic_reserve gave. All of them, or none.
+copy tq_events (id, payload, headers, producer, group_key, pushed_at) from stdin;
+
+-- topic_flush
+-- Have the commit of this transaction flush the WAL up to its own record, and so all commits that it has seen: those
+-- that gave offsets may not have flushed (range_claim). A commit flushes only if the transaction has an id and
+-- synchronous_commit is not off.
+select
+    cast(pg_current_xact_id() as text),
+    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
+
+-- topic_push
+-- Push one message to the log. Returns the id, and whether waiting consumers must be notified from another connection.
+-- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
+with pushed as (
+    insert into tq_events (pushed_at, producer, group_key, headers, payload)
+    values (
+        coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), cast(:group as text), cast(:headers as json),
+        cast(:payload as json)
+    )
+    returning id
+)
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_events', '') is null end) as waited_for from pushed;
+
+-- topic_push_each
+-- Push a batch of messages, each with a group and headers of its own: all of them, or none. As topic_push_many.
+with pushed as (
+    insert into tq_events (pushed_at, producer, group_key, headers, payload)
+    select
+        coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), group_key, cast(headers as json),
+        cast(payload as json)
+    from unnest(
+        cast(:payloads as text[]), cast(:groups as text[]), cast(:headers as text[])
+    ) with ordinality as batch (payload, group_key, headers, place)
+    order by place
+    returning id
+)
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_events', '') is null end) as waited_for from pushed;
+
+-- topic_push_many
+-- Push a batch of messages in one statement, in the order of the array: all of them, or none.
+-- Returns the ids, and as in push, whether waiting consumers must be notified from another connection.
+-- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
+with pushed as (
+    insert into tq_events (pushed_at, producer, group_key, headers, payload)
+    select
+        coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), cast(:group as text), cast(:headers as json),
+        cast(payload as json)
+    from unnest(cast(:payloads as text[])) with ordinality as batch (payload, place)
+    order by place
+    returning id
+)
+select id, (select case
+    when :within and pg_advisory_xact_lock_shared(hashtextextended('tq_events', 8318836323)) is null then null
+    when pg_try_advisory_lock(hashtextextended('tq_events', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836321))
+    when :within then true
+    when not pg_try_advisory_xact_lock(hashtextextended('tq_events', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
+    else pg_notify('tq_events', '') is null end) as waited_for from pushed;
+
+-- topic_pushed_at
+-- When the message was pushed that has the highest id up to the offset :start. These times never go back, so that one
+-- can search by them, though a message that was committed late comes after younger ones.
+-- Indexes: the primary keys. Locks: none.
+select pushed_at from tq_events where id = (
+    select max(least(last_id, first_id + :start - first_offset)) from tq_events__runs where first_offset <= :start
+);
+
+-- topic_reserve
+-- For a bulk push: :n ids from the sequence in one row, and the time of its messages. In one transaction with
+-- topic_copy, which has its id before the ids of the messages are given: see create_topic.
+select array_agg(nextval('tq_events__ids')), cast(coalesce(cast(:now as timestamptz), statement_timestamp()) as text)
+from generate_series(1, :n)
+where pg_current_xact_id() is not null;
+
+-- topic_rows
+-- The messages at the offsets from :start on and before :end, mostly in their order.
+-- Indexes: those of the runs, the primary key of the log. Locks: none.
+-- No order by: it would sort the messages, though the indexes have the order already.
+select
+    run.first_offset + log.id - run.first_id as message_offset, log.id, payload, headers, group_key, producer, pushed_at
+from (
+    select first_offset, first_id, last_id
+    from tq_events__runs
+    where first_offset < :end
+        and first_offset >= coalesce((select max(first_offset) from tq_events__runs where first_offset <= :start), 0)
+    order by first_offset
+) as run
+join tq_events as log on log.id
+    between run.first_id + greatest(:start - run.first_offset, 0)
+    and least(run.last_id, run.first_id + :end - 1 - run.first_offset);
+
+-- topic_size
+-- What the log has: the number of its messages, the bytes with the index, and the seconds since the first one was
+-- pushed. Messages in holes are not counted.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+select
+    (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
+        - (select min(first_offset) from tq_events__runs)
+        + (select count(*) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1)),
+    (
+        select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
+        from pg_partition_tree(cast('tq_events' as regclass))
+    ),
+    (select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) from tq_events order by id limit 1);
+
+-- topic_stats_pushed
+-- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
+-- producer, how many seconds ago, and the number of messages.
+-- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
+select producer, cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) as ago, count(*) as pushed
+from (select producer, pushed_at from tq_events order by id desc limit :n) as newest
+where pushed_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and pushed_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
+group by producer, pushed_at;
+
+-- topic_trim
+-- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
+-- create_topic.
+select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()));
+

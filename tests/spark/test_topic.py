@@ -1,0 +1,313 @@
+"""A topic as a DataFrame, as a stream and as a sink: ranges of offsets, which are read again with the same rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tablequeue import Database, staging
+from tablequeue.errors import BadInput, MessagesDropped, PipelineFailed, StreamRefused
+from tablequeue.operations import topics
+from tablequeue.spark.options import Options
+from tablequeue.spark.pipeline import ForeachBatch, FromTopic, Pipeline, ToParquet, ToTopic, run
+from tablequeue.spark.topic import TopicReader, TopicStreamReader
+from tablequeue.stream import Stream
+from tablequeue.topic import Topic
+from tests.servers import Place, only
+from tests.support import refuses
+
+
+def options(place: Place, **more: Any) -> dict[str, Any]:
+    return {"url": place.url, "topic": "events", **({"schema": place.schema} if place.schema else {}), **more}
+
+
+def reader(place: Place, **more: Any) -> TopicReader:
+    given = {name: str(value) for name, value in options(place, **more).items()}
+    return TopicReader(Options.parse(given, "read"), ["payload"])
+
+
+def stream_reader(place: Place, **more: Any) -> TopicStreamReader:
+    given = {name: str(value) for name, value in options(place, **more).items()}
+    return TopicStreamReader(Options.parse(given, "stream"), ["payload"])
+
+
+@pytest.fixture(autouse=True)
+def connections_are_closed(place: Place) -> Iterator[None]:
+    yield
+    Options.parse(options(place)).connect().close()
+
+
+def rows(source: TopicReader | TopicStreamReader, partitions: Any) -> list[int]:
+    found = [batch["payload"].to_pylist() for part in partitions for batch in source.read(part)]
+    return [int(payload) for payloads in found for payload in payloads]
+
+
+def at(offset: int) -> dict[str, Any]:
+    return {"topic": "events", "offset": offset}
+
+
+def numbered(db: Database, *ranges: range, **more: Any) -> Topic:
+    topic = db.create_topic("events", payload="text", **more)
+    for numbers in ranges:
+        topic.push_many(map(str, numbers))
+    return topic
+
+
+def drop_before(topic: Topic, place: Place, offset: int) -> None:
+    """As retention does, of whole segments: the log forgets all that comes before an offset."""
+    pushed = datetime.now(UTC) + timedelta(days=1)
+    for _ in range(3):
+        topics.trim(topic.context, pushed)
+    assert topics.bounds(topic.context).first == offset
+
+
+class TestWithSpark:
+    """Each test sees much, because a batch of Spark takes seconds."""
+
+    def test_batches_and_columns(self, spark: Any, db: Database, place: Place) -> None:
+        topic = db.create_topic("events")
+        topic.push({"n": 0}, group="ada", headers={"h": 1})
+        topic.push_many({"n": n} for n in range(1, 6001))
+        frame = spark.read.format("tablequeue").options(**options(place)).load()
+        assert frame.columns == ["offset", "id", "payload", "headers", "group", "producer", "pushed_at"]
+        found = sorted(frame.collect())
+        assert [row.payload.replace(" ", "") for row in found] == [f'{{"n":{n}}}' for n in range(6001)]
+        assert (found[0].headers.replace(" ", ""), found[0].group) == ('{"h":1}', "ada")
+        assert [row.offset for row in found] == [*range(found[0].offset, found[0].offset + 6001)]
+        some = spark.read.format("tablequeue").options(
+            **options(place, columns="id", startingPosition=found[10].offset)
+        )
+        assert sorted(row.id for row in some.load().collect()) == [row.id for row in found[10:]]
+
+    def test_a_stream_and_its_replay(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        topic = numbered(db, range(25))
+        mail = topic.subscribe("mail")
+        checkpoint, lake = tmp_path / "checkpoint", str(tmp_path / "lake")
+
+        def drain() -> list[int]:
+            given = options(place, subscription="mail", maxMessagesPerTrigger=10)
+            writer = spark.readStream.format("tablequeue").options(**given).load().writeStream.format("parquet")
+            query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(lake)
+            query.awaitTermination()
+            return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+        assert drain() == [10, 10, 5]
+        assert mail.lag().messages == 0
+        assert mail.stats().finished == 25
+        topic.push_many(map(str, range(25, 30)))
+        assert mail.lag().messages == 5
+        # As if Spark had died before its commit log: it reads and writes the last batch again.
+        for file in (checkpoint / "commits").glob("*2*"):
+            file.unlink()
+        drain()
+        assert sorted(int(row.payload) for row in spark.read.parquet(lake).collect()) == [*range(30)]
+        assert mail.stats().finished == 30
+
+    def test_writes(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        topic = db.create_topic("events", payload="text", groups=True)
+        mail = topic.subscribe("mail")
+        source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+        source.mkdir()
+        columns = ["value as payload", "'ada' as group", "'{\"h\": 1}' as headers"]
+        frame = spark.readStream.text(str(source)).selectExpr(*columns)
+
+        def drain(number: int) -> None:
+            (source / f"{number}.txt").write_text(f"{number}\n")
+            writer = frame.writeStream.format("tablequeue").options(**options(place))
+            query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+            query.awaitTermination()
+
+        drain(0)
+        for file in (checkpoint / "commits").glob("*0*"):
+            file.unlink()  # as if Spark had died before its commit log: it writes the batch again
+        drain(1)
+        ahead = spark.range(2, 100).repartition(2).selectExpr("string(id) as payload", "'eve' as group")
+        for _ in range(2):
+            given = options(place, writer="etl", batch=1, producer="spark job")
+            ahead.write.format("tablequeue").mode("append").options(**given).save()
+        popped = mail.pop_many(200)
+        assert sorted(int(message.payload) for message in popped) == [*range(100)]
+        assert [(message.group, message.headers) for message in popped[:2]] == [("ada", {"h": 1})] * 2
+        written = spark.read.format("tablequeue").options(**options(place)).load().where("group = 'eve'")
+        assert {row.producer for row in written.collect()} == {"spark job"}
+        failing = spark.range(100).selectExpr("if(id = 99, raise_error('boom'), string(id)) as payload", "'a' as group")
+        for rows, words in ((failing, "boom"), (failing.selectExpr("payload", "'k' as key"), "takes no column 'key'")):
+            with pytest.raises(Exception, match=words):
+                rows.write.format("tablequeue").mode("append").options(**options(place)).save()
+        assert mail.pop() is None
+        topic.drop()
+        assert db.queues() == []
+
+    def test_a_pipeline(self, spark: Any, db: Database, place: Place, tmp_path: Path) -> None:
+        raw, out = numbered(db, range(30)), db.create_topic("out", payload="text")
+        raw.subscribe("lake")
+        broken: list[int] = []
+
+        def break_off(rows: Any, number: int) -> None:
+            if number == 1 and not broken:
+                broken.append(number)
+                raise RuntimeError("broken off")
+
+        pipeline = Pipeline("test", url=place.url, schema=place.schema)
+        lake = str(tmp_path / "lake")
+        source = FromTopic("events", subscription="lake", max_messages_per_trigger=20)
+        sinks = (ToTopic("out"), ToParquet(lake), ForeachBatch(break_off))
+        pipeline.stage(source, *sinks, name="keep")(lambda messages: messages)
+        late = FromTopic("out", starting_position=datetime.now(UTC) + timedelta(days=1))
+        pipeline.stage(late, ToParquet(str(tmp_path / "none")), name="late")(lambda messages: messages)
+        for _ in range(2):
+            try:
+                progress = run(pipeline, spark, f"{tmp_path}/checkpoints", available_now=True)
+            except PipelineFailed:
+                assert broken
+        assert sorted(int(row.payload) for row in spark.read.parquet(lake).collect()) == [*range(30)]
+        popped = out.subscribe("all").pop_many(100)
+        assert sorted(int(message.payload) for message in popped) == [*range(30)]
+        assert [(one.stage, one.messages, one.ready) for one in progress] == [("keep", 10, 0), ("late", 0, None)]
+
+
+class TestPositions:
+    """Without Spark: what it would ask of the readers."""
+
+    def test_from_one_position_to_another(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(10))
+        first, end = topics.bounds(topic.context)
+        topic.push_many(map(str, range(10, 20)), now=datetime.now(UTC) + timedelta(hours=2))
+        later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+        def read(**positions: Any) -> list[int]:
+            source = reader(place, **positions)
+            return rows(source, source.partitions())
+
+        assert read() == [*range(20)]
+        assert read(startingPosition=later) == read(startingPosition=end) == [*range(10, 20)]
+        assert read(endingPosition=later) == read(startingPosition="beginning", endingPosition=end) == [*range(10)]
+        assert read(startingPosition=first + 3, endingPosition=first + 5) == [3, 4]
+        assert read(startingPosition="end") == read(endingPosition="beginning") == []
+        words = str(refuses(BadInput, reader(place, startingPosition=end + 11).partitions))
+        assert "ends before the offset" in words
+
+    def test_all_that_is_there_and_parts(self, db: Database, place: Place) -> None:
+        """More than one sequencing takes on; and messages that came before, though another session sequences."""
+        topic = numbered(db, range(120_000), range(120_000, 250_000))
+        source = stream_reader(place, minPartitions=3)
+        source.prepareForTriggerAvailableNow()
+        topic.push("too late")
+        start = source.initialOffset()
+        end = source.latestOffset(start, source.getDefaultReadLimit())
+        assert end["offset"] - start["offset"] == 250_000
+        parts = source.partitions(start, end)
+        assert len(parts) == 3
+        assert rows(source, parts) == [*range(250_000)]
+        assert source.latestOffset(end, source.getDefaultReadLimit()) == end
+        assert source.reportLatestOffset()["offset"] == end["offset"] + 1
+
+    def test_what_was_dropped(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(3), keep=60)
+        first, dropped = topics.bounds(topic.context)
+        source = stream_reader(place)
+        limit = source.getDefaultReadLimit()
+        whole = source.latestOffset(at(first), limit)
+        parts = source.partitions(at(first), whole)
+        drop_before(topic, place, dropped)
+        topic.push_many(["3", "4"])
+        end = stream_reader(place).latestOffset(whole, limit)
+        for ask in (
+            lambda: source.latestOffset(at(first), limit),
+            lambda: source.partitions(at(first), end),
+            lambda: rows(source, parts),
+            lambda: reader(place, startingPosition=first).partitions(),
+        ):
+            assert "were dropped by the retention" in str(refuses(MessagesDropped, ask))
+        lenient = stream_reader(place, failOnDataLoss="false")
+        assert lenient.latestOffset(at(first), limit) == end
+        assert rows(lenient, lenient.partitions(at(first), end)) == [3, 4]
+        assert rows(lenient, parts) == []
+        batch = reader(place, startingPosition=first, failOnDataLoss="false")
+        assert rows(batch, batch.partitions()) == [3, 4]
+
+    def test_a_checkpoint_that_does_not_fit(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(3))
+        end = topics.bounds(topic.context).end
+        source = stream_reader(place)
+        limit = source.getDefaultReadLimit()
+        assert "is older than the checkpoint" in str(refuses(StreamRefused, source.latestOffset, at(end + 1), limit))
+        other = {"queue": "events", "stream": "lake", "batch": 1}
+        assert "is not one of the topic" in str(refuses(BadInput, source.latestOffset, other, limit))
+
+    def test_the_position_is_noted_in_a_subscription(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(10))
+        mail = topic.subscribe("mail")
+        mail.complete_many(mail.pop_many(2))
+        source = stream_reader(place, subscription="mail", maxMessagesPerTrigger=4)
+        limit = source.getDefaultReadLimit()
+        start = source.initialOffset()
+        first = source.latestOffset(start, limit)
+        assert mail.lag().messages == 8, "the batch is not committed yet"
+        assert rows(source, source.partitions(start, first)) == [2, 3, 4, 5]
+        second = source.latestOffset(first, limit)
+        assert (mail.lag().messages, mail.stats().finished) == (4, 6)
+        source.latestOffset(second, limit)
+        source.latestOffset(first, limit)
+        assert (mail.lag().messages, mail.stats().finished) == (0, 10), "it never goes back"
+        again = stream_reader(place, subscription="mail", startingPosition=first["offset"])
+        assert again.initialOffset() == first
+        assert mail.lag().messages == 4, "the subscription follows where the stream begins"
+        message = mail.pop()
+        assert message is not None
+        refused = refuses(BadInput, stream_reader(place, subscription="mail").initialOffset)
+        assert "ranges are in progress" in str(refused)
+        mail.complete(message)
+        assert stream_reader(place, subscription="mail").initialOffset() == at(first["offset"] + 1)
+
+    def test_a_subscription_is_no_queue_of_spark(self, db: Database, place: Place) -> None:
+        mail = numbered(db, range(3)).subscribe("mail")
+        assert "Write into its topic 'events'" in str(refuses(BadInput, staging.prepare, mail))
+        assert "read the topic 'events' with subscription=" in str(refuses(BadInput, Stream, mail, "lake"))
+
+    def test_an_ordered_subscription_takes_no_position(self, db: Database, place: Place) -> None:
+        db.create_topic("events", payload="text", groups=True).subscribe("mail", ordered=True)
+        refused = refuses(BadInput, stream_reader(place, subscription="mail").initialOffset)
+        assert "is ordered" in str(refused)
+
+
+@only("postgresql")
+class TestSequencing:
+    """Where ids are given before commits."""
+
+    def test_a_late_commit_comes_in_a_later_batch(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(1))
+        source = stream_reader(place, maxMessagesPerTrigger=100)
+        begun = source.initialOffset()
+        with db.engine.begin() as late:
+            topic.push("1", connection=late)
+            topic.push("2")
+            first = source.latestOffset(begun, source.getDefaultReadLimit())
+            assert rows(source, source.partitions(begun, first)) == [0, 2]
+        second = source.latestOffset(first, source.getDefaultReadLimit())
+        assert rows(source, source.partitions(first, second)) == [1]
+        assert rows(source, source.partitions(begun, first)) == [0, 2], "a replay"
+
+    def test_a_session_that_sequences_is_waited_for(self, db: Database, place: Place) -> None:
+        topic = numbered(db, range(3))
+        table = topic.context.table
+        source = stream_reader(place)
+        start = source.initialOffset()
+        found: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: found.append(source.latestOffset(start, source.getDefaultReadLimit())))
+        with db.engine.begin() as other:
+            for statement in table.statements("sequence"):
+                other.exec_driver_sql(statement)
+            topic.push("3")  # after the look of the other session
+            asking.start()
+            with db.engine.connect() as watch:
+                waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+                while not watch.exec_driver_sql(waiting).scalar_one():
+                    watch.rollback()
+        asking.join()
+        assert rows(source, source.partitions(start, found[0])) == [0, 1, 2, 3]
