@@ -16,6 +16,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.pieces import Piece, ids_in, remaining, rests, within
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
 from tablequeue.engines.range_reads import RangeReads
@@ -54,8 +55,6 @@ UNCLAIMED = """(
     )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
-# Conditions on ids in one statement. The optimizer needs a time that grows with their square.
-CONDITIONS = 100
 # A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
 LOOK = 32
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
@@ -68,9 +67,6 @@ CLOSE_EVERY = 60.0
 # The maximum number of messages of a run, and of those that a trim drops at once.
 LONGEST_RUN = 100_000
 TRIMMED = 10_000
-
-Piece = tuple[int, int]
-"""The first and the last of consecutive ids."""
 
 
 class MySQLTopics(Topics):
@@ -145,10 +141,10 @@ class MySQLTopics(Topics):
                     return
                 cursor.execute(find)
                 holes: list[Piece] = cursor.fetchall()
-                rows = {row[0] for row in _within(cursor, look, holes)}
-                dead = [hole for hole in holes if rows.isdisjoint(_ids_in([hole]))]
+                rows = {row[0] for row in within(cursor, look, holes)}
+                dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
                 if dead:
-                    cursor.execute(insert, {"ids": json.dumps(_ids_in(dead))})
+                    cursor.execute(insert, {"ids": json.dumps(ids_in(dead))})
                     cursor.execute(delete, {"ids": json.dumps([first_id for first_id, _ in dead])})
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
@@ -175,7 +171,7 @@ class MySQLTopics(Topics):
                     if low + n <= high:
                         kept.append((offset + n, low + n, high))
             if pieces:
-                cursor.execute(delete, {"ids": json.dumps(_ids_in(pieces))})
+                cursor.execute(delete, {"ids": json.dumps(ids_in(pieces))})
                 cursor.execute(forget, {"last_offset": last})
                 cursor.execute(add, {"runs": json.dumps([(last, highest, highest), *kept])})
         return dropped
@@ -189,7 +185,7 @@ class MySQLTopics(Topics):
             for offset, low, high in cursor.fetchall()
         )
         lows = [low for low, _, _ in pieces]
-        rows = _within(cursor, select, [(low, high) for low, high, _ in pieces])
+        rows = within(cursor, select, [(low, high) for low, high, _ in pieces])
         return [(row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows]
 
     # -- private -----------------------------------------------------------------------------------------------------
@@ -205,7 +201,7 @@ class MySQLTopics(Topics):
         holes: list[Piece] = cursor.fetchall()
         cursor.execute(fresh, {"last_id": highest})
         islands: list[Piece] = [*cursor.fetchall()]
-        islands = sorted([*islands, *((id, id) for (id,) in _within(cursor, late, holes))])
+        islands = sorted([*islands, *((id, id) for (id,) in within(cursor, late, holes))])
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]
@@ -217,11 +213,11 @@ class MySQLTopics(Topics):
             cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
         if runs[1:]:
             cursor.execute(add, {"runs": json.dumps(runs[1:])})
-        filled, rests = _rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
+        filled, left = rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
         if filled:
             cursor.execute(forget, {"ids": json.dumps(filled)})
-        if rests:
-            cursor.execute(note, {"pieces": json.dumps(rests)})
+        if left:
+            cursor.execute(note, {"pieces": json.dumps(left)})
         return True
 
 
@@ -249,7 +245,7 @@ class MySQLRanges(Ranges):
             return 0
         cursor.execute(find)
         ((pieces,),) = cursor.fetchall()
-        values: Params = params | {"ids": json.dumps(_ids_in(json.loads(pieces)))}
+        values: Params = params | {"ids": json.dumps(ids_in(json.loads(pieces)))}
         cursor.execute(forget, values)
         cursor.execute(move, values)
         return int(cursor.rowcount)
@@ -275,10 +271,10 @@ class MySQLRanges(Ranges):
         ((found, last_offset, popped_at, lease_until),) = cursor.fetchall()
         table.position = last_offset + 1
         pieces: list[Piece] = json.loads(found)
-        rows = _within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
+        rows = within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
         if len(pieces) > 1:
             by_id = {row[0]: row for row in rows}
-            rows = [by_id[id] for id in _ids_in(pieces) if id in by_id]
+            rows = [by_id[id] for id in ids_in(pieces) if id in by_id]
         return rows
 
     def _insert_next(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
@@ -302,7 +298,7 @@ class MySQLRanges(Ranges):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
         with atomic(cursor):
             held = self._row(cursor, table, "range_hold", params)
-            if held is not None and _remaining(held, [params["id"]]):
+            if held is not None and remaining(held, [params["id"]]):
                 return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
             return self.apart.extend(cursor, table, params)
 
@@ -315,7 +311,7 @@ class MySQLRanges(Ranges):
 
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
         held = self._row(cursor, table, "range_hold", params)
-        leaving = _remaining(held, ids) if held is not None else []
+        leaving = remaining(held, ids) if held is not None else []
         if leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
             values: Params = params | {
@@ -334,7 +330,7 @@ class MySQLRanges(Ranges):
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            self._set_apart(cursor, table, values, _remaining(held))
+            self._set_apart(cursor, table, values, remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
@@ -356,57 +352,6 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
                 raise
 
 
-def _within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
-    """Run a statement whose condition on an id stands for that of each piece. Return its rows.
-
-    Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
-    """
-    head, condition, tail = statement.partition("id between %(low)s and %(high)s")
-    assert condition, "on an id"
-    rows: list[Row] = []
-    for start in range(0, len(pieces), CONDITIONS):
-        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
-        cursor.execute(f"{head}({wanted}){tail}", params or {})
-        rows += cursor.fetchall()
-    return rows
-
-
-def _ids_in(pieces: Iterable[Piece]) -> list[int]:
-    return [id for low, high in pieces for id in range(low, high + 1)]
-
-
-def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int], list[Piece]]:
-    """Return the first ids of the holes that have islands, and what is left of these holes. All are sorted by id."""
-    filled: list[int] = []
-    rests: list[Piece] = []
-    place = 0
-    for first_id, last_id in holes:
-        free = first_id
-        while place < len(islands) and islands[place][0] <= last_id:
-            low, high = islands[place]
-            rests.append((free, low - 1))
-            free, place = high + 1, place + 1
-        if free > first_id:
-            filled.append(first_id)
-            rests.append((free, last_id))
-    return filled, [(low, high) for low, high in rests if low <= high]
-
-
-def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
-    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
-    pieces: list[Piece] = sorted(json.loads(held[1]))
-    left = {*json.loads(held[2] or "[]")}
-    if ids is None:
-        return [id for low, high in pieces for id in range(low, high + 1) if id not in left]
-    lows = [low for low, _ in pieces]
-
-    def is_inside(id: int) -> bool:
-        place = bisect_right(lows, id) - 1
-        return place >= 0 and id <= pieces[place][1]
-
-    return [id for id in ids if id not in left and is_inside(id)]
-
-
 class MySQLRangeReads(RangeReads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         look, find, late = table.statements("range_until_next")
@@ -414,7 +359,7 @@ class MySQLRangeReads(RangeReads):
         ((seconds,),) = cursor.fetchall()
         if seconds is None or seconds > 0:
             cursor.execute(find)
-            if _within(cursor, late, cursor.fetchall()):
+            if within(cursor, late, cursor.fetchall()):
                 seconds = 0
         return Next(seconds)
 
