@@ -297,7 +297,7 @@ class MySQLRanges(Ranges):
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
         with atomic(cursor):
-            held = self._row(cursor, table, "range_hold", params)
+            held = self._hold(cursor, table, params)
             if held is not None and remaining(held, [params["id"]]):
                 return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
             return self.apart.extend(cursor, table, params)
@@ -306,13 +306,25 @@ class MySQLRanges(Ranges):
         _insert(cursor, table.statement("range_wait"))
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
-        values = {**params, "number": len(ids), "sum": sum(ids)}
-        return bool(cursor.execute(table.statement("range_complete"), values))
+        by_token, by_id = table.statements("range_complete")
+        values: Params = params | {"number": len(ids), "sum": sum(ids)}
+        if cursor.ours:
+            return bool(cursor.execute(by_token, values))
+        row = self._row(cursor, table, "range_id", params)
+        return row is not None and bool(cursor.execute(by_id, values | {"id": row[0]}))
+
+    def _hold(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
+        """Lock the range under `token`. Return it, if it is in progress."""
+        by_token, by_id = table.statements("range_hold")
+        row = None if cursor.ours else self._row(cursor, table, "range_id", params)
+        cursor.execute(*((by_token, params) if row is None else (by_id, params | {"id": row[0]})))
+        held: Row | None = cursor.fetchone()
+        return held
 
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
-        held = self._row(cursor, table, "range_hold", params)
+        held = self._hold(cursor, table, params)
         leaving = remaining(held, ids) if held is not None else []
-        if leaving:
+        if held is not None and leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
             values: Params = params | {
                 "id": held[0],

@@ -6,7 +6,6 @@
 -- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
 -- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
--- The token is unique: by it, a caller's REPEATABLE READ transaction locks its range, and no gap.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
 create table tq_events__s1__ranges (
     id bigint not null primary key,
@@ -138,10 +137,16 @@ where id between :low and :high;
 
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
--- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
+-- The second statement is for a caller's transaction, which finds the :id first (range_id). By the token, it would lock
+-- the gap between two tokens under REPEATABLE READ, where the token of the next claim may belong.
+-- Indexes: tq_events__s1__token, the primary key. Locks: the row. A crash leaves it in progress until its lease expires.
 update tq_events__s1__ranges force index (tq_events__s1__token)
 set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_until = null
 where token = :token and lease_until is not null and messages = :number and ids_sum = :sum and left_ids is null;
+update tq_events__s1__ranges force index (primary)
+set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_until = null
+where id = :id and token = :token and lease_until is not null
+    and messages = :number and ids_sum = :sum and left_ids is null;
 
 -- range_due
 -- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
@@ -314,11 +319,21 @@ from tq_events__s1__ranges order by id desc limit 1;
 -- range_hold
 -- Lock the range under :token, if it is in progress. Return it: its ids, and those of the messages that have left it
 -- and that were set apart.
--- Index: tq_events__s1__token. Locks: the row.
+-- The second statement is for a caller's transaction; see range_complete.
+-- Indexes: tq_events__s1__token, the primary key. Locks: the row.
 select id, pieces, left_ids, apart_ids
 from tq_events__s1__ranges force index (tq_events__s1__token)
 where token = :token and lease_until is not null
 for update;
+select id, pieces, left_ids, apart_ids
+from tq_events__s1__ranges force index (primary)
+where id = :id and token = :token and lease_until is not null
+for update;
+
+-- range_id
+-- The range that was claimed under :token. No row, if the snapshot of the transaction is older than the claim.
+-- Index: tq_events__s1__token. Locks: none.
+select id from tq_events__s1__ranges force index (tq_events__s1__token) where token = :token;
 
 -- range_live
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,

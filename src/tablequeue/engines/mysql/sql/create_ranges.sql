@@ -5,7 +5,6 @@
 -- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
 -- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
--- The token is unique: by it, a caller's REPEATABLE READ transaction locks its range, and no gap.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
 create table {ranges} (
     id bigint not null primary key,
