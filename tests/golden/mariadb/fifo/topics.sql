@@ -6,7 +6,6 @@
 -- When its lease expires, the messages that have not left it are set apart, without being in `apart_ids`.
 -- `pieces` are the ids of its messages in the order of the offsets, as JSON: [[first, last], ...].
 -- The id is that of the last range plus one. Of two claims at once, one gets a duplicate key and begins again.
--- The token is unique: by it, a caller's REPEATABLE READ transaction locks its range, and no gap.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
 create table tq_events__s1__ranges (
     id bigint not null primary key,
@@ -86,67 +85,68 @@ where write_id = :write and attempt in :attempts
 order by part, place;
 
 -- range_claim
--- Claim the next range of up to :n messages under a new lease: one row for all of them; nothing if there are fewer than
--- :least, or if :token has a range already. Two round trips in autocommit: the insert, then the rows of the messages of
--- the range that it remembered.
--- The id is that of the last range plus one. If another session has claimed it meanwhile, that is a duplicate key, and
--- the insert is repeated.
--- Indexes: the primary keys, tq_events__s1__token. Locks: the new row. At READ COMMITTED, the insert reads without locks.
+-- Claim the next range of up to :n messages under a new lease: one row for all of them. Nothing if there are fewer than
+-- :least. Four round trips in autocommit: the runs, the new row, that row, and the messages.
+-- The first statement finds runs from :start on, which is a guess of the position, and the first offset of the log. The
+-- runs come back as :runs, and :end is their last offset. No run ever gives an offset another id, so it does not matter
+-- how old they are. If they do not have all of the range, nothing is claimed.
+-- The id of a range is that of the last one plus one. If another session has claimed it meanwhile, that is a duplicate
+-- key, and the insert is repeated. It reads without locks, at READ COMMITTED.
+-- Each piece of ids of the range repeats the condition of the last statement.
+-- Indexes: the primary keys. Locks: the new row.
 -- A consumer that dies leaves its range in progress; sweep sets its messages apart when the lease has expired.
+(
+    select first_offset, first_id, last_id, (select min(first_offset) + 1 from tq_events__runs)
+    from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
+)
+union all
+(
+    select first_offset, first_id, last_id, (select min(first_offset) + 1 from tq_events__runs)
+    from tq_events__runs where first_offset > :start order by first_offset limit :look
+);
 insert into tq_events__s1__ranges (
     id, first_offset, last_offset, messages, ids_sum, pieces, token, consumer, popped_at, lease_until
 )
-with found as (
-    select
-        (select id + 1 from tq_events__s1__ranges order by id desc limit 1) as id,
-        greatest(
-            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
-        ) as begins,
-        (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
-), bounds as (
-    select
-        id, begins, least(ends, begins + :n - 1) as ends
-    from found
-    where ends - begins + 1 >= :least
-        and not exists (select 1 from tq_events__s1__ranges force index (tq_events__s1__token) where token = :token)
-), piece as (
-    select
-        bounds.id, begins, ends, first_offset, first_id + greatest(begins - first_offset, 0) as low,
-        least(last_id, first_id + ends - first_offset) as high
-    from bounds straight_join tq_events__runs force index (primary) on first_offset between coalesce(
-        (
-            select first_offset from tq_events__runs
-            where first_offset <= (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
-            order by first_offset desc limit 1
-        ),
-        0
-    ) and ends
-)
 select
-    last_insert_id(id), begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) div 2),
+    last_insert_id(id + 1), begins, ends, ends - begins + 1, sum((low + high) * (high - low + 1) div 2),
     concat('[', group_concat('[', low, ',', high, ']' order by first_offset), ']'),
     :token, :consumer, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6)) + interval :lease second
-from piece
-where low <= high
-group by id, begins, ends;
+from (
+    select
+        id, begins, ends, first_offset, run.low + greatest(begins - first_offset, 0) as low,
+        least(run.high, run.low + ends - first_offset) as high
+    from (
+        select
+            id, greatest(last_offset + 1, :first_offset) as begins,
+            least(greatest(last_offset + 1, :first_offset) + :n - 1, :end) as ends
+        from tq_events__s1__ranges order by id desc limit 1
+    ) as last
+    straight_join json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run
+) as piece
+where low <= high and ends - begins + 1 >= :least
+group by id, begins, ends
+having sum(high - low + 1) = ends - begins + 1;
+select pieces, last_offset, cast(popped_at as char), cast(lease_until as char)
+from tq_events__s1__ranges
+where id = last_insert_id() and token = :token;
 select
-    log.id, log.payload, log.headers, 1, cast(log.pushed_at as char), cast(popped_at as char),
-    cast(lease_until as char), 0, convert(group_key using utf8mb4) as group_key, null, null,
-    place
-from tq_events__s1__ranges as claimed force index (primary)
-straight_join json_table(claimed.pieces, '$[*]' columns (
-    place for ordinality, low bigint path '$[0]', high bigint path '$[1]'
-)) as piece
-straight_join tq_events as log force index (primary) on log.id between piece.low and piece.high
-where claimed.id = last_insert_id() and claimed.token = :token;
+    id, payload, headers, 1, cast(pushed_at as char), :popped_at, :lease_until, 0,
+    convert(group_key using utf8mb4) as group_key, null, null
+from tq_events force index (primary)
+where id between :low and :high;
 
 -- range_complete
 -- Complete the range that is held under :token: all :number messages of it, which have this :sum of ids.
--- Index: tq_events__s1__token. Locks: the row. A crash leaves it in progress until its lease expires.
+-- The second statement is for a caller's transaction, which finds the :id first (range_id). By the token, it would lock
+-- the gap between two tokens under REPEATABLE READ, where the token of the next claim may belong.
+-- Indexes: tq_events__s1__token, the primary key. Locks: the row. A crash leaves it in progress until its lease expires.
 update tq_events__s1__ranges force index (tq_events__s1__token)
 set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_until = null
 where token = :token and lease_until is not null and messages = :number and ids_sum = :sum and left_ids is null;
+update tq_events__s1__ranges force index (primary)
+set finished_at = coalesce(cast(:now as datetime(6)), utc_timestamp(6)), lease_until = null
+where id = :id and token = :token and lease_until is not null
+    and messages = :number and ids_sum = :sum and left_ids is null;
 
 -- range_due
 -- Whether a sweep has something to do: for ranges whose lease has expired, for messages apart that are due or
@@ -319,11 +319,21 @@ from tq_events__s1__ranges order by id desc limit 1;
 -- range_hold
 -- Lock the range under :token, if it is in progress. Return it: its ids, and those of the messages that have left it
 -- and that were set apart.
--- Index: tq_events__s1__token. Locks: the row.
+-- The second statement is for a caller's transaction; see range_complete.
+-- Indexes: tq_events__s1__token, the primary key. Locks: the row.
 select id, pieces, left_ids, apart_ids
 from tq_events__s1__ranges force index (tq_events__s1__token)
 where token = :token and lease_until is not null
 for update;
+select id, pieces, left_ids, apart_ids
+from tq_events__s1__ranges force index (primary)
+where id = :id and token = :token and lease_until is not null
+for update;
+
+-- range_id
+-- The range that was claimed under :token. No row, if the snapshot of the transaction is older than the claim.
+-- Index: tq_events__s1__token. Locks: none.
+select id from tq_events__s1__ranges force index (tq_events__s1__token) where token = :token;
 
 -- range_live
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
@@ -573,49 +583,33 @@ select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1;
 -- range_pump
 -- Move the next :n messages of the log to the queue of an ordered subscription, and the position past them. Nothing is
 -- moved if another session does it just now, and has the lock of the first range.
+-- The range is found as by range_claim, which has the statement for the runs. :ids are those of its messages.
 -- Indexes: the primary keys. Locks: the rows. A crash leaves all or nothing.
 select id from tq_events__s1__ranges where id = 1 for update skip locked;
 insert into tq_events__s1__ranges (id, first_offset, last_offset, messages, ids_sum, pieces, popped_at, finished_at)
-with found as (
-    select
-        (select id + 1 from tq_events__s1__ranges order by id desc limit 1) as id,
-        greatest(
-            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
-        ) as begins,
-        (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1) as ends
-), bounds as (
-    select id, begins, least(ends, begins + :n - 1) as ends from found where ends >= begins
-), piece as (
-    select
-        bounds.id, begins, ends, first_offset, first_id + greatest(begins - first_offset, 0) as low,
-        least(last_id, first_id + ends - first_offset) as high
-    from bounds straight_join tq_events__runs force index (primary) on first_offset between coalesce(
-        (
-            select first_offset from tq_events__runs
-            where first_offset <= (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1)
-            order by first_offset desc limit 1
-        ),
-        0
-    ) and ends
-)
 select
-    last_insert_id(id), begins, ends, 0, 0,
+    last_insert_id(id + 1), begins, ends, 0, 0,
     concat('[', group_concat('[', low, ',', high, ']' order by first_offset), ']'), coalesce(cast(:now as datetime(6)), utc_timestamp(6)), coalesce(cast(:now as datetime(6)), utc_timestamp(6))
-from piece
+from (
+    select
+        id, begins, ends, first_offset, run.low + greatest(begins - first_offset, 0) as low,
+        least(run.high, run.low + ends - first_offset) as high
+    from (
+        select
+            id, greatest(last_offset + 1, :first_offset) as begins,
+            least(greatest(last_offset + 1, :first_offset) + :n - 1, :end) as ends
+        from tq_events__s1__ranges order by id desc limit 1
+    ) as last
+    straight_join json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run
+) as piece
 where low <= high
-group by id, begins, ends;
-delete tq_events__s1_history
-from tq_events__s1__ranges as moved force index (primary)
-straight_join json_table(moved.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece
-straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id between piece.low and piece.high
-where moved.id = last_insert_id();
+group by id, begins, ends
+having sum(high - low + 1) = ends - begins + 1;
+select pieces from tq_events__s1__ranges where id = last_insert_id();
+delete tq_events__s1_history from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events__s1_history force index (primary) on tq_events__s1_history.id = given.id;
 insert into tq_events__s1 (id, state, pushed_at, group_key, producer, headers, payload)
 select log.id, 'ready', log.pushed_at, log.group_key, log.producer, log.headers, log.payload
-from tq_events__s1__ranges as moved force index (primary)
-straight_join json_table(moved.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece
-straight_join tq_events as log force index (primary) on log.id between piece.low and piece.high
-where moved.id = last_insert_id()
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events as log force index (primary) on log.id = given.id
 on duplicate key update id = tq_events__s1.id;
 
 -- range_purge
@@ -668,10 +662,17 @@ on duplicate key update
 -- The messages of a subscription that are in the log alone: not claimed yet, in progress, and finished; and the age of
 -- the first one not claimed. What the last 100,000 ranges finished is counted. If there are more ranges, it is an
 -- estimate: as many messages as there are offsets from the first range on.
+-- The first statement finds the position :start, the :end of the offsets, and the :last_id that has one.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
 select
-    greatest(ends - next, 0)
-        + (select count(*) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1)),
+    greatest(
+        (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
+        (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
+    ),
+    (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1),
+    (select max(last_id) from tq_events__runs);
+select
+    greatest(:end - :start, 0) + (select count(*) from tq_events force index (primary) where id > :last_id),
     (
         select cast(coalesce(sum(messages - coalesce(json_length(left_ids), 0)), 0) as signed)
         from tq_events__s1__ranges force index (tq_events__s1__lease) where lease_until is not null
@@ -692,22 +693,14 @@ select
     (
         select timestampdiff(microsecond, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6))) / 1e6
         from tq_events
-        where id = coalesce(
-            (
-                select first_id + bounds.next - first_offset from tq_events__runs
-                where first_offset <= bounds.next and bounds.next < bounds.ends order by first_offset desc limit 1
-            ),
-            (select min(id) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
-        )
-    )
-from (
-    select
-        greatest(
-            (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-            (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
-        ) as next,
-        (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1) as ends
-) as bounds;
+        where id = case
+            when :start < :end then (
+                select first_id + :start - first_offset from tq_events__runs
+                where first_offset <= :start order by first_offset desc limit 1
+            )
+            else (select min(id) from tq_events where id > :last_id)
+        end
+    );
 
 -- range_stats_finished
 -- Of the last :n messages that the last :n ranges finished less than :age seconds ago, the last one first: producer,
@@ -751,18 +744,14 @@ order by finished_at desc
 limit :n;
 
 -- range_until_next
--- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
+-- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait. If it is
+-- not 0, the holes tell whether a message was committed late: each repeats the condition of the last statement.
 -- Indexes: tq_events__s1__state, tq_events__s1__lease, the primary keys; one entry of each, and one for each hole. Locks: none.
 select case
     when exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready')
-        or exists (select 1 from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
+        or (select max(id) from tq_events) > (select max(last_id) from tq_events__runs)
         or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
-            > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
-        or (
-            select count(*)
-            from tq_events__holes as hole
-            straight_join tq_events as log force index (primary) on log.id between hole.first_id and hole.last_id
-        ) > 0 then 0
+            > (select last_offset from tq_events__s1__ranges order by id desc limit 1) then 0
     else timestampdiff(microsecond, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), least(
         coalesce((
             select min(sweep_at) from tq_events__s1 force index (tq_events__s1__state) where state = 'scheduled'
@@ -773,6 +762,8 @@ select case
         coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), '9999-01-01')
     )) / 1e6
 end as seconds;
+select first_id, last_id from tq_events__holes where first_id > 0;
+select id from tq_events force index (primary) where id between :low and :high;
 
 -- range_wait
 -- Let no claim of a subscription run until the transaction ends: add a range without messages at the position, whose id
@@ -784,45 +775,30 @@ from (select id, last_offset from tq_events__s1__ranges order by id desc limit 1
 
 -- sequence
 -- Give the messages that have become visible their offsets: those above the last run, and those in the last :n holes.
--- In a transaction of its own at READ COMMITTED, where each statement sees what was committed before it began. The lock
--- comes before the look, and if another session has it, nothing is done.
--- The look returns the islands: ids without a gap, in one hole or above the last run (its last_id is null). It is one
--- statement, so the messages of one transaction get their offsets in the order of their ids.
+-- Never in a transaction of a caller: at READ COMMITTED each statement sees what was committed before it began. The
+-- lock comes before the look, and if another session has it, nothing is done.
+-- The fourth statement returns the islands above :last_id, the end of the runs: ids without a gap. The fifth one looks
+-- into the holes, each of which repeats its condition, from the last to the first. So if it sees a message of a
+-- transaction, it sees those with lower ids, too, and gives all of them their offsets in the order of their ids.
 -- The part computes the new :runs; :ids, the first ids of the holes that were filled; and :pieces, the new holes. A run
 -- that continues the last one makes it longer, unless that one tells what was dropped.
 -- Indexes: the primary keys, tq_events__s1__last_id. Locks: the row of the lock. A crash leaves all or nothing.
 select first_id from tq_events__holes where first_id = 0 for update skip locked;
-select
-    first_offset, first_id, last_id, first_offset > (select first_offset from tq_events__runs order by first_offset limit 1)
+select first_offset, first_id, last_id, first_offset > (select min(first_offset) from tq_events__runs),
+    (select max(last_id) from tq_events__runs)
 from tq_events__runs
 order by first_offset desc
 limit 1;
-(
-    select first_id, last_id, min(id) as low, max(id) as high
+select first_id, last_id from tq_events__holes where first_id > 0 order by first_id desc limit :n;
+select min(id) as low, max(id) as high
+from (
+    select id, id - row_number() over (order by id) as island
     from (
-        select
-            hole.first_id, hole.last_id, log.id,
-            log.id - row_number() over (partition by hole.first_id order by log.id) as island
-        from (select first_id, last_id from tq_events__holes order by first_id desc limit :n) as hole
-        straight_join tq_events as log force index (primary) on log.id between hole.first_id and hole.last_id
-    ) as late
-    group by first_id, last_id, island
-)
-union all
-(
-    select after + 1, null, min(id), max(id)
-    from (
-        select id, after, id - row_number() over (order by id) as island
-        from (
-            select id, (select last_id from tq_events__runs order by last_id desc limit 1) as after
-            from tq_events force index (primary)
-            where id > (select last_id from tq_events__runs order by last_id desc limit 1)
-            order by id
-            limit 100000
-        ) as fresh
-    ) as numbered
-    group by after, island
-);
+        select id from tq_events force index (primary) where id > :last_id order by id limit 100000
+    ) as fresh
+) as numbered
+group by island;
+select id from tq_events force index (primary) where id between :low and :high order by id limit 100000;
 update tq_events__runs set last_id = :last_id where first_offset = :first_offset;
 insert into tq_events__runs (first_offset, first_id, last_id)
 select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run;
@@ -864,16 +840,20 @@ select pushed_at from tq_events where id = (
 
 -- topic_rows
 -- The messages at the offsets from :start on and before :end, mostly in their order.
+-- The first statement finds the runs. Each of them repeats the condition of the second one.
 -- Indexes: the primary keys. Locks: none.
-select
-    run.first_offset + log.id - run.first_id as message_offset, log.id, payload, headers,
-    convert(group_key using utf8mb4) as group_key, producer, pushed_at
-from tq_events__runs as run force index (primary)
-straight_join tq_events as log force index (primary) on log.id
-    between run.first_id + greatest(:start - run.first_offset, 0)
-    and least(run.last_id, run.first_id + :end - 1 - run.first_offset)
-where run.first_offset < :end
-    and run.first_offset >= coalesce((select max(first_offset) from tq_events__runs where first_offset <= :start), 0);
+(
+    select first_offset, first_id, last_id
+    from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
+)
+union all
+(
+    select first_offset, first_id, last_id
+    from tq_events__runs where first_offset > :start and first_offset < :end order by first_offset
+);
+select id, payload, headers, convert(group_key using utf8mb4) as group_key, producer, pushed_at
+from tq_events force index (primary)
+where id between :low and :high;
 
 -- topic_size
 -- What the log has: the number of its messages, the bytes with the index as the statistics of the table have them, and
@@ -905,12 +885,12 @@ group by producer, pushed_at;
 -- topic_trim
 -- Drop messages that come before the offset :start: up to :n of them, in the order of the offsets.
 -- The first statement finds runs; the first of them is the last message that was dropped before. The part chooses
--- :pieces of ids, and computes :runs: the last message that is dropped now, and what is left of a run. The other
--- statements delete the messages, and replace the runs up to the offset :last_offset by these. sequence_wait comes
--- before.
+-- :ids of messages, and computes :runs: the last message that is dropped now, and what is left of a run. The other
+-- statements delete the messages, and replace the runs up to the offset :last_offset by these. All of it is under the
+-- lock of sequence.
 -- Indexes: the primary keys. Locks: the rows. A crash leaves all of a call, or nothing.
 select first_offset, first_id, last_id from tq_events__runs where first_offset < :start order by first_offset limit :n;
-delete tq_events from json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece straight_join tq_events force index (primary) on tq_events.id between piece.low and piece.high;
+delete tq_events from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events force index (primary) on tq_events.id = given.id;
 delete from tq_events__runs where first_offset <= :last_offset;
 insert into tq_events__runs (first_offset, first_id, last_id)
 select first_offset, low, high from json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run;
