@@ -181,6 +181,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "peek": Operation(
         Effect.READ,
         {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
+        parts="range_ready",
     ),
     "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),
     "until_next": Operation(Effect.READ, {"until_next": "queue", "range_until_next": "subscription"}),

@@ -65,6 +65,8 @@ HOLES_EVERY = 0.25
 HOLES_SHARE = 20
 # Seconds between two tries of a process to close holes.
 CLOSE_EVERY = 60.0
+# The largest id.
+LAST_ID = (1 << 63) - 1
 # The maximum number of messages of a run, and of those that a trim drops at once.
 LONGEST_RUN = 100_000
 TRIMMED = 10_000
@@ -436,3 +438,33 @@ class MySQLRangeReads(RangeReads):
         ((start, end, last_id),) = cursor.fetchall()
         cursor.execute(count, params | {"start": start, "end": end, "last_id": last_id})
         return RangesRow(*cursor.fetchone())
+
+    def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if params["state"] == "ready":
+            ids = self._ready_ids(cursor, table, params["after"] + 1, LAST_ID, params["n"])
+            params = params | {"ids": json.dumps(ids)}
+        return super().peek(cursor, table, params)
+
+    def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        high = LAST_ID if params["high"] is None else params["high"]
+        ids = self._ready_ids(cursor, table, params["low"], high, params["n"], last=True)
+        return super().live(cursor, table, params | {"ids": json.dumps(ids)})
+
+    def _ready_ids(self, cursor: Cursor, table: Table, low: int, high: int, n: int, last: bool = False) -> list[int]:
+        """Return the first `n` ids from `low` to `high`, or the last, of messages in the log that no range has."""
+        find, runs, holes, first_ids, last_ids = table.statements("range_ready")
+        cursor.execute(find)
+        ((start, last_id),) = cursor.fetchall()
+        cursor.execute(runs, {"start": start})
+        pieces: list[Piece] = [(one + max(start - offset, 0), end) for offset, one, end in cursor.fetchall()]
+        cursor.execute(holes)
+        pieces += [*cursor.fetchall(), (last_id + 1, LAST_ID)]
+        wanted = sorted((max(one, low), min(end, high)) for one, end in pieces)
+        wanted = [(one, end) for one, end in (wanted[::-1] if last else wanted) if one <= end]
+        ids: list[int] = []
+        for place in range(0, len(wanted), CONDITIONS):
+            part = wanted[place : place + CONDITIONS]
+            ids += (row[0] for row in _within(cursor, last_ids if last else first_ids, part, {"n": n - len(ids)}))
+            if len(ids) >= n:
+                break
+        return ids
