@@ -161,7 +161,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "complete_none": "none",
             "complete_at_most_once": "at_most_once",
         },
-        parts="complete_packed unpack",
+        parts="complete_packed unpack range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(

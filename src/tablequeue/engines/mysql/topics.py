@@ -16,46 +16,17 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.pieces import Piece, ids_in, within
+from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
-from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
-from tablequeue.engines.reads import Next
-from tablequeue.engines.rows import BoundsRow, RangesRow
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
-# The messages that a range has finished; see create_ranges.sql.
-FINISHED = """(
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        )"""
-# The ranges, each with the intervals of ids that it has: a row for each.
-PIECES = """(
-        select
-            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
-            {finished_messages} as finished, interval_of.low, interval_of.high
-        from {ranges} as claimed
-        straight_join json_table(
-            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
-        ) as interval_of
-    )"""
-# The intervals of ids that have offsets, from the position of the subscription on.
-UNCLAIMED = """(
-        select first_id + greatest(position - first_offset, 0) as low, last_id as high
-        from {runs}
-        cross join (
-            select greatest(
-                (select last_offset + 1 from {ranges} order by id desc limit 1),
-                (select first_offset + 1 from {runs} order by first_offset limit 1)
-            ) as position
-        ) as next
-        where first_offset + last_id - first_id >= position
-    )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
-# Conditions on ids in one statement. The optimizer needs a time that grows with their square.
-CONDITIONS = 100
 # A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
 LOOK = 32
 # The number of messages above the last run that one look takes in, as sequence.sql has it.
@@ -65,14 +36,9 @@ HOLES_EVERY = 0.25
 HOLES_SHARE = 20
 # Seconds between two tries of a process to close holes.
 CLOSE_EVERY = 60.0
-# The largest id.
-LAST_ID = (1 << 63) - 1
 # The maximum number of messages of a run, and of those that a trim drops at once.
 LONGEST_RUN = 100_000
 TRIMMED = 10_000
-
-Piece = tuple[int, int]
-"""The first and the last of consecutive ids."""
 
 
 class MySQLTopics(Topics):
@@ -147,10 +113,10 @@ class MySQLTopics(Topics):
                     return
                 cursor.execute(find)
                 holes: list[Piece] = cursor.fetchall()
-                rows = {row[0] for row in _within(cursor, look, holes)}
-                dead = [hole for hole in holes if rows.isdisjoint(_ids_in([hole]))]
+                rows = {row[0] for row in within(cursor, look, holes)}
+                dead = [hole for hole in holes if rows.isdisjoint(ids_in([hole]))]
                 if dead:
-                    cursor.execute(insert, {"ids": json.dumps(_ids_in(dead))})
+                    cursor.execute(insert, {"ids": json.dumps(ids_in(dead))})
                     cursor.execute(delete, {"ids": json.dumps([first_id for first_id, _ in dead])})
         except pymysql.Error as error:
             # A transaction has just filled one of them, or will. The others are closed the next time.
@@ -177,7 +143,7 @@ class MySQLTopics(Topics):
                     if low + n <= high:
                         kept.append((offset + n, low + n, high))
             if pieces:
-                cursor.execute(delete, {"ids": json.dumps(_ids_in(pieces))})
+                cursor.execute(delete, {"ids": json.dumps(ids_in(pieces))})
                 cursor.execute(forget, {"last_offset": last})
                 cursor.execute(add, {"runs": json.dumps([(last, highest, highest), *kept])})
         return dropped
@@ -191,7 +157,7 @@ class MySQLTopics(Topics):
             for offset, low, high in cursor.fetchall()
         )
         lows = [low for low, _, _ in pieces]
-        rows = _within(cursor, select, [(low, high) for low, high, _ in pieces])
+        rows = within(cursor, select, [(low, high) for low, high, _ in pieces])
         return [(row[0] + pieces[bisect_right(lows, row[0]) - 1][2], *row) for row in rows]
 
     # -- private -----------------------------------------------------------------------------------------------------
@@ -207,7 +173,7 @@ class MySQLTopics(Topics):
         holes: list[Piece] = cursor.fetchall()
         cursor.execute(fresh, {"last_id": highest})
         islands: list[Piece] = [*cursor.fetchall()]
-        islands = sorted([*islands, *((id, id) for (id,) in _within(cursor, late, holes))])
+        islands = sorted([*islands, *((id, id) for (id,) in within(cursor, late, holes))])
         if not islands:
             return True
         runs = [(first_offset, first_id, last_id)]
@@ -251,7 +217,7 @@ class MySQLRanges(Ranges):
             return 0
         cursor.execute(find)
         ((pieces,),) = cursor.fetchall()
-        values: Params = params | {"ids": json.dumps(_ids_in(json.loads(pieces)))}
+        values: Params = params | {"ids": json.dumps(ids_in(json.loads(pieces)))}
         cursor.execute(forget, values)
         cursor.execute(move, values)
         return int(cursor.rowcount)
@@ -277,10 +243,10 @@ class MySQLRanges(Ranges):
         ((found, last_offset, popped_at, lease_until),) = cursor.fetchall()
         table.position = last_offset + 1
         pieces: list[Piece] = json.loads(found)
-        rows = _within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
+        rows = within(cursor, select, pieces, {"popped_at": popped_at, "lease_until": lease_until})
         if len(pieces) > 1:
             by_id = {row[0]: row for row in rows}
-            rows = [by_id[id] for id in _ids_in(pieces) if id in by_id]
+            rows = [by_id[id] for id in ids_in(pieces) if id in by_id]
         return rows
 
     def _insert_next(self, cursor: Cursor, table: Table, params: Params, insert: str) -> bool:
@@ -370,25 +336,6 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
                 raise
 
 
-def _within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
-    """Run a statement whose condition on an id stands for that of each piece. Return its rows.
-
-    Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
-    """
-    head, condition, tail = statement.partition("id between %(low)s and %(high)s")
-    assert condition, "on an id"
-    rows: list[Row] = []
-    for start in range(0, len(pieces), CONDITIONS):
-        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
-        cursor.execute(f"{head}({wanted}){tail}", params or {})
-        rows += cursor.fetchall()
-    return rows
-
-
-def _ids_in(pieces: Iterable[Piece]) -> list[int]:
-    return [id for low, high in pieces for id in range(low, high + 1)]
-
-
 def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int], list[Piece]]:
     """Return the first ids of the holes that have islands, and what is left of these holes. All are sorted by id."""
     filled: list[int] = []
@@ -419,52 +366,3 @@ def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
         return place >= 0 and id <= pieces[place][1]
 
     return [id for id in ids if id not in left and is_inside(id)]
-
-
-class MySQLRangeReads(RangeReads):
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        look, find, late = table.statements("range_until_next")
-        cursor.execute(look, params)
-        ((seconds,),) = cursor.fetchall()
-        if seconds is None or seconds > 0:
-            cursor.execute(find)
-            if _within(cursor, late, cursor.fetchall()):
-                seconds = 0
-        return Next(seconds)
-
-    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        find, count = table.statements("range_stats")
-        cursor.execute(find)
-        ((start, end, last_id),) = cursor.fetchall()
-        cursor.execute(count, params | {"start": start, "end": end, "last_id": last_id})
-        return RangesRow(*cursor.fetchone())
-
-    def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["state"] == "ready":
-            ids = self._ready_ids(cursor, table, params["after"] + 1, LAST_ID, params["n"])
-            params = params | {"ids": json.dumps(ids)}
-        return super().peek(cursor, table, params)
-
-    def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        high = LAST_ID if params["high"] is None else params["high"]
-        ids = self._ready_ids(cursor, table, params["low"], high, params["n"], last=True)
-        return super().live(cursor, table, params | {"ids": json.dumps(ids)})
-
-    def _ready_ids(self, cursor: Cursor, table: Table, low: int, high: int, n: int, last: bool = False) -> list[int]:
-        """Return the first `n` ids from `low` to `high`, or the last, of messages in the log that no range has."""
-        find, runs, holes, first_ids, last_ids = table.statements("range_ready")
-        cursor.execute(find)
-        ((start, last_id),) = cursor.fetchall()
-        cursor.execute(runs, {"start": start})
-        pieces: list[Piece] = [(one + max(start - offset, 0), end) for offset, one, end in cursor.fetchall()]
-        cursor.execute(holes)
-        pieces += [*cursor.fetchall(), (last_id + 1, LAST_ID)]
-        wanted = sorted((max(one, low), min(end, high)) for one, end in pieces)
-        wanted = [(one, end) for one, end in (wanted[::-1] if last else wanted) if one <= end]
-        ids: list[int] = []
-        for place in range(0, len(wanted), CONDITIONS):
-            part = wanted[place : place + CONDITIONS]
-            ids += (row[0] for row in _within(cursor, last_ids if last else first_ids, part, {"n": n - len(ids)}))
-            if len(ids) >= n:
-                break
-        return ids

@@ -1,0 +1,34 @@
+"""Pieces: consecutive ids of a topic's log, and statements about several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tablequeue.engines.base import Params
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.texts import Row
+
+# Conditions on ids in one statement. The optimizer needs a time that grows with their square.
+CONDITIONS = 100
+
+Piece = tuple[int, int]
+"""The first and the last of consecutive ids."""
+
+
+def within(cursor: Cursor, statement: str, pieces: Sequence[Piece], params: Params | None = None) -> list[Row]:
+    """Run a statement whose condition on an id stands for that of each piece. Return its rows.
+
+    Literals, CONDITIONS at a time: for a join with a table of the pieces, the optimizer may read the whole log.
+    """
+    head, condition, tail = statement.partition("id between %(low)s and %(high)s")
+    assert condition, "on an id"
+    rows: list[Row] = []
+    for start in range(0, len(pieces), CONDITIONS):
+        wanted = " or ".join(f"id between {low} and {high}" for low, high in pieces[start : start + CONDITIONS])
+        cursor.execute(f"{head}({wanted}){tail}", params or {})
+        rows += cursor.fetchall()
+    return rows
+
+
+def ids_in(pieces: Iterable[Piece]) -> list[int]:
+    return [id for low, high in pieces for id in range(low, high + 1)]
