@@ -161,7 +161,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "complete_none": "none",
             "complete_at_most_once": "at_most_once",
         },
-        parts="complete_packed unpack",
+        parts="complete_packed unpack range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(
@@ -181,6 +181,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "peek": Operation(
         Effect.READ,
         {"range_peek_ready": "ranges", "range_peek_in_progress": "ranges", "peek": "", "peek_in_progress": ""},
+        parts="range_ready",
     ),
     "find": Operation(Effect.READ, {"find": "", "range_find": "subscription"}),
     "until_next": Operation(Effect.READ, {"until_next": "queue", "range_until_next": "subscription"}),

@@ -25,16 +25,10 @@ from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import adopt, check_charset, join
 from tablequeue.engines.mysql.messages import MySQLMessages
+from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
-from tablequeue.engines.mysql.topics import (
-    FINISHED,
-    PIECES,
-    UNCLAIMED,
-    MySQLRangeReads,
-    MySQLRanges,
-    MySQLTopics,
-)
+from tablequeue.engines.mysql.topics import MySQLRanges, MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
 from tablequeue.engines.texts import Client, compile_text

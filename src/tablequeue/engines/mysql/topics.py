@@ -16,43 +16,15 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.pieces import Piece, ids_in, remaining, rests, within
+from tablequeue.engines.mysql.pieces import Piece, ids_in, within
+from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
-from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
-from tablequeue.engines.reads import Next
-from tablequeue.engines.rows import BoundsRow, RangesRow
+from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
-# The messages that a range has finished; see create_ranges.sql.
-FINISHED = """(
-            coalesce(json_length(left_ids), case when finished_at is not null then messages else 0 end)
-            - coalesce(json_length(apart_ids), 0)
-        )"""
-# The ranges, each with the intervals of ids that it has: a row for each.
-PIECES = """(
-        select
-            claimed.id as range_id, messages, consumer, popped_at, lease_until, finished_at, left_ids, apart_ids,
-            {finished_messages} as finished, interval_of.low, interval_of.high
-        from {ranges} as claimed
-        straight_join json_table(
-            claimed.pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')
-        ) as interval_of
-    )"""
-# The intervals of ids that have offsets, from the position of the subscription on.
-UNCLAIMED = """(
-        select first_id + greatest(position - first_offset, 0) as low, last_id as high
-        from {runs}
-        cross join (
-            select greatest(
-                (select last_offset + 1 from {ranges} order by id desc limit 1),
-                (select first_offset + 1 from {runs} order by first_offset limit 1)
-            ) as position
-        ) as next
-        where first_offset + last_id - first_id >= position
-    )"""
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
 # A claim of n messages looks at n + LOOK runs, because its guess of the position may be old.
@@ -213,11 +185,11 @@ class MySQLTopics(Topics):
             cursor.execute(extend, {"first_offset": first_offset, "last_id": runs[0][2]})
         if runs[1:]:
             cursor.execute(add, {"runs": json.dumps(runs[1:])})
-        filled, left = rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
+        filled, rests = _rests([*sorted(holes), (highest + 1, islands[-1][1])], islands)
         if filled:
             cursor.execute(forget, {"ids": json.dumps(filled)})
-        if left:
-            cursor.execute(note, {"pieces": json.dumps(left)})
+        if rests:
+            cursor.execute(note, {"pieces": json.dumps(rests)})
         return True
 
 
@@ -298,7 +270,7 @@ class MySQLRanges(Ranges):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
         with atomic(cursor):
             held = self._hold(cursor, table, params)
-            if held is not None and remaining(held, [params["id"]]):
+            if held is not None and _remaining(held, [params["id"]]):
                 return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
             return self.apart.extend(cursor, table, params)
 
@@ -323,7 +295,7 @@ class MySQLRanges(Ranges):
 
     def _leave(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> list[int]:
         held = self._hold(cursor, table, params)
-        leaving = remaining(held, ids) if held is not None else []
+        leaving = _remaining(held, ids) if held is not None else []
         if held is not None and leaving:
             left = [*json.loads(held[2] or "[]"), *leaving]
             values: Params = params | {
@@ -342,7 +314,7 @@ class MySQLRanges(Ranges):
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
         for held in expired:
             values: Params = params | {"id": held[0], "attempts": 1, "delay": 0, "error": "lease expired"}
-            self._set_apart(cursor, table, values, remaining(held))
+            self._set_apart(cursor, table, values, _remaining(held))
             self._run(cursor, table, "range_expire", values)
         return len(expired)
 
@@ -364,20 +336,33 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
                 raise
 
 
-class MySQLRangeReads(RangeReads):
-    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
-        look, find, late = table.statements("range_until_next")
-        cursor.execute(look, params)
-        ((seconds,),) = cursor.fetchall()
-        if seconds is None or seconds > 0:
-            cursor.execute(find)
-            if within(cursor, late, cursor.fetchall()):
-                seconds = 0
-        return Next(seconds)
+def _rests(holes: Iterable[Piece], islands: Sequence[Piece]) -> tuple[list[int], list[Piece]]:
+    """Return the first ids of the holes that have islands, and what is left of these holes. All are sorted by id."""
+    filled: list[int] = []
+    rests: list[Piece] = []
+    place = 0
+    for first_id, last_id in holes:
+        free = first_id
+        while place < len(islands) and islands[place][0] <= last_id:
+            low, high = islands[place]
+            rests.append((free, low - 1))
+            free, place = high + 1, place + 1
+        if free > first_id:
+            filled.append(first_id)
+            rests.append((free, last_id))
+    return filled, [(low, high) for low, high in rests if low <= high]
 
-    def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
-        find, count = table.statements("range_stats")
-        cursor.execute(find)
-        ((start, end, last_id),) = cursor.fetchall()
-        cursor.execute(count, params | {"start": start, "end": end, "last_id": last_id})
-        return RangesRow(*cursor.fetchone())
+
+def _remaining(held: Row, ids: Sequence[int] | None = None) -> list[int]:
+    """Return the messages of a range that have not left it, of `ids` or of all; `held` has id, pieces, left_ids."""
+    pieces: list[Piece] = sorted(json.loads(held[1]))
+    left = {*json.loads(held[2] or "[]")}
+    if ids is None:
+        return [id for low, high in pieces for id in range(low, high + 1) if id not in left]
+    lows = [low for low, _ in pieces]
+
+    def is_inside(id: int) -> bool:
+        place = bisect_right(lows, id) - 1
+        return place >= 0 and id <= pieces[place][1]
+
+    return [id for id in ids if id not in left and is_inside(id)]

@@ -337,42 +337,11 @@ select id from tq_events__s1__ranges force index (tq_events__s1__token) where to
 
 -- range_live
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). As a message
+-- apart, it comes once.
 -- Indexes: the primary keys, tq_events__s1__lease, that of the runs by last_id. Locks: none.
-with spans as (
-    select greatest(low, :low) as low, least(high, :high) as high
-    from (
-        select first_id + greatest(position - first_offset, 0) as low, last_id as high
-        from tq_events__runs
-        cross join (
-            select greatest(
-                (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-                (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
-            ) as position
-        ) as next
-        where first_offset + last_id - first_id >= position
-    ) as unclaimed
-    where high >= :low and low <= :high
-), counted as (
-    select low, high, sum(high - low + 1) over (order by low desc) as so_far from spans
-), ready as (
-    select log.*
-    from counted
-    straight_join tq_events as log force index (primary) on log.id between low and high
-    where so_far - (high - low + 1) < :n
-    union all
-    (
-        select *
-        from tq_events
-        where id between :low and :high and id > (select last_id from tq_events__runs order by last_id desc limit 1)
-        order by id desc
-        limit :n
-    )
-    union all
-    select log.*
-    from tq_events__holes as hole
-    straight_join tq_events as log force index (primary) on log.id between hole.first_id and hole.last_id
-    where hole.last_id >= :low and log.id between :low and :high and pushed_at is not null
+with ready as (
+    select log.* from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events as log force index (primary) on log.id = given.id
 )
 select
     id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
@@ -530,51 +499,16 @@ order by id
 limit :n;
 
 -- range_peek_ready
--- The first :n messages of the log with an id above :after that no range has, from the position of the subscription on:
--- those with offsets, those above the last run, and those in holes. Of the intervals of ids only the first ones are
--- read, which have so many messages.
--- Indexes: the primary keys, that of the runs by last_id. Locks: none.
-with spans as (
-    select greatest(low, :after + 1) as low, high from (
-        select first_id + greatest(position - first_offset, 0) as low, last_id as high
-        from tq_events__runs
-        cross join (
-            select greatest(
-                (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
-                (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
-            ) as position
-        ) as next
-        where first_offset + last_id - first_id >= position
-    ) as unclaimed where high > :after
-), counted as (
-    select low, high, sum(high - low + 1) over (order by low) as so_far from spans
-)
+-- The messages of :ids, which no range has: the first ones above :after; see range_ready.
+-- Index: the primary key. Locks: none.
 select
-    id, payload, headers, 'ready' as state, 0 as attempts, 0 as priority, convert(group_key using utf8mb4) as group_key,
-    null as dedup_key, producer, null as consumer, pushed_at, cast(null as datetime(6)) as due_at,
-    cast(null as datetime(6)) as first_popped_at, cast(null as datetime(6)) as popped_at,
-    cast(null as datetime(6)) as lease_until, cast(null as datetime(6)) as finished_at, null as errors
-from (
-    select log.*
-    from counted
-    straight_join tq_events as log force index (primary) on log.id between low and high
-    where so_far - (high - low + 1) < :n
-    union all
-    (
-        select *
-        from tq_events
-        where id > greatest(:after, (select last_id from tq_events__runs order by last_id desc limit 1))
-        order by id
-        limit :n
-    )
-    union all
-    select log.*
-    from tq_events__holes as hole
-    straight_join tq_events as log force index (primary) on log.id between hole.first_id and hole.last_id
-    where hole.last_id > :after and log.id > :after and pushed_at is not null
-) as ready
-order by id
-limit :n;
+    log.id, log.payload, log.headers, 'ready' as state, 0 as attempts, 0 as priority,
+    convert(group_key using utf8mb4) as group_key, null as dedup_key, log.producer, null as consumer, log.pushed_at,
+    cast(null as datetime(6)) as due_at, cast(null as datetime(6)) as first_popped_at,
+    cast(null as datetime(6)) as popped_at, cast(null as datetime(6)) as lease_until,
+    cast(null as datetime(6)) as finished_at, null as errors
+from json_table(:ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_events as log force index (primary) on log.id = given.id
+order by log.id;
 
 -- range_position
 -- The offset at which the next claim of a subscription begins. Index: the primary key. Locks: none.
@@ -620,6 +554,39 @@ delete tq_events__s1__ranges
 from (select max(id) as id from tq_events__s1__ranges) as last
 straight_join tq_events__s1__ranges on tq_events__s1__ranges.id > 1 and tq_events__s1__ranges.id < last.id
 where tq_events__s1__ranges.last_offset < :start and tq_events__s1__ranges.lease_until is null;
+
+-- range_ready
+-- The ids of messages of the log that no range of a subscription has: with an offset from the position :start on, in a
+-- hole, or above the last id that has an offset. The first statement finds the position and that id, the second one the
+-- runs, the third one the holes. The part computes the intervals of ids. Each of them repeats the condition of the last
+-- two statements, one of which begins at the lowest id, and one at the highest.
+-- Indexes: the primary keys, that of the runs by last_id. Locks: none.
+select
+    greatest(
+        (select last_offset + 1 from tq_events__s1__ranges order by id desc limit 1),
+        (select first_offset + 1 from tq_events__runs order by first_offset limit 1)
+    ),
+    (select max(last_id) from tq_events__runs);
+(
+    select first_offset, first_id, last_id
+    from tq_events__runs where first_offset <= :start order by first_offset desc limit 1
+)
+union all
+(
+    select first_offset, first_id, last_id
+    from tq_events__runs where first_offset > :start
+);
+select first_id, last_id from tq_events__holes where first_id > 0;
+select id
+from tq_events force index (primary)
+where (id between :low and :high) and pushed_at is not null
+order by id
+limit :n;
+select id
+from tq_events force index (primary)
+where (id between :low and :high) and pushed_at is not null
+order by id desc
+limit :n;
 
 -- range_seek
 -- Let the next claim begin at :start. This changes the row that range_wait has added. Locks: the row.

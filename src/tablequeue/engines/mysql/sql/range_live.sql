@@ -1,30 +1,9 @@
 -- The last :n messages with ids from :low to :high that are live, in whatever state, highest id first: those apart,
--- those that ranges in progress hold, and those that no range has. As a message apart, it comes once.
+-- those that ranges in progress hold, and those that no range has, which are :ids (see range_ready). As a message
+-- apart, it comes once.
 -- Indexes: the primary keys, {table}__lease, that of the runs by last_id. Locks: none.
-with spans as (
-    select greatest(low, :low) as low, least(high, :high) as high
-    from {unclaimed} as unclaimed
-    where high >= :low and low <= :high
-), counted as (
-    select low, high, sum(high - low + 1) over (order by low desc) as so_far from spans
-), ready as (
-    select log.*
-    from counted
-    straight_join {log} as log force index (primary) on log.id between low and high
-    where so_far - (high - low + 1) < :n
-    union all
-    (
-        select *
-        from {log}
-        where id between :low and :high and id > (select last_id from {runs} order by last_id desc limit 1)
-        order by id desc
-        limit :n
-    )
-    union all
-    select log.*
-    from {holes} as hole
-    straight_join {log} as log force index (primary) on log.id between hole.first_id and hole.last_id
-    where hole.last_id >= :low and log.id between :low and :high and pushed_at is not null
+with ready as (
+    select log.* from {given} straight_join {log} as log force index (primary) on log.id = given.id
 )
 select
     {live_columns with
