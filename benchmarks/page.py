@@ -20,8 +20,8 @@ PLOTS = DOCS / "performance"
 
 # In the order of the page.
 WORKLOADS = (
-    "one_by_one", "bulk", "topics", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "idle",
-    "lateness",
+    "one_by_one", "bulk", "topics", "held_snapshot", "contention", "backlog", "crowd", "sizes", "spark", "workers",
+    "idle", "lateness",
 )  # fmt: skip
 
 HEAD = """# Performance

@@ -24,7 +24,7 @@ from tablequeue.worker.pool import Assignment, Range
 logger = logging.getLogger("tablequeue.worker")
 
 # Seconds that a message of a range, whose handler has ended, waits for the others: what is prefetched for a consumer.
-GATHERING = PREFETCH_SECONDS
+GATHERING = 2 * PREFETCH_SECONDS
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
 _LOST = (

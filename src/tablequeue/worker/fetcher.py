@@ -22,7 +22,7 @@ logger = logging.getLogger("tablequeue.worker")
 # Work that is prefetched for each consumer, in seconds of its handler: enough that it does not wait for a pop, and so
 # little that no messages wait here while another process is idle. A handler slower than that has nothing prefetched.
 PREFETCH_SECONDS = 0.1
-MOST_PREFETCHED = 100
+MOST_PREFETCHED = 1000
 # Errors that pass: the database is away, full, or locked by another program.
 TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
 # Seconds before the next try after one of them, doubling from the first to the last.
