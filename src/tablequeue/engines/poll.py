@@ -69,7 +69,7 @@ class Poll(Listener):
         if looks:
             cursor.execute(" union all ".join(looks), {"now": None})
             ready |= {name for name, seconds in cursor.fetchall() if seconds is not None and seconds <= 0}
-        return ready
+        return sorted(ready)
 
 
 def _is_ready(cursor: Cursor, subscription: Table) -> bool:
