@@ -26,7 +26,6 @@ _EXAMPLES = {
     **dict.fromkeys(("first_offset", "last_offset", "last_id"), "0"),
     **dict.fromkeys(("runs", "pieces", "left_ids", "apart_ids"), "'[]'"),
     "all_holes": "true",
-    "durable": "true",
     "id": "1",
     "ids": "'[1]'",
     "after": "0",

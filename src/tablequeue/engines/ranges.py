@@ -27,9 +27,10 @@ PUMPED = 1000
 
 
 class Ranges(Messages):
-    def __init__(self, messages: Messages, topics: Topics) -> None:
+    def __init__(self, messages: Messages, topics: Topics, reads: RangeReads) -> None:
         self.apart = messages
         self.topics = topics
+        self.reads = reads
 
     # -- what a subscription does not do -----------------------------------------------------------------------------
 
@@ -44,6 +45,9 @@ class Ranges(Messages):
             f"{table.name!r} is a subscription, from which nothing can be taken.",
             "Pop, and complete in your transaction: complete(message, connection=...).",
         )
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Return nothing: what follows is refused in a caller's transaction."""
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
@@ -105,7 +109,7 @@ class Ranges(Messages):
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         with self._atomic(cursor):
             if self._leave(cursor, table, params | {"attempts": 1}, [params["id"]]):
-                return self._after(cursor, table, params)
+                return _failed_state(params)
             return self.apart.fail(cursor, table, params)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -144,7 +148,7 @@ class Ranges(Messages):
         """Let the next claim begin at the offset `start`, unless messages are in progress. Return their number."""
         with self._atomic(cursor):
             self._lock_claims(cursor, table)
-            in_progress = self._in_progress(cursor, table, params)
+            in_progress = self.reads.stats(cursor, table, params).in_progress
             if params["force"] or not in_progress:
                 self._run(cursor, table, "range_seek", params)
                 return 0
@@ -176,10 +180,6 @@ class Ranges(Messages):
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
 
-    def _in_progress(self, cursor: Cursor, table: Table, params: Params) -> int:
-        """Return the number of messages in progress."""
-        return RangeReads().stats(cursor, table, params).in_progress
-
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""
         return self._rows(cursor, table, "range_claim", params)
@@ -205,12 +205,6 @@ class Ranges(Messages):
             self._run(cursor, table, "range_mark", values)
         return held
 
-    def _after(self, cursor: Cursor, table: Table, params: Params) -> str:
-        """Return the state of a message that failed in its first attempt, as range_set_apart has it."""
-        if params["max_attempts"] <= 1:
-            return "dead"
-        return "scheduled" if (params["delay"] or 0) > 0 else "ready"
-
     def _expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Set the messages of ranges apart whose lease has expired. Return the number of ranges."""
         expired = self._rows(cursor, table, "range_expired", params | {"n": EXPIRED})
@@ -219,3 +213,10 @@ class Ranges(Messages):
         if expired:
             table.ready_after(0)
         return len(expired)
+
+
+def _failed_state(params: Params) -> str:
+    """Return the state of a message that failed in its first attempt, as range_set_apart has it."""
+    if params["max_attempts"] <= 1:
+        return "dead"
+    return "scheduled" if (params["delay"] or 0) > 0 else "ready"

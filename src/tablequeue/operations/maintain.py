@@ -81,6 +81,12 @@ def entry(table: Table) -> Params:
     }
 
 
+def kind_at(runner: Runner, name: str) -> Kind:
+    """Return what the catalogue has under that name: a topic, or a subscription; else a queue, there or not."""
+    row = lookup(runner, name)
+    return "queue" if row is None else kind_of(json.loads(row.entry))
+
+
 def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
     """Return what the catalogue has under that name; `QueueNotFound` suggests the nearest name.
 
@@ -144,12 +150,11 @@ def drop(context: Context) -> None:
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
     """Make or replace the stored procedures of a queue, topic or subscription; return the names of those to call."""
-    kind: Kind = "topic" if name in names(runner, "topic") else "queue"
 
     def install(cursor: object, table: Table, params: Params) -> list[str]:
         return procedures.install(runner.engine, cursor, table)
 
-    return runner.run(install, find(runner, name, kind), {})
+    return runner.run(install, find(runner, name, kind_at(runner, name)), {})
 
 
 def upgrade(runner: Runner, name: str) -> int:

@@ -80,7 +80,7 @@ class SQLServer(Engine):
     name = "mssql"
     messages: ClassVar[SQLServerMessages] = SQLServerMessages()
     topics = SQLServerTopics()
-    ranges = SQLServerRanges(messages, topics)
+    ranges = SQLServerRanges(messages, topics, Engine.range_reads)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
     checks = CHECKS

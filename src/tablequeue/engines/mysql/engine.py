@@ -48,8 +48,8 @@ class MySQL(Engine):
     catalogue = MySQLCatalogue()
     messages = MySQLMessages()
     topics = MySQLTopics()
-    ranges = MySQLRanges(messages, topics)
     range_reads = MySQLRangeReads()
+    ranges = MySQLRanges(messages, topics, range_reads)
     streams = MySQLStreams()
     staging = MySQLStaging()
     checks = CHECKS

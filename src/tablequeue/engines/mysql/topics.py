@@ -17,9 +17,9 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.pieces import Piece, ids_in, within
-from tablequeue.engines.mysql.range_reads import MySQLRangeReads
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked
+from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
@@ -194,14 +194,11 @@ class MySQLTopics(Topics):
 
 
 class MySQLRanges(Ranges):
-    def __init__(self, messages: Messages, topics: MySQLTopics) -> None:
-        super().__init__(messages, topics)
+    def __init__(self, messages: Messages, topics: MySQLTopics, reads: RangeReads) -> None:
+        super().__init__(messages, topics, reads)
         self.topics: MySQLTopics = topics
 
     # -- claiming ----------------------------------------------------------------------------------------------------
-
-    def look(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Return nothing: what follows is refused in a caller's transaction."""
 
     def sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         assert table.topic is not None, "of a subscription"
@@ -224,9 +221,6 @@ class MySQLRanges(Ranges):
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
-
-    def _in_progress(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return MySQLRangeReads().stats(cursor, table, params).in_progress
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         assert table.topic is not None, "of a subscription"

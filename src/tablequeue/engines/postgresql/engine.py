@@ -59,9 +59,9 @@ class PostgreSQL(Engine):
     name = "postgresql"
     messages: ClassVar[PostgreSQLMessages] = PostgreSQLMessages(Packs())
     topics = PostgreSQLTopics()
-    ranges = PostgreSQLRanges(messages, topics)
-    reads = PostgreSQLReads()
     range_reads = PostgreSQLRangeReads()
+    ranges = PostgreSQLRanges(messages, topics, range_reads)
+    reads = PostgreSQLReads()
     staging = PostgreSQLStaging()
     checks = CHECKS
     drivers = ("psycopg",)

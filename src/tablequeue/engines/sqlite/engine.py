@@ -36,7 +36,7 @@ class SQLite(Engine):
     catalogue = SQLiteCatalogue()
     messages = SQLiteMessages()
     topics = SQLiteTopics()
-    ranges = Ranges(messages, topics)
+    ranges = Ranges(messages, topics, Engine.range_reads)
     staging = SQLiteStaging()
     checks = CHECKS
     drivers = ("pysqlite",)

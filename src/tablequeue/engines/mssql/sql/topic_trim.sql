@@ -1,7 +1,7 @@
 -- Delete messages that come before the offset :start: up to 1,000 of them, from the beginning of the log. Returns their
 -- number. Nothing is deleted if another session sequences just now.
--- Rejected: partitions, to be truncated. Their functions belong to the database and not to a schema, and a truncation
--- waits for everyone who reads the log while all others wait behind it. It is worth trying on a server.
+-- Rejected: partitions that are truncated. Their functions belong to the database, not to a schema. A truncation waits
+-- for all that read the log, and others wait behind it. It was not tried on a server.
 -- Indexes: the primary keys. Locks: that of sequencing, then the messages and two runs.
 -- In one transaction: a crash leaves all or nothing.
 declare @start bigint = :start;
