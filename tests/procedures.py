@@ -22,7 +22,9 @@ from tests.servers import KINDS, VariantKind
 from tests.support import with_parts
 
 # The files of the conformance suite that also test the procedures: those about verbs that have one.
-FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
+FILES = frozenset(
+    "test_at_most_once test_cancel test_finish test_groups test_keys test_leases test_order test_take".split()
+)
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
 # The procedures and the verbs draw different tokens; this maps one to the other.
@@ -123,6 +125,7 @@ REQUIRED = {
     "fail": ("id", "token", "error"),
     "release": ("ids", "token"),
     "extend": ("id", "token"),
+    "cancel": ("ids",),
 }
 
 # By the engine names of tests/servers.py.
@@ -186,6 +189,10 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
         def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
             rows = self._held(cursor, table, "fail", params | {"retry_in": params["delay"]}, FAIL)
             return rows[0][0] if rows else None
+
+        def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+            rows = call(cursor, table, "cancel", {name: params.get(name) for name in ("ids", "now")})
+            return [(id, bool(told)) for id, told in rows]
 
         def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
             rows = self._held(cursor, table, "extend", params | {"seconds": params["lease"]}, ("id", "seconds", "now"))

@@ -93,6 +93,11 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
     return mutant
 
 
+def _cancelled(message: Claim) -> bool:
+    """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+    return message.cancelled
+
+
 class AsyncClaim:
     """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
 
@@ -136,6 +141,8 @@ class AsyncClaim:
     fail = _finish(Claim.fail)
     release = _finish(Claim.release)
     extend = _finish(Claim.extend)
+    cancelled = _finish(_cancelled)
+    raise_if_cancelled = _finish(Claim.raise_if_cancelled)
 
 
 class AsyncQueue(AsyncVerbs[Queue]):
@@ -264,6 +271,10 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
         return await message.extend(seconds, connection=connection, now=now)
 
+    async def is_cancelled(self, message: AsyncClaim) -> bool:
+        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+        return await message.cancelled()
+
     @asynccontextmanager
     async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
         """Pop one message for an `async with` block; complete it when the block ends, fail it when the block raises.
@@ -326,6 +337,10 @@ class AsyncQueue(AsyncVerbs[Queue]):
         batches = self._own.history_batches(low, high, size)
         while (batch := await self._threads.run(partial(next, batches, None))) is not None:
             yield batch
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    cancel = same(Queue.cancel)  # a function that chooses is called in the thread
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

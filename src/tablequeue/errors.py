@@ -70,6 +70,10 @@ class DuplicateKey(BadInput):
         self.keys = tuple(keys)
 
 
+class Cancelled(TablequeueError):
+    """The message was cancelled while its consumer worked on it."""
+
+
 class Empty(TablequeueError):
     """No message was ready in the time given."""
 

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished"]
-FailedState = Literal["ready", "scheduled", "dead", "lost"]
+State = LiveState | Literal["finished", "cancelled"]
+FailedState = Literal["ready", "scheduled", "dead", "lost", "cancelled"]
 """The state of a message after a failed attempt."""
 Start = Literal["new"]
 End = Literal["deleted"]
@@ -48,6 +48,7 @@ VERBS: Mapping[str, str] = {
     "sweep": "sweep",
     "promote": "promote",
     "redrive": "redrive redrive_ids",
+    "cancel": "cancel",
     "purge": "purge purge_ids",
     "purge_history": "purge_history",
 }
@@ -60,11 +61,15 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("ready", "claim", "in_progress"),
     Transition("ready", "take", "finished", "keep"),
     Transition("ready", "take", "deleted", "none"),
+    Transition("ready", "cancel", "cancelled", "keep"),
+    Transition("ready", "cancel", "deleted", "none"),
     Transition("ready", "purge", "deleted"),
     Transition("scheduled", "sweep", "ready", "", "due"),
     Transition("scheduled", "claim", "in_progress", "due", "due"),
     Transition("scheduled", "take", "finished", "due keep", "due"),
     Transition("scheduled", "take", "deleted", "due none", "due"),
+    Transition("scheduled", "cancel", "cancelled", "keep"),
+    Transition("scheduled", "cancel", "deleted", "none"),
     Transition("scheduled", "purge", "deleted"),
     Transition("in_progress", "complete", "finished", "keep"),
     Transition("in_progress", "complete", "deleted", "none"),
@@ -75,14 +80,25 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("in_progress", "release", "scheduled", "at_least_once", "a delay"),
     Transition("in_progress", "sweep", "ready", "at_least_once", "lease expired, attempts left"),
     Transition("in_progress", "sweep", "dead", "at_least_once", "lease expired, no attempts left"),
+    Transition("in_progress", "fail", "cancelled", "at_least_once keep", "told to stop"),
+    Transition("in_progress", "fail", "deleted", "at_least_once none", "told to stop"),
+    Transition("in_progress", "release", "cancelled", "at_least_once keep", "told to stop"),
+    Transition("in_progress", "release", "deleted", "at_least_once none", "told to stop"),
+    Transition("in_progress", "sweep", "cancelled", "at_least_once keep", "told to stop, lease expired"),
+    Transition("in_progress", "sweep", "deleted", "at_least_once none", "told to stop, lease expired"),
     Transition("in_progress", "purge_history", "deleted", "at_most_once"),
     Transition("blocked", "promote", "ready", "grouped", "due"),
     Transition("blocked", "promote", "scheduled", "grouped", "due later"),
+    Transition("blocked", "cancel", "cancelled", "grouped keep"),
+    Transition("blocked", "cancel", "deleted", "grouped none"),
     Transition("blocked", "purge", "deleted", "grouped"),
     Transition("dead", "redrive", "ready", "not grouped"),
     Transition("dead", "redrive", "blocked", "grouped"),
+    Transition("dead", "cancel", "cancelled", "keep"),
+    Transition("dead", "cancel", "deleted", "none"),
     Transition("dead", "purge", "deleted"),
     Transition("finished", "purge_history", "deleted", "keep"),
+    Transition("cancelled", "purge_history", "deleted", "keep"),
     # In the transaction of the take, whose caller cannot read the payload.
     Transition("finished", "put_back", "dead", "keep", "payload unreadable"),
     Transition("deleted", "put_back", "dead", "none", "payload unreadable"),

@@ -16,6 +16,9 @@ from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
 
+# The error of an attempt whose lease has expired, as a sweep writes it.
+EXPIRED = "lease expired"
+
 
 class Messages(Part):
     # -- pushing -----------------------------------------------------------------------------------------------------
@@ -95,23 +98,58 @@ class Messages(Part):
         return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Fail an attempt: schedule the message `id` again, or make it a dead letter.
+        """Fail an attempt: schedule the message `id` again, or make it a dead letter. One that was told to stop ends.
 
         Return its new state, or None if it is not held under `token`.
         """
         state = self._fail(cursor, table, params)
         if state == "ready":
             table.ready_after(params["id"] - 1)
+        if state is None and self.cancel_held(cursor, table, params | {"ids": table.engine.dump_ids([params["id"]])}):
+            return "cancelled"
         return state
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Release the messages among `ids` that are held under `token`. Return their ids."""
-        return _ready_again(table, self._finished(cursor, table, "release", params))
+        """Release the messages among `ids` that are held under `token`. Return their ids.
+
+        Those that were told to stop end instead.
+        """
+        released = _ready_again(table, self._finished(cursor, table, "release", params))
+        if len(released) == len({*table.engine.load_ids(params["ids"])}):
+            return released
+        return [*released, *self.cancel_held(cursor, table, {**params, "error": None})]
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
         """Extend the lease. Return its new end, or None if the message is not held under `token`."""
         row = self._row(cursor, table, "extend", params)
         return row and row[0]
+
+    # -- cancelling --------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        """Cancel the messages among `ids`: those in progress are told to stop, the others leave the queue.
+
+        Return the ids of both, each with whether it was told.
+        """
+        find, *changes = table.statements("cancel")
+        cursor.execute(find, params)
+        rows = [(id, bool(told)) for id, told in cursor.fetchall()]
+        for change in changes if rows else ():
+            cursor.execute(change, params)
+        return rows
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """End the messages among `ids` that are held under `token` and were told to stop. Return their ids.
+
+        Without a `token`, those whose lease has expired. `error`, if there is one, is kept.
+        """
+        if table.definition.delivery == "at_most_once":
+            return []
+        return [row[0] for row in self._rows(cursor, table, "cancel_held", params)]
+
+    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Return those of `ids` that are in progress and were told to stop."""
+        return [row[0] for row in self._rows(cursor, table, "told", params)]
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
@@ -164,7 +202,15 @@ class Messages(Part):
         return rows
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._rows(cursor, table, "sweep", params))
+        rows = self._rows(cursor, table, "sweep", params)
+        self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
+        return len(rows)
+
+    def _end_expired(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """End messages that were told to stop, and whose lease has expired."""
+        if ids:
+            values: Params = {"ids": table.engine.dump_ids(ids), "token": None, "error": EXPIRED}
+            self.cancel_held(cursor, table, params | values)
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         """Run an operation that finishes messages. Return the ids that were held under `token`."""

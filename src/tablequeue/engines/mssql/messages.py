@@ -75,7 +75,9 @@ class SQLServerMessages(Messages):
     # -- claiming --------------------------------------------------------------------------------------------------
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+        rows = [row for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
+        self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
+        return len(rows)
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
@@ -119,6 +121,23 @@ class SQLServerMessages(Messages):
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._by_ids(cursor, table, super().release, params)
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        account: list[tuple[int, bool]] = []
+        with atomic(cursor):
+            for step in steps_of_ids(params):
+                account += [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", step)]
+        return account
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        ids: list[int] = []
+        with atomic(cursor):
+            for step in steps_of_ids(params):
+                ids += super().cancel_held(cursor, table, step)
+        return ids
+
+    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [id for step in steps_of_ids(params) for id in super(SQLServerMessages, self).told(cursor, table, step)]
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._by_ids(cursor, table, super().redrive_ids, params)

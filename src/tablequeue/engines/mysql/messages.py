@@ -198,10 +198,38 @@ class MySQLMessages(Messages):
                     return []
         return ids
 
+    # -- cancelling ------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        with atomic(cursor):
+            return super().cancel(cursor, table, params)
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        if table.definition.delivery == "at_most_once":
+            return []
+        find, *changes = table.statements("cancel_held")
+        with atomic(cursor):
+            cursor.execute(find, params)
+            ids = [row[0] for row in cursor.fetchall()]
+            for change in changes if ids else ():
+                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
+        return ids
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._found(cursor, table, "sweep", params))
+        find, lock, *changes = table.statements("sweep")
+        cursor.execute(find, params)
+        found = [row[0] for row in cursor.fetchall()]
+        if not found:
+            return 0
+        with atomic(cursor):
+            cursor.execute(lock, params | {"ids": table.engine.dump_ids(found)})
+            rows = list(cursor.fetchall())
+            for change in changes if rows else ():
+                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+            self._end_expired(cursor, table, params, [id for id, told in rows if told])
+        return len(rows)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

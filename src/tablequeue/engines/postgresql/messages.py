@@ -137,7 +137,23 @@ class PostgreSQLMessages(Notifying, Messages):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
         return self._one(super().extend, cursor, table, params)
 
+    # -- cancelling --------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        account = [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", params)]
+        missing = {*params["ids"]}.difference(id for id, _ in account)
+        if missing and may_pack(table.definition):
+            # In a pack, or just unpacked. A message that has been in one never comes to one again.
+            rest: Params = {**params, "ids": sorted(missing)}
+            for (token,) in self._rows(cursor, table, "packed_with", rest):
+                self._unpack(cursor, table, {"token": token})
+            account += [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", rest)]
+        return account
+
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(self._rows(cursor, table, "sweep", params))  # which has ended what was told to stop
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)

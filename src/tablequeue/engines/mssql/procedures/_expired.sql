@@ -9,6 +9,14 @@ as
 begin
     set xact_abort, nocount on;
     {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
-    return @@rowcount;
+    declare @moved int = @@rowcount;
+    declare @told nvarchar(max) = N'[' + stuff((
+        select concat(N',', id)
+        from {queue} with (index ({table}__in_progress), rowlock, readpast, readcommittedlock)
+        where state = 'in_progress' and lease_until <= @now and cancelled_at is not null
+        for xml path (N'')
+    ), 1, 1, N'') + N']';
+    exec {queue}__cancel_held @told, null, N'lease expired', @p_now;
+    return @moved;
 end;
 go

@@ -19,4 +19,4 @@ set state = case
     token = null,
     lease_until = null
 {note_inserted}output inserted.state
-where id = @id and token = @token;
+where id = @id and token = @token and cancelled_at is null;

@@ -13,4 +13,4 @@ set state = elt(
     )),
     token = null,
     lease_until = null
-where id = :id and token = :token;
+where id = :id and token = :token and cancelled_at is null;

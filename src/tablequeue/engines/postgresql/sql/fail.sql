@@ -17,7 +17,7 @@ with failed as (
         )),
         token = null,
         lease_until = null
-    where id = :id and token = cast(:token as uuid)
+    where id = :id and token = cast(:token as uuid) and cancelled_at is null
     returning state
 )
 select state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;

@@ -10,5 +10,5 @@ set state = case when attempts >= :max_attempts then 'dead' when :delay > 0 then
     ),
     token = null,
     lease_until = null
-where id = :id and token = :token
+where id = :id and token = :token and cancelled_at is null
 returning state;
