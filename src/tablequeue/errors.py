@@ -71,7 +71,12 @@ class DuplicateKey(BadInput):
 
 
 class Cancelled(TablequeueError):
-    """The message was cancelled while its consumer worked on it."""
+    """The message was cancelled while its consumer worked on it: `Claim.raise_if_cancelled`, or a worker, raises it."""
+
+    def __init__(
+        self, cause: str = "The message was cancelled while it was in progress.", remedy: str = "Stop working on it."
+    ) -> None:
+        super().__init__(cause, remedy)
 
 
 class Empty(TablequeueError):

@@ -157,6 +157,9 @@ def _log_failure(queue: Queue, ending: Ending) -> None:
     claim, state = ending.claim, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
     fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+    if state == "cancelled":
+        logger.info("%s: message %d was cancelled while it was in progress", queue.name, claim.id, extra=fields)
+        return
     logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
 
 
@@ -188,7 +191,8 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
             case "release":
                 queue.release_many((ending.claim for ending in call), delay=first.delay)
             case _:
-                queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
+                state = queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
+                return [first._replace(becomes=state)]  # a message that was cancelled is not retried
     except LeaseLost as error:
         named = set(error.ids)
         lost = {one.claim.id for one in call if one.claim.id in named and not (is_retry and _took_effect(queue, one))}

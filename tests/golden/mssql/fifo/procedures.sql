@@ -944,7 +944,8 @@ go
 
 -- tq_emails_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
 -- It is tried again after @p_retry_in seconds, or else by the backoff; after 5 attempts it is dead.
--- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+-- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost.
+-- Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
 set ansi_nulls, quoted_identifier on;
 go
