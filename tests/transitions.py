@@ -168,8 +168,10 @@ def live_through(database: Database, queue: Queue) -> None:
             if claimed.token:
                 claimed.complete()
 
-    # Cancelled in every state.
-    push(1, now=at(0))
+    # Rescheduled to and fro; cancelled in every state.
+    id = push(1, now=at(0))
+    queue.reschedule(id, delay=5, now=at(0))
+    queue.reschedule(id, delay=0, now=at(0))
     push(2, delay=60, now=at(0))
     push(3, now=at(0))
     queue.cancel(lambda message: message.state != "ready", now=at(0))

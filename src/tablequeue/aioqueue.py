@@ -341,6 +341,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
     # -- changing --------------------------------------------------------------------------------------------------
 
     cancel = same(Queue.cancel)  # a function that chooses is called in the thread
+    reschedule = same(Queue.reschedule)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

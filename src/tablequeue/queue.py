@@ -15,7 +15,7 @@ from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import cancel, claim, finish, inspect, maintain, push, stats, unreadable
+from tablequeue.operations import cancel, claim, finish, inspect, maintain, push, reschedule, stats, unreadable
 from tablequeue.operations.cancel import Cancellation, Chosen
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -433,6 +433,27 @@ class Queue:
         Of a subscription only messages apart can be cancelled: `BadInput` for the ids of others.
         """
         return cancel.cancel(self.context, which, now, connection)
+
+    def reschedule(
+        self,
+        id: int,
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Change when a message that waits becomes ready, or its priority, or both.
+
+        delay, due   when it becomes ready: after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
+        priority     in a queue of the order `priority`: its new priority.
+        connection, now   see `Queue`.
+
+        What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
+        it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
+        """
+        reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ VERBS: Mapping[str, str] = {
     "promote": "promote",
     "redrive": "redrive redrive_ids",
     "cancel": "cancel",
+    "reschedule": "reschedule",
     "purge": "purge purge_ids",
     "purge_history": "purge_history",
 }
@@ -63,6 +64,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("ready", "take", "deleted", "none"),
     Transition("ready", "cancel", "cancelled", "keep"),
     Transition("ready", "cancel", "deleted", "none"),
+    Transition("ready", "reschedule", "scheduled", "", "due later"),
     Transition("ready", "purge", "deleted"),
     Transition("scheduled", "sweep", "ready", "", "due"),
     Transition("scheduled", "claim", "in_progress", "due", "due"),
@@ -70,6 +72,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("scheduled", "take", "deleted", "due none", "due"),
     Transition("scheduled", "cancel", "cancelled", "keep"),
     Transition("scheduled", "cancel", "deleted", "none"),
+    Transition("scheduled", "reschedule", "ready", "", "due at once"),
     Transition("scheduled", "purge", "deleted"),
     Transition("in_progress", "complete", "finished", "keep"),
     Transition("in_progress", "complete", "deleted", "none"),

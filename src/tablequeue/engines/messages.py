@@ -124,7 +124,7 @@ class Messages(Part):
         row = self._row(cursor, table, "extend", params)
         return row and row[0]
 
-    # -- cancelling --------------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
         """Cancel the messages among `ids`: those in progress are told to stop, the others leave the queue.
@@ -146,6 +146,13 @@ class Messages(Part):
         if table.definition.delivery == "at_most_once":
             return []
         return [row[0] for row in self._rows(cursor, table, "cancel_held", params)]
+
+    def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Give message `id`, which waits, another due time or `priority`. Return whether there is such a message."""
+        moved = self._reschedule(cursor, table, params)
+        if moved:
+            table.ready_after(params["id"] - 1)
+        return moved
 
     def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Return those of `ids` that are in progress and were told to stop."""
@@ -220,6 +227,9 @@ class Messages(Part):
         operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
         rows = self._rows(cursor, table, operation, params)
         return rows[0][0] if rows else None
+
+    def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return bool(self._rows(cursor, table, "reschedule", params))
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))

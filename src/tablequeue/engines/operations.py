@@ -183,10 +183,11 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "release": Operation(Effect.WRITE, _APART | {"release": ""}),
     "extend": Operation(Effect.WRITE, {"range_extend": "ranges", "extend": ""}),
-    # Cancelling
+    # Changing
     "cancel": Operation(Effect.WRITE, parts="packed_with"),
     "cancel_held": Operation(Effect.WRITE),
     "told": Operation(Effect.READ),
+    "reschedule": Operation(Effect.WRITE),
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),

@@ -47,7 +47,7 @@ class Params(TypedDict, total=False):
     """Seconds until the message is ready."""
     due: Time | None
     """The time at which the message is ready."""
-    priority: int
+    priority: int | None
     group: str | None
     key: str | None
     keys: Any

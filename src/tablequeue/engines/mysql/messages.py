@@ -198,7 +198,7 @@ class MySQLMessages(Messages):
                     return []
         return ids
 
-    # -- cancelling ------------------------------------------------------------------------------------------------
+    # -- changing --------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
         with atomic(cursor):
@@ -214,6 +214,15 @@ class MySQLMessages(Messages):
             for change in changes if ids else ():
                 cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
         return ids
+
+    def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        find, change = table.statements("reschedule")
+        with atomic(cursor):
+            cursor.execute(find, params)
+            found = cursor.fetchone() is not None
+            if found:
+                cursor.execute(change, params)
+        return found
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ LATE_NOTES = 1000
 
 # The operations after which a message is or becomes ready. The last column of their rows is {waited_for}.
 NOTIFYING = frozenset(
-    "push push_many push_each notify release fail redrive redrive_ids promote "
+    "push push_many push_each notify release fail reschedule redrive redrive_ids promote "
     "topic_push topic_push_many topic_push_each range_set_apart".split()
 )
 
@@ -137,7 +137,7 @@ class PostgreSQLMessages(Notifying, Messages):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
         return self._one(super().extend, cursor, table, params)
 
-    # -- cancelling --------------------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------------------------
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
         account = [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", params)]
