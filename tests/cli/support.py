@@ -37,6 +37,8 @@ COMMANDS = [
     "pop work",
     "complete work 1 ffffffffffffffffffffffffffffffff",
     "fail work 1 ffffffffffffffffffffffffffffffff",
+    "cancel work 1",
+    "reschedule work 1 --delay 5",
     "dead list work",
     "dead redrive work",
     "history list work",
