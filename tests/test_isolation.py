@@ -191,9 +191,9 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
     "cancel, fail that is rolled back": (
         {},
         Scenario(
-            {"ada": (cancel(),), "bob": (fail(), rollback), "eve": (pop(LATER),)},
+            {"ada": (cancel(),), "bob": (fail(LATER), rollback), "eve": (pop(LATER),)},
             [("ada", push("aa")), ("bob", pop())],
-            may_wait=frozenset({"ada: cancel", "bob: fail"}),
+            may_wait=frozenset({"ada: cancel", f"bob: fail({LATER})"}),
         ),
     ),
     "cancel, expire": (

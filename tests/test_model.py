@@ -472,7 +472,7 @@ class Life(RuleBasedStateMachine):
             if self.definition.grouped:
                 each["ready"] += each.pop("scheduled")
         same(counts, expected)
-        finished = sum(item.state == "finished" for item in self.model.gone.values())
+        finished = sum(item.finished_at is not None for item in self.model.gone.values())
         same(given.finished, finished if self.definition.keeps_history else None)
         ready = [id for id, item in self.model.live.items() if item.state == "ready"]
         if not (self.world.own_clock or self.definition.grouped):
