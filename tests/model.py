@@ -57,6 +57,8 @@ class Model:
     live: dict[int, Item] = field(default_factory=dict)
     gone: dict[int, Item] = field(default_factory=dict)
     last: int = 0
+    locked: set[int] = field(default_factory=set)
+    """Messages that the caller's transaction has told to stop, so that no sweep beside it finds them."""
 
     def push(self, items: Sequence[Item], on_conflict: str, given: Sequence[int | None]) -> list[int | None]:
         """`given` contains the ids from the engine; empty if it refused the call."""
@@ -84,7 +86,7 @@ class Model:
 
     def pop(self, n: int, who: str, token: str | None, lease: float, given: Sequence[int], now: datetime) -> list[Item]:
         """Without a `token` this is `take`. `given` contains the ids from the engine."""
-        self.sweep(now)
+        self.sweep(now, self.locked)
         for item in (items := self._first(n, given)):
             item.attempts += 1
             item.state, item.token, item.consumer = "in_progress", token, who

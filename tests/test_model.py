@@ -229,6 +229,7 @@ class Life(RuleBasedStateMachine):
                 self.model = self.outside
         self.connection = None
         self.model.inside = False
+        self.model.locked = set()
         if self.definition.grouped:
             # Where the database cannot do it within a transaction, the next claim makes the next ones heads.
             claims += self._pop(who, 1, None)
@@ -391,6 +392,8 @@ class Life(RuleBasedStateMachine):
         if callable(chosen):
             chosen = [id for id, item in self.model.live.items() if chosen(item)]
         same(given, self.model.cancel(chosen, self.time))
+        if self.model.inside and self.world.sweeps_apart:
+            self.model.locked |= {*given[1]}
 
     def _finish(self, who: str, verb: str, claim: Claim, seconds: int) -> None:
         if verb == "complete":

@@ -163,6 +163,7 @@ __all__ = [
     "BadName",
     "BadPayload",
     "BadUrl",
+    "Cancelled",
     "Conflict",
     "ConnectionLost",
     "DatabaseError",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 from time import monotonic
 
+from tablequeue.message import note_cancelled
 from tablequeue.operations.cancel import told
 from tablequeue.worker.fetcher import Fetcher
 
@@ -56,7 +57,7 @@ def _look(fetcher: Fetcher) -> None:
     for assignment in running if cancelled else ():
         new = [claim for claim in assignment.claims if claim.id in cancelled]
         for claim in new:
-            claim.note_cancelled()
+            note_cancelled(claim)
             assignment.told.add(claim.id)
         if new and len(assignment.told) == len(assignment.claims):
             logger.info("%s: message %d was cancelled; its handler is told to stop", fetcher.queue.name, new[0].id)
