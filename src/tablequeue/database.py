@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from typing import Any, Self, Unpack
+from dataclasses import fields
+from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
@@ -15,7 +16,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
-from tablequeue.operations import doctor, maintain
+from tablequeue.operations import alter, doctor, maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
@@ -70,7 +71,9 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {shown(self.engine.url)}>"
 
-    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
+    def create_queue(
+        self, name: str, *, if_exists: Literal["compare", "alter"] = "compare", **options: Unpack[QueueOptions]
+    ) -> Queue:
         """Make a queue; or open it, if it is there with the same definition.
 
         order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
@@ -91,7 +94,8 @@ class Database:
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
 
-        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
+        `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.
         `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash
         leaves the whole queue, or nothing of it.
         """
@@ -101,7 +105,13 @@ class Database:
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
-        return self._queue(maintain.create(self._runner, name, wanted))
+        if if_exists not in ("compare", "alter"):
+            raise BadInput(f"if_exists is {if_exists!r}.", "Give 'compare' or 'alter'.")
+        table = maintain.made(self._runner, name, wanted)
+        if if_exists == "alter" and table.definition.kind == wanted.kind:
+            all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+            table = table.redefined(alter.alter(self._runner, table, all_options))
+        return self._queue(maintain.same(table, wanted))
 
     def queue(self, name: str) -> Queue:
         """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""

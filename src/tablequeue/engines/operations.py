@@ -106,6 +106,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
+    "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,

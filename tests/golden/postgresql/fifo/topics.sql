@@ -245,8 +245,8 @@ select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
-    cast(:number as integer), cast(:sum as bigint)
+    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()),
+    :all_holes, cast(:held as uuid), cast(:number as integer), cast(:sum as bigint)
 );
 
 -- range_complete
