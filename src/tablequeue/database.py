@@ -163,13 +163,12 @@ class Database:
         return self._runner.engine.schema_version
 
     def upgrade(self) -> dict[str, int]:
-        """Bring the tables of all queues to the schema version of this tablequeue.
+        """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
-        Returns the version that each queue had. Idempotent, and many processes may do it at once. Each queue has a
-        transaction of its own, which waits for the others of that queue. A crash leaves the queue as it was.
+        Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
+        its own, which waits for the others of the same queue. A crash leaves the queue as it was.
         """
-        names = maintain.names(self._runner, "queue", "subscription")
-        return {name: maintain.upgrade(self._runner, name) for name in names}
+        return {name: maintain.upgrade(self._runner, name) for name in maintain.names(self._runner)}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.
