@@ -355,6 +355,15 @@ class EngineBase(ABC):
     def dump_ids(self, ids: Sequence[int]) -> Any:
         """Return a list of ids as one parameter."""
 
+    def dump_delays(self, delays: Mapping[int, float]) -> Any:
+        """Return seconds for each id as one parameter, which an operation gets beside the ids in the same order."""
+        return str([[id, seconds] for id, seconds in sorted(delays.items())])  # JSON
+
+    def failing(self, delays: Mapping[int, float]) -> Params:
+        """Return the parameters for messages that fail, each with its delay. Those of a range have one in common."""
+        delay = next(iter(delays.values()))
+        return {"ids": self.dump_ids([*delays]), "delays": self.dump_delays(delays), "delay": delay}
+
     def load_ids(self, ids: Any) -> list[int]:
         """Return the ids of a parameter of `dump_ids`."""
         return [*ids]

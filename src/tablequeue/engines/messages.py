@@ -94,24 +94,22 @@ class Messages(Part):
         once = table.definition.delivery == "at_most_once"
         return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Fail an attempt: schedule the message `id` again, or make it a dead letter.
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 
-        Return its new state, or None if it is not held under `token`.
+        Each message is scheduled again, or becomes a dead letter.
         """
-        state = self._fail(cursor, table, params)
-        if state == "ready":
-            table.ready_after(params["id"] - 1)
-        return state
+        states = self._fail(cursor, table, params)
+        _ready_again(table, [id for id, state in states.items() if state == "ready"])
+        return states
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Release the messages among `ids` that are held under `token`. Return their ids."""
         return _ready_again(table, self._finished(cursor, table, "release", params))
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Extend the lease. Return its new end, or None if the message is not held under `token`."""
-        row = self._row(cursor, table, "extend", params)
-        return row and row[0]
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
+        return dict(self._rows(cursor, table, "extend", params))  # type: ignore[arg-type]
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
@@ -170,10 +168,9 @@ class Messages(Part):
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
         return [row[0] for row in self._rows(cursor, table, operation, params)]
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
-        rows = self._rows(cursor, table, operation, params)
-        return rows[0][0] if rows else None
+        return {row[0]: row[1] for row in self._rows(cursor, table, operation, params)}
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))

@@ -64,6 +64,8 @@ class Params(TypedDict, total=False):
     """Seconds."""
     seen: Any
     """What `look` found, on an engine that looks apart."""
+    delays: Any
+    """The delays of messages that fail; see `Engine.dump_delays`."""
     look: int
     """The maximum number of messages that a claim looks at."""
     low_water: int

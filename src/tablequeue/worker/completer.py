@@ -161,16 +161,16 @@ def _log_failure(queue: Queue, ending: Ending) -> None:
 
 
 def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
-    """Return the endings grouped by the calls that make them: many completions in one, each failure by itself.
+    """Return the endings grouped by the calls that make them: many completions in one, and failures of one error.
 
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
     message may have been popped again.
     """
-    calls: dict[tuple[str, float, int], dict[int, Ending]] = defaultdict(dict)
-    for number, ending in enumerate(endings, 1):
-        key = (ending.verb, ending.delay, number if ending.verb == "fail" else 0)
+    calls: dict[tuple[object, ...], dict[int, Ending]] = defaultdict(dict)
+    for number, ending in enumerate(endings):
+        key: tuple[object, ...] = (ending.verb, ending.delay, ending.error, ending.final)
         if ending.claim.id in calls[key]:
-            key = (ending.verb, ending.delay, number)
+            key = (number,)
         calls[key][ending.claim.id] = ending
     return [[*call.values()] for call in calls.values()]
 
@@ -186,9 +186,10 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
             case "complete":
                 queue.complete_many(ending.claim for ending in call)
             case "release":
-                queue.release_many((ending.claim for ending in call), delay=first.delay)
+                queue.release_many((ending.claim for ending in call), delay=first.delay or 0)
             case _:
-                queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
+                claims = (ending.claim for ending in call)
+                queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
     except LeaseLost as error:
         named = set(error.ids)
         lost = {one.claim.id for one in call if one.claim.id in named and not (is_retry and _took_effect(queue, one))}

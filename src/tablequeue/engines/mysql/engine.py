@@ -108,6 +108,8 @@ class MySQL(Engine):
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",
+            # The same with a delay for each.
+            "delayed": "json_table(:delays, '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given",
             # The same for pairs of ids, and for runs of a topic.
             "piece": "json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece",
             "run": "json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', "

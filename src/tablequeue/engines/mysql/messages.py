@@ -175,14 +175,20 @@ class MySQLMessages(Messages):
 
     # -- finishing -------------------------------------------------------------------------------------------------
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        once = table.definition.delivery == "at_most_once"
-        if not cursor.execute(table.statement("fail_at_most_once" if once else "fail"), params):
-            return None
-        if once:
-            return "lost"
-        state: str = self._rows(cursor, table, "fail_state", params)[0][0]
-        return state
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        if table.definition.delivery == "at_most_once":
+            return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
+        lock, change = table.statements("fail")
+        ids = table.engine.load_ids(params["ids"])
+        if len(ids) == 1:
+            failed = cursor.execute(change, params)
+            return {ids[0]: self._row(cursor, table, "fail_state", params)[0]} if failed else {}
+        with atomic(cursor):
+            cursor.execute(lock, params)
+            states: dict[int, str] = dict(cursor.fetchall())
+            if states:
+                cursor.execute(change, params)
+        return states
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         lock, *changes = table.statements(operation)

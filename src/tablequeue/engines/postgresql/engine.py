@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -225,6 +225,9 @@ class PostgreSQL(Engine):
 
     def dump_ids(self, ids: Sequence[int]) -> Ids:
         return Ids(ids)
+
+    def dump_delays(self, delays: Mapping[int, float]) -> list[float]:
+        return [float(seconds) for seconds in delays.values()]
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         # As text, times with different offsets from UTC do not sort correctly.

@@ -43,13 +43,13 @@ begin
         into p_delay
         from {queue} where id = p_id and token = p_token;
     end if;
-    {sql fail max_attempts=max_attempts};
+    {sql fail/2 delays=json_array(json_array(p_id,p_delay)) max_attempts=max_attempts};
     set changed = row_count();
     {sql fail_state}
     into outcome;
     -- [end]
     -- [at_most_once]
-    {sql fail_at_most_once};
+    {sql fail_at_most_once/2 ids=json_array(p_id)};
     set changed = row_count();
     -- [end]
     if changed = 0 then
