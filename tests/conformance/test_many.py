@@ -145,7 +145,7 @@ def test_a_subscription(place: Place, ordered: bool) -> None:
     topic = place.open().create_topic("events", groups=ordered)
     mail = topic.subscribe("mail", ordered=ordered, max_attempts=2)
     for number in range(6):
-        topic.push(number, **({"group": str(number)} if ordered else {}))
+        topic.push(number, group=str(number) if ordered else None)
     batch = mail.pop_many(6)
     assert len(batch) == 6
     batch[0].complete()
