@@ -108,6 +108,7 @@ class PostgreSQL(Engine):
             **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
             "attempts": "array['attempt']",
             "ids": "array[1]",
+            "fail.delays": "array[0]",
             "stage.payload": "array['1', '2']",
             "stage.priority": "null",
             "stage.group": "null",

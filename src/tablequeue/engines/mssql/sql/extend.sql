@@ -1,4 +1,5 @@
--- Extend the leases on the messages of the JSON array :ids that are held under :token: they end :lease seconds from now.
+-- Extend the leases on the messages of the JSON array :ids that are held under :token: they end :lease seconds from
+-- now.
 -- Index: the primary key, sought as in complete_keep. Locks: the rows. A crash leaves all of them extended, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);

@@ -1,7 +1,7 @@
--- Fail the messages of the JSON array :ids that were delivered at most once under :token: they stay lost, and the error
--- is kept.
--- Index: the primary key of the history, sought as in complete_keep. Locks: the rows. A crash leaves all of them failed,
--- or none.
+-- Fail the messages of the JSON array :ids that were delivered at most once under :token: they stay lost, and the
+-- error is kept.
+-- Index: the primary key of the history, sought as in complete_keep. Locks: the rows. A crash leaves all of them
+-- failed, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
