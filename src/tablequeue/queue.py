@@ -451,7 +451,11 @@ class Queue:
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
 
-        which   their ids, or a function of a `Message` that is true for them; all if not given.
+        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
+        there move back to where they came from. One whose key another message has by now stays where it is.
+
+        which   their ids, or a function of a `Message` that is true for them; all if not given. Of messages that moved
+                to another queue: the ids that they had here.
         """
         return maintain.redrive(self.context, which, now)
 

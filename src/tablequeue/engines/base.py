@@ -91,6 +91,11 @@ class Table(Statements):
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
         self.definition = definition
+        self.dead_letters: Table | None = None
+        """The table of the queue to which dead letters move, if the definition names one."""
+        if definition.dead_letter_to is not None:
+            # Until the catalogue has told: see operations/dead_letters.py.
+            self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
         # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
@@ -179,6 +184,8 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
+    origin_header: ClassVar[str]
+    """The headers of a dead letter that moves to another queue, with its origin."""
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
@@ -268,6 +275,9 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
+            # The table to which dead letters move, if the definition names a queue for them.
+            "target": f"{self.prefix}{table.dead_letters.table_name}" if table.dead_letters else "",
+            "origin_header": self.origin_header,
             **self.topic_words(table),
         }
 

@@ -79,6 +79,8 @@ class Params(TypedDict, total=False):
     errors: str
     """The errors of a message, as JSON."""
     max_attempts: int
+    origin: str
+    """The name of the queue that dead letters move from."""
     attempts: Any
     """How often a message was claimed; for `publish`, the names of the attempts to publish."""
     pushed_at: Time

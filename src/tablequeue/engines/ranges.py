@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 from tablequeue.engines.base import Params, Table
@@ -176,10 +176,6 @@ class Ranges(Messages):
             return self._row(cursor, table, "range_note", params)[0]
 
     # -- private -----------------------------------------------------------------------------------------------------
-
-    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
-        """Return what makes several statements one transaction; here the runner has done it."""
-        return nullcontext()
 
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""

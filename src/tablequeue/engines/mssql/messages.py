@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
@@ -76,8 +77,15 @@ class SQLServerMessages(Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        for start in range(0, len(ids), STEP):
+            super()._move_dead(cursor, table, params, ids[start : start + STEP])
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:

@@ -74,6 +74,11 @@ class MySQL(Engine):
         **{name: BINARY | columns for name, columns in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
     }
+    origin_header = (
+        "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"', json_object(\n"
+        "            'queue', :origin, 'id', message.id, 'attempts', attempts,\n"
+        "            'key', convert(dedup_key using utf8mb4)))"
+    )
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
@@ -138,6 +139,14 @@ class PostgreSQLMessages(Notifying, Messages):
         return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        super()._move_dead(cursor, table, params, ids)
+        if ids and table.dead_letters is not None:
+            self.notify(cursor, table.dead_letters, {})
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)

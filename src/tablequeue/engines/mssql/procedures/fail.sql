@@ -49,6 +49,9 @@ begin
         -- [at_least_once]
         select @state = state from {queue} where id = @p_id;
         -- [end]
+        -- [dead_letter_to]
+        if @state = 'dead' exec {queue}__move_dead @p_now;
+        -- [end]
         commit transaction;
     end try
     begin catch

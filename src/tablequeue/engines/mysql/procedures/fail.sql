@@ -56,6 +56,12 @@ begin
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
     end if;
+    -- [dead_letter_to]
+    if outcome = 'dead' then
+        {sql move_dead/1 ids=json_array(p_id) origin=origin};
+        {sql move_dead/2 ids=json_array(p_id)};
+    end if;
+    -- [end]
     if ours then
         commit;
         -- [grouped]

@@ -64,6 +64,11 @@ create or replace function {queue}_fail(
                 message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
+        -- [dead_letter_to]
+        if new_state = 'dead' then
+            {sql move_dead ids=array[p_id] origin=origin};
+        end if;
+        -- [end]
         -- [at_least_once]
         perform {queue}_notify(waited_for);
         -- [end]
