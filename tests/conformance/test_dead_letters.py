@@ -154,7 +154,7 @@ def test_a_forged_origin_is_not_believed(db: Database, work: Queue, failed: Queu
 def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
     work = db.create_queue("work", dead_letter_to="failed", **design)
     group = {"group": "g"} if "groups" in design else {}
-    work.push_many([NewMessage(1), NewMessage(2)], **group)
+    work.push_many([NewMessage(1, **group), NewMessage(2, **group)])
     assert claimed(work).fail("no", retry=False) == "dead"
     second = claimed(work)
     assert second.payload == 2

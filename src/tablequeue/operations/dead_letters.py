@@ -39,7 +39,7 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
         if holds:
             raise BadDefinition(
                 cause,
-                "Name a queue with the same payload, neither strict nor with groups, that keeps its dead letters.",
+                "Name a queue of the same payload, neither strict nor with groups, that keeps its dead letters.",
             )
 
 
