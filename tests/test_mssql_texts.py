@@ -314,6 +314,7 @@ LONGEST = {
     **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
     "table": 48 + len(".") + 63,
     **dict.fromkeys(("write", "attempt"), 32),
+    "origin": 255,
 }
 
 

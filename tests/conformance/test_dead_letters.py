@@ -153,15 +153,15 @@ def test_a_forged_origin_is_not_believed(db: Database, work: Queue, failed: Queu
 @pytest.mark.parametrize("design", [{"groups": True}, {"strict": True}, {"order": "due"}, {"order": "priority"}])
 def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
     work = db.create_queue("work", dead_letter_to="failed", **design)
-    group = {"group": "g"} if "groups" in design else {}
-    work.push_many([NewMessage(1, **group), NewMessage(2, **group)])
+    group = "g" if "groups" in design else None
+    work.push_many([NewMessage(1, group=group), NewMessage(2, group=group)])
     assert claimed(work).fail("no", retry=False) == "dead"
     second = claimed(work)
     assert second.payload == 2
     assert work.redrive() == 1
     second.complete()
     again = claimed(work)
-    assert (again.payload, again.group) == (1, group.get("group"))
+    assert (again.payload, again.group) == (1, group)
 
 
 def test_a_queue_with_this_order_takes_them(db: Database) -> None:

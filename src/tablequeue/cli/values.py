@@ -84,6 +84,7 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
     return begins | {
         "name": f"'{table.name}'",
+        "origin": f"'{table.name}'",
         "definition": f"'{table.entry}'",
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",

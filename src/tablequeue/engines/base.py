@@ -186,6 +186,8 @@ class EngineBase(ABC):
     """Options of the driver's `connect`. The URL overrides them."""
     origin_header: ClassVar[str]
     """The headers of a dead letter that moves to another queue, with its origin."""
+    origin_key: ClassVar[str]
+    """The key in the origin of such a message."""
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
@@ -276,8 +278,9 @@ class EngineBase(ABC):
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
             # The table to which dead letters move, if the definition names a queue for them.
-            "target": f"{self.prefix}{table.dead_letters.table_name}" if table.dead_letters else "",
+            "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header,
+            "origin_key": self.origin_key,
             **self.topic_words(table),
         }
 

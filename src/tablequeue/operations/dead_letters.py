@@ -1,4 +1,4 @@
-"""Dead letters in another queue: which queues may take them, and how they come back. See docs/adr/0045."""
+"""Dead letters in another queue: which queues may take them, and how they come back. See docs/adr/0045-*."""
 
 from __future__ import annotations
 

@@ -111,6 +111,7 @@ class SQLServer(Engine):
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
     }
+    origin_key = "convert(varbinary(1020), convert(nvarchar(510), json_value(headers, N'$.\"tablequeue-origin\".key')))"
     origin_header = (
         "json_modify(coalesce(headers, N'{}'), N'$.\"tablequeue-origin\"', json_query((\n"
         "            select\n"

@@ -74,6 +74,10 @@ class MySQL(Engine):
         **{name: BINARY | columns for name, columns in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
     }
+    origin_key = (
+        "if(json_type(json_extract(headers, '$.\"tablequeue-origin\".key')) = 'STRING',\n"
+        "            json_unquote(json_extract(headers, '$.\"tablequeue-origin\".key')), null)"
+    )
     origin_header = (
         "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"', json_object(\n"
         "            'queue', :origin, 'id', message.id, 'attempts', attempts,\n"

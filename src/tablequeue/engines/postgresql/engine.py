@@ -93,6 +93,7 @@ class PostgreSQL(Engine):
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
     }
+    origin_key = "headers -> 'tablequeue-origin' ->> 'key'"
     origin_header = (
         "cast(coalesce(cast(headers as jsonb), jsonb_build_object()) || jsonb_build_object('tablequeue-origin',\n"
         "            jsonb_build_object('queue', cast(:origin as text), 'id', id, 'attempts', attempts,\n"

@@ -17,7 +17,7 @@ insert into {queue} (
         state = '{pushed_ready}'
         attempts = 0
         due_at = {redriven_due}
-        dedup_key = convert(varbinary(1020), convert(nvarchar(510), json_value(headers, N'$."tablequeue-origin".key')))}
+        dedup_key = {origin_key}}
 from {target} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
 order by id;

@@ -13,7 +13,7 @@ select
         state = '{pushed_ready}'
         attempts = 0
         due_at = {redriven_due}
-        dedup_key = if(json_type(json_extract(headers, '$."tablequeue-origin".key')) = 'STRING', json_unquote(json_extract(headers, '$."tablequeue-origin".key')), null)}
+        dedup_key = {origin_key}}
 from {given} straight_join {target} as message force index (primary) on message.id = given.id
 order by message.id;
 delete {target}

@@ -12,7 +12,7 @@ select
         state = '{pushed_ready}'
         attempts = 0
         due_at = {redriven_due}
-        dedup_key = headers -> 'tablequeue-origin' ->> 'key'}
+        dedup_key = {origin_key}}
 from {target}
 where id = any(cast(:ids as bigint[]))
 order by id;

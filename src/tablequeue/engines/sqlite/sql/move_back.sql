@@ -11,7 +11,7 @@ select
         state = '{pushed_ready}'
         attempts = 0
         due_at = {redriven_due}
-        dedup_key = json_extract(headers, '$."tablequeue-origin".key')}
+        dedup_key = {origin_key}}
 from {target}
 where id in (select value from json_each(:ids))
 order by id;
