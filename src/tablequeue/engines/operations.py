@@ -116,6 +116,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_groups": "grouped",
             "drop_history": "keep",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -166,6 +167,9 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"move_dead": "dead_letter_to"},
     ),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
