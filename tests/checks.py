@@ -404,3 +404,24 @@ def check_order(queue: Queue, seed: int, steps: int = 80) -> None:
         else:
             life.finish(step)
     life.drain()
+
+
+def check_dead_letters_move(db: Database) -> None:
+    """A dead letter is in the other queue as soon as it is one, whatever made it so, and nowhere else."""
+    failed = db.create_queue("failed")
+    work = db.create_queue("work", dead_letter_to="failed", max_attempts=1)
+    work.push_many(["failed", "refused", "expired", "completed"], now=at(0))
+    batch = work.pop_many(4, lease=5, now=at(0))
+    assert work.fail(batch[0], "no", now=at(1)) == "dead"
+    assert work.fail_many(batch[1:2], "no", retry=False, now=at(1)) == ["dead"]
+    work.complete(batch[3], now=at(1))
+    assert [message.payload for message in failed.peek()] == ["failed", "refused"]
+    assert work.pop(now=at(6)) is None
+    there = failed.peek()
+    assert [message.payload for message in there] == ["failed", "refused", "expired"]
+    assert [[error.error for error in message.errors] for message in there] == [["no"], ["no"], ["lease expired"]]
+    assert [message.headers["tablequeue-origin"]["id"] for message in there] == [claim.id for claim in batch[:3]]
+    assert work.dead() == []
+    assert work.redrive(now=at(7)) == 3
+    assert failed.peek() == []
+    assert sorted(claim.payload for claim in work.pop_many(9, now=at(7))) == ["expired", "failed", "refused"]

@@ -314,6 +314,7 @@ LONGEST = {
     **dict.fromkeys(("group", "key", "name", "stream", "writer", "consumer", "producer"), 510),
     "table": 48 + len(".") + 63,
     **dict.fromkeys(("write", "attempt"), 32),
+    "origin": 255,
 }
 
 
@@ -483,7 +484,13 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.variables, "claim", "fifo", "popped_at = @now", "popped_at = @then"),
     (rules.variables, "push", "fifo", "declare @headers", "declare @payload"),
     (rules.variables, "push", "fifo", "cast(:payload as nvarchar(max))", ":payload"),
-    (rules.variables, "extend", "fifo", "where id = @id", "where id = cast(:id as bigint)"),
+    (
+        rules.variables,
+        "extend",
+        "fifo",
+        "and message.token = @token",
+        "and message.token = cast(:token as uniqueidentifier)",
+    ),
     (rules.columns, "claim", "fifo", "headers, payload", "headers"),
     (rules.columns, "claim", "fifo", "popped_at, lease_until, group_key", "popped_at, group_key"),
     (rules.columns, "take_keep", "fifo", "deleted.due_at;", "deleted.lease_until;"),
@@ -504,7 +511,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.filtered, "streams", "fifo", "\noption (recompile)", ""),
     (rules.literals, "purge", "fifo", "'ready'", "':state'"),
     (rules.literals, "install_schema", "fifo", "N'create schema mine'", "N'create schema ' + @name"),
-    (rules.fence, "fail", "fifo", " and token = @token", ""),
+    (rules.fence, "fail", "fifo", "\nwhere message.token = @token", ""),
     (rules.fence, "complete_keep", "fifo", "\n    and message.token = @token", ""),
     (rules.fence, "release", "groups", "message.token = @token", "message.id = message.id"),
 ]

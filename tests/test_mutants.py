@@ -226,6 +226,10 @@ WINDOW = on(checks.check_window, "window")
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
+def dead_letters(database: Database, kind: Kind) -> None:
+    checks.check_dead_letters_move(database)
+
+
 def transitions(**options: Any) -> Check:
     def run(database: Database, kind: Kind) -> None:
         check_states(database, **options)
@@ -281,6 +285,8 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a release that buries": (rewritten(r"'ready' end", "'dead' end", "release"), TRANSITIONS),
     "a push that is never scheduled": (rewritten("'scheduled'", "'ready'", "push"), TRANSITIONS),
     "a redrive that leaves the dead dead": (rewritten("'blocked'", "'dead'", "redrive"), TRANSITIONS_OF_GROUPS),
+    "dead letters that stay": (rewritten("'dead'", "'blocked'", "move_dead"), dead_letters),
+    "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

@@ -111,6 +111,7 @@ IN_WORDS = {
     "due keep": "in a `due` queue with a history",
     "due none": "in a `due` queue without a history",
     "at_most_once": "at most once",
+    "dead_letter_to": "it moves to another queue",
 }
 
 

@@ -235,6 +235,24 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
         return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
+    async def fail_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip; return the new states in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Queue.fail_many`.
+        """
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
+        return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
+
     async def release(
         self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
@@ -263,6 +281,21 @@ class AsyncQueue(AsyncVerbs[Queue]):
     ) -> datetime:
         """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
         return await message.extend(seconds, connection=connection, now=now)
+
+    async def extend_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        seconds: Duration | None = None,
+        *,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip; return their new ends in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Queue.extend_many`.
+        """
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        return await self._call(run, self._own.extend_many, claims, seconds, connection=connection, now=now)
 
     @asynccontextmanager
     async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:

@@ -93,6 +93,10 @@ class Database:
                       deleted from there after that time; `none`: it is deleted at once.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
+        dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready
+                      message there instead of a dead letter here, in the transaction of its last failure, with its
+                      errors. Its header `tablequeue-origin` has the `queue`, `id`, `attempts` and `key` that it had;
+                      the key is free. `redrive`, of either queue, moves it back. Not if not given.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
         `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.

@@ -90,6 +90,7 @@ class Definition:
     backoff: Backoff = field(default_factory=Backoff)
     history: History = "keep"
     delivery: Delivery = "at_least_once"
+    dead_letter_to: str | None = None
     kind: ClassVar[Kind] = "queue"
 
     def __post_init__(self) -> None:
@@ -105,6 +106,8 @@ class Definition:
         attempts = self.max_attempts
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
             raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
+        if self.dead_letter_to is not None:
+            self._check_dead_letters()
         if not isinstance(self.backoff, Backoff):
             raise BadDefinition(f"backoff is {self.backoff!r}.", "Give a tablequeue.Backoff.")
         _positive("backoff.cap", self.backoff.cap)
@@ -143,6 +146,15 @@ class Definition:
                 "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
             )
 
+    def _check_dead_letters(self) -> None:
+        if not isinstance(self.dead_letter_to, str) or not self.dead_letter_to:
+            raise BadDefinition(f"dead_letter_to is {self.dead_letter_to!r}.", "Give the name of a queue.")
+        if self.delivery == "at_most_once":
+            raise BadDefinition(
+                "dead_letter_to does not go with at_most_once, which has no dead letters.",
+                "Use at_least_once with max_attempts=1; or find lost messages with lost().",
+            )
+
     @property
     def grouped(self) -> bool:
         """Whether a message may hold up others. A strict queue is one group."""
@@ -168,7 +180,11 @@ class Definition:
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Return the fields, without a queue for dead letters if there is none."""
+        values = dataclasses.asdict(self)
+        if self.dead_letter_to is None:
+            del values["dead_letter_to"]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -272,6 +288,7 @@ class QueueOptions(TypedDict, total=False):
     backoff: Backoff
     history: History
     delivery: Delivery
+    dead_letter_to: str | None
 
 
 class AlterOptions(TypedDict, total=False):

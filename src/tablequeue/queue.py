@@ -271,7 +271,25 @@ class Queue:
         Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        return finish.fail(self.context, message, error, retry_in, retry, now, connection)
+        (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
+        return state
+
+    def fail_many(
+        self,
+        messages: Iterable[Claim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
+
+        Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
+        """
+        return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
@@ -296,7 +314,22 @@ class Queue:
         The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
         `BadInput` where delivery is at most once.
         """
-        return finish.extend(self.context, message, seconds, now, connection)
+        (end,) = finish.extend(self.context, (message,), seconds, now, connection)
+        return end
+
+    def extend_many(
+        self,
+        messages: Iterable[Claim],
+        seconds: Duration | None = None,
+        *,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
+
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
+        """
+        return finish.extend(self.context, messages, seconds, now, connection)
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -444,7 +477,11 @@ class Queue:
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
 
-        which   their ids, or a function of a `Message` that is true for them; all if not given.
+        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
+        there move back to where they came from. One whose key another message has by now stays where it is.
+
+        which   their ids, or a function of a `Message` that is true for them; all if not given. Of messages that moved
+                to another queue: the ids that they had here.
         """
         return maintain.redrive(self.context, which, now)
 

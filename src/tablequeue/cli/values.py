@@ -43,6 +43,7 @@ _EXAMPLES = {
     "error": "'why'",
     "errors": "'[]'",
     "delay": "0",
+    "delays": "'[[1, 0]]'",
     "age": "3600",
     "timeout": "1000",
     "priority": "0",
@@ -83,6 +84,7 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
     return begins | {
         "name": f"'{table.name}'",
+        "origin": f"'{table.name}'",
         "definition": f"'{table.entry}'",
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",

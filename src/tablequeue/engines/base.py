@@ -92,6 +92,11 @@ class Table(Statements):
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
         self.definition = definition
+        self.dead_letters: Table | None = None
+        """The table of the queue to which dead letters move, if the definition names one."""
+        if definition.dead_letter_to is not None:
+            # Until the catalogue has told: see operations/dead_letters.py.
+            self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
         # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
@@ -188,6 +193,10 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
+    origin_header: ClassVar[str]
+    """The headers of a dead letter that moves to another queue, with its origin."""
+    origin_key: ClassVar[str]
+    """The key in the origin of such a message."""
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
@@ -280,6 +289,10 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
+            # The table to which dead letters move, if the definition names a queue for them.
+            "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
+            "origin_header": self.origin_header,
+            "origin_key": self.origin_key,
             **self.topic_words(table),
         }
 
@@ -375,6 +388,15 @@ class EngineBase(ABC):
     @abstractmethod
     def dump_ids(self, ids: Sequence[int]) -> Any:
         """Return a list of ids as one parameter."""
+
+    def dump_delays(self, delays: Mapping[int, float]) -> Any:
+        """Return seconds for each id as one parameter, which an operation gets beside the ids in the same order."""
+        return str([[id, seconds] for id, seconds in sorted(delays.items())])  # JSON
+
+    def failing(self, delays: Mapping[int, float]) -> Params:
+        """Return the parameters for messages that fail, each with its delay. Those of a range have one in common."""
+        delay = next(iter(delays.values()))
+        return {"ids": self.dump_ids([*delays]), "delays": self.dump_delays(delays), "delay": delay}
 
     def load_ids(self, ids: Any) -> list[int]:
         """Return the ids of a parameter of `dump_ids`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
@@ -79,9 +80,11 @@ class Messages(Part):
 
         Return their number.
         """
-        moved = self._sweep(cursor, table, params)
+        with self._moving(cursor, table):
+            moved = self._sweep(cursor, table, params)
+            self._move_dead(cursor, table, params, moved)
         table.ready_after(0)
-        return moved
+        return len(moved)
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
@@ -94,24 +97,24 @@ class Messages(Part):
         once = table.definition.delivery == "at_most_once"
         return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Fail an attempt: schedule the message `id` again, or make it a dead letter.
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 
-        Return its new state, or None if it is not held under `token`.
+        Each message is scheduled again, or becomes a dead letter.
         """
-        state = self._fail(cursor, table, params)
-        if state == "ready":
-            table.ready_after(params["id"] - 1)
-        return state
+        with self._moving(cursor, table):
+            states = self._fail(cursor, table, params)
+            self._move_dead(cursor, table, params, [id for id, state in states.items() if state == "dead"])
+        _ready_again(table, [id for id, state in states.items() if state == "ready"])
+        return states
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Release the messages among `ids` that are held under `token`. Return their ids."""
         return _ready_again(table, self._finished(cursor, table, "release", params))
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Extend the lease. Return its new end, or None if the message is not held under `token`."""
-        row = self._row(cursor, table, "extend", params)
-        return row and row[0]
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
+        return dict(self._rows(cursor, table, "extend", params))  # type: ignore[arg-type]
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
@@ -124,6 +127,7 @@ class Messages(Part):
         known = json.loads(errors) if isinstance(errors, str) else errors
         values = {name: value for name, value in params.items() if name != "error"}
         self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})
+        self._move_dead(cursor, table, {"now": None}, [params["id"]])
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
@@ -133,6 +137,24 @@ class Messages(Part):
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return _ready_again(table, self._redrive(cursor, table, "redrive_ids", params))
+
+    def move_back(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Move the messages among `ids` that wait in the queue for dead letters back. Return their ids there.
+
+        One with a key that another message has stays. `keys` has the keys by id.
+        """
+        find, insert, delete = table.statements("move_back")
+        cursor.execute(find, {"ids": params["ids"]})
+        ids = sorted(row[0] for row in cursor.fetchall())
+        keys = {id: params["keys"][id] for id in ids if params["keys"].get(id) is not None}
+        taken = {*self.find_keys(cursor, table, {"keys": [*keys.values()]})} if keys else set()
+        first = {key: id for id, key in reversed(keys.items()) if key not in taken}
+        ids = [id for id in ids if id not in keys or first.get(keys[id]) == id]
+        if ids:
+            moving: Params = {"ids": table.engine.dump_ids(ids)}
+            cursor.execute(insert, moving)
+            cursor.execute(delete, moving)
+        return ids
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete up to `n` messages in `params["state"]`. Return their number."""
@@ -163,17 +185,30 @@ class Messages(Part):
             rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._rows(cursor, table, "sweep", params))
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for row in self._rows(cursor, table, "sweep", params)]
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
         return [row[0] for row in self._rows(cursor, table, operation, params)]
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
-        rows = self._rows(cursor, table, operation, params)
-        return rows[0][0] if rows else None
+        return {row[0]: row[1] for row in self._rows(cursor, table, operation, params)}
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        """Return what makes several statements one transaction; here the runner has done it."""
+        return nullcontext()
+
+    def _moving(self, cursor: Cursor, table: Table) -> AbstractContextManager[None]:
+        """Return what makes a failure and the move of the dead letter one transaction; nothing if it does not move."""
+        return nullcontext() if table.dead_letters is None else self._atomic(cursor)
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """Move the dead letters among these messages to the queue that the definition names, if it names one."""
+        if ids and table.dead_letters is not None:
+            moving: Params = {"ids": table.engine.dump_ids(ids), "origin": table.name, "now": params["now"]}
+            self._run(cursor, table, "move_dead", moving)
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))

@@ -164,7 +164,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
-        Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+        Effect.WRITE,
+        {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+        | {"move_dead": "dead_letter_to"},
     ),
     "promote": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),
@@ -184,7 +186,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "complete_and_claim": Operation(Effect.STEP),
     "fail": Operation(
         Effect.WRITE,
-        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once"},
+        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
         parts="fail_state",
     ),
     "release": Operation(Effect.WRITE, _APART | {"release": ""}),
@@ -192,6 +194,7 @@ OPERATIONS: Mapping[str, Operation] = {
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),
+    "move_back": Operation(Effect.STEP),
     "purge": Operation(Effect.WRITE),
     "purge_ids": Operation(Effect.WRITE),
     "purge_history": Operation(Effect.WRITE),
@@ -268,6 +271,7 @@ _CLAIMED = "queue subscription"
 # can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
+    "_move_dead": Procedure(needs="dead_letter_to"),
     "_expired": Procedure(),
     "_insert_each": Procedure(),
     "_move_on": Procedure(needs="grouped"),
@@ -338,6 +342,7 @@ def conditions(definition: Definition) -> set[str]:
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.order in ("due", "priority") else "by_id",
         *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        *(["dead_letter_to"] if definition.dead_letter_to else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

@@ -66,6 +66,8 @@ class Params(TypedDict, total=False):
     """Seconds."""
     seen: Any
     """What `look` found, on an engine that looks apart."""
+    delays: Any
+    """The delays of messages that fail; see `Engine.dump_delays`."""
     look: int
     """The maximum number of messages that a claim looks at."""
     low_water: int
@@ -79,6 +81,8 @@ class Params(TypedDict, total=False):
     errors: str
     """The errors of a message, as JSON."""
     max_attempts: int
+    origin: str
+    """The name of the queue that dead letters move from."""
     attempts: Any
     """How often a message was claimed; for `publish`, the names of the attempts to publish."""
     pushed_at: Time

@@ -163,7 +163,8 @@ _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
     definition, syntax = table.definition, _syntax(engine)
-    words = engine.words(table) | _words(definition) | dict(more or {})
+    origin = table.name.replace("'", "''")
+    words = engine.words(table) | _words(definition) | {"origin": f"'{origin}'"} | dict(more or {})
     lines = []
     text = listed(template(engine.name, file), engine.expressions)
     for line in chosen(text, conditions(definition)):

@@ -24,6 +24,7 @@ from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_full_name, check_name, subscription_of, topic_table_of
+from tablequeue.operations import dead_letters
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -52,11 +53,15 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
         engine.catalogue.install(cursor, table, params)
         row = engine.catalogue.lookup(cursor, table, params)
         if row is None:
+            if definition.dead_letter_to is not None:
+                target = engine.catalogue.lookup(cursor, table, {"name": definition.dead_letter_to})
+                there = None if target is None else entered(engine, definition.dead_letter_to, target)
+                dead_letters.check(name, definition, there)
             engine.catalogue.create(cursor, table, params)
         return row
 
     row = lookup(runner, name) or runner.run(create, table, entry(table), creating=True)
-    return table if row is None else entered(engine, name, row)
+    return _with_target(runner, table if row is None else entered(engine, name, row))
 
 
 def same(there: Table, definition: Definition) -> Table:
@@ -110,6 +115,20 @@ def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
             example = there[0] if there else subscription_of(name, "mail")
             remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."
         raise QueueNotFound(f"{name!r} is a {found}, not a {kind}.", remedy)
+    return _with_target(runner, table)
+
+
+def _with_target(runner: Runner, table: Table) -> Table:
+    """Return the table, with that of the queue to which its dead letters move, as the catalogue has it."""
+    name = table.definition.dead_letter_to
+    if name is not None:
+        row = lookup(runner, name)
+        if row is None:
+            raise QueueNotFound(
+                f"There is no queue {name!r}, to which {table.name!r} sends its dead letters.",
+                f"Create it again; or drop the tables and the entry of {table.name!r}.",
+            )
+        table.dead_letters = entered(runner.engine, name, row)
     return table
 
 
@@ -147,6 +166,8 @@ def has_schema(runner: Runner) -> bool:
 
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
+        context.engine.catalogue.lock(cursor, table, params)
+        dead_letters.refuse_drop(table.name, context.engine.catalogue.names(cursor, table, params))
         procedures.drop(context.engine, cursor, table)
         context.engine.catalogue.drop(cursor, table, params)
 
@@ -227,12 +248,38 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
 def redrive(context: Context, which: Which, now: datetime | None) -> int:
     """Make dead letters ready again, with all attempts before them; return how many."""
     context.time(now)  # raises before anything is changed
+    total = _redrive_elsewhere(context, which, now)
 
     def revive(ids: Sequence[int]) -> int:
         return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
-    total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
-    promote_after(context, now, messages=total)
+    here = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
+    promote_after(context, now, messages=here)
+    return total + here
+
+
+def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> int:
+    """Move dead letters back that are in another queue, or that have come from others to this one; return how many."""
+    if context.table.definition.kind != "queue":
+        return 0
+
+    def at(table: Table) -> Context:
+        return Context.at(context.runner, table, context.who)
+
+    def chosen(message: Message, id: int) -> bool:
+        return which is None or (which(message) if callable(which) else id in ids)
+
+    ids = () if which is None or callable(which) else {*whole_ids(which)}
+    total = 0
+    if context.table.dead_letters is not None:
+        target = at(context.table.dead_letters)
+        total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
+        promote_after(context, now, messages=total)
+    for name in dead_letters.sources(context.run(context.engine.catalogue.names, {}), context.table.name):
+        source = at(find(context.runner, name))
+        moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
+        promote_after(source, now, messages=moved)
+        total += moved
     return total
 
 

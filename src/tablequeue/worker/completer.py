@@ -164,18 +164,18 @@ def _log_failure(queue: Queue, ending: Ending) -> None:
 
 
 def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
-    """Return the endings grouped by the calls that make them: many completions in one, each failure by itself.
+    """Return the endings grouped by the calls that make them: many completions in one, and failures of one error.
 
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
     message may have been popped again.
     """
-    calls: dict[tuple[str, float, int], list[Ending]] = defaultdict(list)
-    ids: dict[tuple[str, float, int], set[int]] = defaultdict(set)
-    for number, ending in enumerate(endings, 1):
-        key = (ending.verb, ending.delay, number if ending.verb == "fail" else 0)
+    calls: dict[tuple[object, ...], list[Ending]] = defaultdict(list)
+    ids: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for number, ending in enumerate(endings):
+        key: tuple[object, ...] = (ending.verb, ending.delay, ending.error, ending.final)
         own = {claim.id for claim in ending.claims}
         if not ids[key].isdisjoint(own):
-            key = (ending.verb, ending.delay, number)
+            key = (number,)
         ids[key] |= own
         calls[key].append(ending)
     return calls.values()
@@ -192,9 +192,9 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
             case "complete":
                 queue.complete_many(claims)
             case "release":
-                queue.release_many(claims, delay=first.delay)
+                queue.release_many(claims, delay=first.delay or 0)
             case _:
-                queue.fail(claims[0], first.error, retry_in=first.delay, retry=not first.final)
+                queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
     except LeaseLost as error:
         named = set(error.ids)
         lost = {

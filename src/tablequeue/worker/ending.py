@@ -20,7 +20,7 @@ class Ending(NamedTuple):
 
     verb      `complete`, `release` or `fail`.
     becomes   what the messages become, as `Worker.run` counts it; "" is not counted.
-    delay     seconds until the messages are ready again, after `release` and `fail`.
+    delay     seconds until the messages are ready again, after `release` and `fail`; None: the queue's backoff.
     final     whether the message becomes a dead letter at once.
     """
 
@@ -28,7 +28,7 @@ class Ending(NamedTuple):
     assignment: Assignment
     verb: str
     becomes: str
-    delay: float = 0.0
+    delay: float | None = 0.0
     error: str = ""
     final: bool = False
 
@@ -116,14 +116,13 @@ def _failure(
     after: float | None = None,
     final: bool = False,
 ) -> Ending:
-    delay = definition.backoff.seconds(claim.attempts) if after is None else after
     if definition.delivery == "at_most_once":
         becomes = "lost"
     elif final or claim.attempts >= definition.max_attempts:
         becomes = "dead"
     else:
-        becomes = "scheduled" if delay else "ready"
-    return Ending([claim], assignment, "fail", becomes, delay, error_text(error), final)
+        becomes = "scheduled" if (definition.backoff.base if after is None else after) else "ready"
+    return Ending([claim], assignment, "fail", becomes, after, error_text(error), final)
 
 
 def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcome: Snooze) -> Ending:

@@ -115,6 +115,14 @@ class SQLServer(Engine):
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
     }
+    origin_key = "convert(varbinary(1020), convert(nvarchar(510), json_value(headers, N'$.\"tablequeue-origin\".key')))"
+    origin_header = (
+        "json_modify(coalesce(headers, N'{}'), N'$.\"tablequeue-origin\"', json_query((\n"
+        "            select\n"
+        "                @origin as queue, id, attempts, convert(nvarchar(510), dedup_key) as [key]\n"
+        "            for json path, without_array_wrapper, include_null_values\n"
+        "        )))"
+    )
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(

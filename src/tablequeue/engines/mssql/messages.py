@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -13,6 +14,8 @@ from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.texts import Row
+
+T = TypeVar("T")
 
 # The options that each row of push_each may have.
 ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
@@ -74,8 +77,15 @@ class SQLServerMessages(Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        for start in range(0, len(ids), STEP):
+            super()._move_dead(cursor, table, params, ids[start : start + STEP])
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
@@ -111,17 +121,23 @@ class SQLServerMessages(Messages):
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if not (table.definition.grouped and table.definition.keeps_history):
-            return self._by_ids(cursor, table, super().complete, params)
+            return [id for done in self._by_ids(cursor, table, super().complete, params) for id in done]
         with atomic(cursor):
             rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().release, params)
+        return [id for done in self._by_ids(cursor, table, super().release, params) for id in done]
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        return {id: end for done in self._by_ids(cursor, table, super().extend, params) for id, end in done.items()}
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        return {id: state for done in self._by_ids(cursor, table, super().fail, params) for id, state in done.items()}
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().redrive_ids, params)
+        return [id for done in self._by_ids(cursor, table, super().redrive_ids, params) for id in done]
 
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
         steps = steps_of_ids(params)
@@ -130,13 +146,15 @@ class SQLServerMessages(Messages):
         with atomic(cursor):
             return sum(super(SQLServerMessages, self).purge_ids(cursor, table, step) for step in steps)
 
-    def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
-        """Run an operation on `ids`, STEP at a time. Return the ids that it returns."""
+    def _by_ids(
+        self, cursor: Cursor, table: Table, operation: Callable[[Cursor, Table, Params], T], params: Params
+    ) -> list[T]:
+        """Run an operation on `ids`, STEP at a time. Return what each step returns."""
         steps = steps_of_ids(params)
         if len(steps) == 1:
-            return operation(cursor, table, params)
+            return [operation(cursor, table, params)]
         with atomic(cursor):
-            return [id for step in steps for id in operation(cursor, table, step)]
+            return [operation(cursor, table, step) for step in steps]
 
     def _note(self, cursor: Cursor, table: Table, groups: Iterable[str | None]) -> None:
         if table.definition.grouped and (noted := list(dict.fromkeys(groups))):

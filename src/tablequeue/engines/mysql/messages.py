@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -175,14 +175,20 @@ class MySQLMessages(Messages):
 
     # -- finishing -------------------------------------------------------------------------------------------------
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        once = table.definition.delivery == "at_most_once"
-        if not cursor.execute(table.statement("fail_at_most_once" if once else "fail"), params):
-            return None
-        if once:
-            return "lost"
-        state: str = self._rows(cursor, table, "fail_state", params)[0][0]
-        return state
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        if table.definition.delivery == "at_most_once":
+            return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
+        lock, change = table.statements("fail")
+        ids = table.engine.load_ids(params["ids"])
+        if len(ids) == 1:
+            failed = cursor.execute(change, params)
+            return {ids[0]: self._row(cursor, table, "fail_state", params)[0]} if failed else {}
+        with atomic(cursor):
+            cursor.execute(lock, params)
+            states: dict[int, str] = dict(cursor.fetchall())
+            if states:
+                cursor.execute(change, params)
+        return states
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         lock, *changes = table.statements(operation)
@@ -200,8 +206,11 @@ class MySQLMessages(Messages):
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._found(cursor, table, "sweep", params))
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._found(cursor, table, "sweep", params)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

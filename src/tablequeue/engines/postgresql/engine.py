@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -93,6 +93,12 @@ class PostgreSQL(Engine):
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
     }
+    origin_key = "headers -> 'tablequeue-origin' ->> 'key'"
+    origin_header = (
+        "cast(coalesce(cast(headers as jsonb), jsonb_build_object()) || jsonb_build_object('tablequeue-origin',\n"
+        "            jsonb_build_object('queue', cast(:origin as text), 'id', id, 'attempts', attempts,\n"
+        "            'key', dedup_key)) as json)"
+    )
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
@@ -108,6 +114,7 @@ class PostgreSQL(Engine):
             **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
             "attempts": "array['attempt']",
             "ids": "array[1]",
+            "fail.delays": "array[0]",
             "stage.payload": "array['1', '2']",
             "stage.priority": "null",
             "stage.group": "null",
@@ -229,6 +236,9 @@ class PostgreSQL(Engine):
 
     def dump_ids(self, ids: Sequence[int]) -> Ids:
         return Ids(ids)
+
+    def dump_delays(self, delays: Mapping[int, float]) -> list[float]:
+        return [float(seconds) for seconds in delays.values()]
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         # As text, times with different offsets from UTC do not sort correctly.

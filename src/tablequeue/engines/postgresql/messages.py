@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
@@ -16,7 +17,7 @@ from tablequeue.engines.postgresql.values import Column, copy_lines, copy_text
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.texts import Row
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Collection[int])
 
 # Minimum rows, or characters, of a bulk push that uses COPY instead of one INSERT of an array. Measured rates of COPY
 # relative to the array: 0.6 with 100 rows of 100 bytes (COPY needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1
@@ -55,7 +56,7 @@ class Notifying(Part):
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
         rows = super()._rows(cursor, table, operation, {**params, "within": not table.engine.is_ours(cursor)})
-        if rows and rows[0][-1]:
+        if any(row[-1] for row in rows):  # of a failure not each: dead letters wake nobody
             assert isinstance(table, Table), "of a push"
             table.notifies_apart = True
         return rows
@@ -126,41 +127,39 @@ class PostgreSQLMessages(Notifying, Messages):
             packed = params | {"ids": table.engine.dump_ids(sorted(ids))}
             if self._rows(cursor, table, "complete_packed", packed):
                 return list(ids)
-        return self._several(super().complete, cursor, table, params)
+        return [id for done in self._passes(super().complete, cursor, table, params) for id in done]
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._several(super().release, cursor, table, params)
+        return [id for done in self._passes(super().release, cursor, table, params) for id in done]
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        return self._one(super().fail, cursor, table, params)
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        return {id: state for done in self._passes(super().fail, cursor, table, params) for id, state in done.items()}
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        return self._one(super().extend, cursor, table, params)
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        super()._move_dead(cursor, table, params, ids)
+        if ids and table.dead_letters is not None:
+            self.notify(cursor, table.dead_letters, {})
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)
 
-    def _several(
-        self, finish: Callable[[Cursor, Table, Params], list[int]], cursor: Cursor, table: Table, params: Params
-    ) -> list[int]:
-        """Finish `ids`; those that were not found may be in a pack."""
+    def _passes(
+        self, finish: Callable[[Cursor, Table, Params], T], cursor: Cursor, table: Table, params: Params
+    ) -> Iterator[T]:
+        """Finish `ids`, and once more if some were not found, because they may be in a pack. Yield both results."""
         done = finish(cursor, table, params)
+        yield done
         if len(done) < len(params["ids"]) and may_pack(table.definition):
             self._unpack(cursor, table, params)
-            done += finish(cursor, table, params)
-        return done
-
-    def _one(
-        self, finish: Callable[[Cursor, Table, Params], T | None], cursor: Cursor, table: Table, params: Params
-    ) -> T | None:
-        """`_several`, for one message."""
-        result = finish(cursor, table, params)
-        if result is None and may_pack(table.definition):
-            self._unpack(cursor, table, params)
-            result = finish(cursor, table, params)
-        return result
+            yield finish(cursor, table, params)
 
     def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Unpack the pack of `token`. If there is none, another thread may have unpacked it just before."""

@@ -59,6 +59,11 @@ class SQLite(Engine):
     expressions: ClassVar = common_expressions("null")
     # The machine's clock, which is the same for every process that can open the file. It is in milliseconds, because
     # unixepoch has fractions only from SQLite 3.42 on.
+    origin_key = "json_extract(headers, '$.\"tablequeue-origin\".key')"
+    origin_header = (
+        "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"',\n"
+        "            json_object('queue', :origin, 'id', id, 'attempts', attempts, 'key', dedup_key))"
+    )
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
     client = Client(

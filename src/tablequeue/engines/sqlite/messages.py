@@ -36,7 +36,7 @@ class SQLiteMessages(Messages):
             params = {**params, "now": now}
         return super()._take(cursor, table, params)
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
         if moved and table.definition.grouped:
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.

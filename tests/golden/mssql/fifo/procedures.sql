@@ -871,21 +871,20 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast(0.1 as float) * rand())
             from tq_emails where id = @p_id and token = @p_token;
-        declare @id bigint = @p_id;
+        declare @p_delays nvarchar(max) = concat(N'[[', @p_id, N',', convert(nvarchar(40), @p_delay, 2), N']]');
+        declare @delays nvarchar(max) = cast(@p_delays as nvarchar(max));
         declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-        declare @delay float = cast(@p_delay as float);
         declare @max_attempts int = 5;
         declare @error nvarchar(max) = cast(@p_error as nvarchar(max));
         declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-        declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
-            dateadd(minute, cast(floor(@delay / 60) as int), @now));
-        update tq_emails with (rowlock)
+        update message
         set state = case
                 when attempts >= @max_attempts then 'dead'
-                when @delay > 0 then 'scheduled'
+                when given.delay > 0 then 'scheduled'
                 else 'ready'
             end,
-            due_at = case when attempts < @max_attempts then @due else due_at end,
+            due_at = case when attempts < @max_attempts then dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(given.delay / 60) as int), @now)) else due_at end,
             errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
                 select
                     attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
@@ -893,7 +892,9 @@ begin
             ))),
             token = null,
             lease_until = null
-        where id = @id and token = @token;
+        from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
+        inner join tq_emails as message with (rowlock, forceseek) on message.id = given.id
+        where message.token = @token;
         if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         select @state = state from tq_emails where id = @p_id;
@@ -984,15 +985,17 @@ begin
         declare @p_lease float = coalesce(@p_seconds, 60.0);
         if @p_lease not between 0 and 3200000000
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        declare @id bigint = @p_id;
+        declare @ids nvarchar(max) = cast(concat(N'[',@p_id,N']') as nvarchar(max));
         declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
         declare @lease float = cast(@p_lease as float);
         declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
         declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
             dateadd(minute, cast(floor(@lease / 60) as int), @now));
-        update tq_emails with (rowlock)
+        update message
         set lease_until = @until
-        where id = @id and token = @token;
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+            and message.token = @token;
         if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         select @until as lease_until;

@@ -125,16 +125,21 @@ update tq_events__s1__ranges set lease_until = null where id = :id;
 select id from tq_events__s1__ranges where lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) order by lease_until limit :n;
 
 -- range_extend
--- Extend the lease on the range under :token that holds the message of :ids: it ends :lease seconds from now.
--- Index: tq_events__s1__token. Locks: the database.
+-- Extend the leases on the ranges under :token that hold messages of :ids: they end :lease seconds from now.
+-- Returns these messages.
+-- Index: tq_events__s1__token. Locks: the database. A crash leaves all of them extended, or none.
 update tq_events__s1__ranges
 set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) + cast(:lease * 1000000 as integer)
 where token = :token and lease_until is not null and exists (
     select 1 from json_each(:ids) as ids
     where ids.value between first_offset and last_offset
         and ids.value not in (select value from json_each(coalesce(left_ids, '[]')))
-)
-returning lease_until;
+);
+select ids.value, lease_until
+from tq_events__s1__ranges
+join json_each(:ids) as ids on ids.value between first_offset and last_offset
+where token = :token and lease_until is not null
+    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
 
 -- range_find
 -- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range

@@ -8,7 +8,18 @@ create or alter procedure {queue}__expired
 as
 begin
     set xact_abort, nocount on;
+    -- [dead_letter_to]
+    begin transaction;
+    -- [end]
     {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
+    -- [not dead_letter_to]
     return @@rowcount;
+    -- [end]
+    -- [dead_letter_to]
+    declare @moved int = @@rowcount;
+    exec {queue}__move_dead @p_now;
+    commit transaction;
+    return @moved;
+    -- [end]
 end;
 go

@@ -23,6 +23,10 @@ sweep: begin
     if locked is not null then
         {sql sweep/3 ids=locked max_attempts=max_attempts};
         {sql sweep/4 ids=locked};
+        -- [dead_letter_to]
+        {sql move_dead/1 ids=locked origin=origin};
+        {sql move_dead/2 ids=locked};
+        -- [end]
     end if;
     -- [grouped]
     call {queue}_promote(p_n, p_now, promoted);
