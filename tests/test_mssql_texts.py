@@ -435,12 +435,14 @@ def test_settings_of_filtered_indexes_are_set() -> None:
     assert "set transaction isolation level read committed" in session
 
 
-@pytest.mark.parametrize("name", ["a]b", "a'b", "a;drop table x", "a b", "[a]", "A", "", "a" * 49])
+@pytest.mark.parametrize("name", ["a]b", "a'b", "a;drop table x", "a b", "[a]", "A", "a" * 49, "é"])
 def test_no_name_of_a_user_goes_into_a_text_unchecked(name: str) -> None:
     with pytest.raises(BadName):
         SQLServer(ENGINE.dialect, name)
-    with pytest.raises(BadName):
-        script(ENGINE, "create", name, Definition(), "ready")
+    text = script(ENGINE, "create", name, Definition(), "ready")
+    assert text.count("'" + name.replace("'", "''") + "'") == 1, "as a value of the catalogue"
+    assert re.search(r"create table (tq_\w+) ", text)
+    assert name not in re.sub(r"(?s)insert into tq_queues.*", "", text) or name in "a A"
 
 
 def test_no_value_of_a_definition_but_its_names_goes_into_a_text() -> None:

@@ -58,16 +58,17 @@ def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME, and its messages by state."""
     with settings.queue(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
+        table = queue.context.table.table_name
     stats = stats_record(found)
     del stats["window"]
     if settings.json:
-        print_json({"queue": name, "definition": definition, "stats": stats})
+        print_json({"queue": name, "table": table, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
     del stats["estimated"], stats["lag"]
     if found.lag is not None:
         stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
-    values = {**stats, "finished": finished_cell(found), **definition, **backoff}
+    values = {**stats, "finished": finished_cell(found), "table": table, **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in estimates_of([found]):
         click.echo(words)

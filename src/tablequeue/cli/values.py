@@ -82,8 +82,8 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     catalogue = engine.words(table)["catalogue"]
     begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
     return begins | {
-        "name": f"'{table.name}'",
-        "definition": f"'{table.entry}'",
+        "name": engine.literal(table.name),
+        "definition": engine.literal(table.entry),
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",
     }

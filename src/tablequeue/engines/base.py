@@ -25,7 +25,7 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
+from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES
 
 
@@ -83,7 +83,7 @@ class Table(Statements):
     ) -> None:
         super().__init__(engine)
         self.name = name
-        self.table_name = table_name or table_of(name)
+        self.table_name = table_name or table_of(name, definition.kind)
         self.topic = topic
         """The table of the topic, if this is the table of a subscription."""
         self.apart_ready = True
@@ -202,7 +202,7 @@ class EngineBase(ABC):
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
-        self.schema = check_name(schema, "schema") if schema is not None else None
+        self.schema = check_identifier(schema, "schema") if schema is not None else None
         self.prefix = f"{schema}." if schema else ""
         self.shared = Statements(self)
         """The statements of the operations that concern no queue."""
@@ -343,6 +343,10 @@ class EngineBase(ABC):
         return False
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def literal(self, text: str) -> str:
+        """Return a text as a literal of SQL, for printed SQL."""
+        return "'" + text.replace("'", "''") + "'"
 
     @abstractmethod
     def dump_time(self, time: datetime) -> Any:

@@ -31,7 +31,7 @@ class Catalogue(Part):
 
     def names(self, cursor: Cursor, table: Statements, params: Params) -> list[NameRow]:
         """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
-        return [*map(NameRow._make, self._rows(cursor, table, "names", params))]
+        return sorted(map(NameRow._make, self._rows(cursor, table, "names", params)))
 
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""

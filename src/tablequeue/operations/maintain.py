@@ -19,11 +19,11 @@ from tablequeue.definition import (
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.rows import QueueRow
+from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
 from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.names import check_full_name, check_name, subscription_of, topic_table_of
+from tablequeue.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
@@ -41,17 +41,22 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
     It looks first: a queue that is there needs no right to create, and no lock.
     """
     engine = runner.engine
-    table = engine.table(check_name(name, definition.kind), definition)
+    check_name(name, definition.kind)
 
-    def create(cursor: object, table: Table, params: Params) -> QueueRow | None:
+    def create(cursor: object, table: Statements, params: Params) -> Table | QueueRow:
         engine.catalogue.install(cursor, table, params)
         row = engine.catalogue.lookup(cursor, table, params)
-        if row is None:
-            engine.catalogue.create(cursor, table, params)
-        return row
+        if row is not None:
+            return row
+        # A queue of another name may have the table: it had this name before, or its name has the same hash.
+        taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
+        made = engine.table(name, definition, table_of(name, definition.kind, taken))
+        engine.catalogue.create(cursor, made, entry(made))
+        return made
 
-    row = lookup(runner, name) or runner.run(create, table, entry(table), creating=True)
-    return table if row is None else same(entered(engine, name, row), definition)
+    params: Params = {"name": name, "now": None}
+    found = lookup(runner, name) or runner.run(create, engine.shared, params, creating=True)
+    return found if isinstance(found, Table) else same(entered(engine, name, found), definition)
 
 
 def same(there: Table, definition: Definition) -> Table:
@@ -123,15 +128,40 @@ def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
             f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
             f"Correct the schema; or create the {kind}, and the schema with it.",
         )
-    near = difflib.get_close_matches(name, names(runner, kind), n=1)
+    there = {each.casefold(): each for each in names(runner, kind)}
+    near = difflib.get_close_matches(name.casefold(), there, n=1)
     create = f"Create it first with {_CREATE[kind]}."
-    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {near[0]!r}?" if near else create)
+    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {there[near[0]]!r}?" if near else create)
 
 
 def names(runner: Runner, *kinds: Kind) -> list[str]:
     """Return the names of all queues, topics and subscriptions of these kinds, sorted; if none is given, of all."""
-    rows = runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
-    return [row.name for row in rows if not kinds or kind_of(json.loads(row.entry)) in kinds]
+    return [row.name for row in rows(runner) if not kinds or kind_of(json.loads(row.entry)) in kinds]
+
+
+def rows(runner: Runner) -> list[NameRow]:
+    """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
+    return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
+
+
+def table_in(row: NameRow) -> str:
+    """Return the name of the table in an entry of the catalogue. Until version 3 that did not name the table."""
+    table: str = json.loads(row.entry).get("table", f"tq_{row.name}")
+    return table
+
+
+def present(runner: Runner, table: Table) -> Table:
+    """Return what the catalogue has now of a table that may have been renamed."""
+    for row in rows(runner):
+        if table_in(row) == table.table_name:
+            return find(runner, row.name, kind_of(json.loads(row.entry)))
+    raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
+
+
+def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
+    """Return the name that the catalogue has for a table, which may have been renamed; None if it was dropped."""
+    there = engine.catalogue.names(cursor, table, {}) if engine.catalogue.has_catalogue(cursor, table, {}) else []
+    return next((row.name for row in there if table_in(row) == table.table_name), None)
 
 
 def has_schema(runner: Runner) -> bool:
@@ -142,10 +172,20 @@ def has_schema(runner: Runner) -> bool:
 
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
-        procedures.drop(context.engine, cursor, table)
-        context.engine.catalogue.drop(cursor, table, params)
+        context.engine.catalogue.lock(cursor, table, params)
+        drop_within(context.engine, cursor, table)
 
-    context.run(drop, {"name": context.table.name})
+    context.run(drop, {})
+
+
+def drop_within(engine: Engine, cursor: object, table: Table) -> None:
+    """Drop the tables and procedures of a queue or topic, and what the catalogue has of it, whatever its name is now.
+
+    The caller has the creators' lock.
+    """
+    procedures.drop(engine, cursor, table)
+    # No queue has the name "".
+    engine.catalogue.drop(cursor, table, {"name": present_name(engine, cursor, table) or ""})
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
@@ -265,7 +305,7 @@ def lookup(runner: Runner, name: str) -> QueueRow | None:
 
 
 def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
-    """Return the queue of a row of the catalogue. Until version 3 that did not name the table."""
+    """Return the queue of a row of the catalogue."""
     version, present = row.schema_version, engine.schema_version
     if version > present:
         raise SchemaTooNew(
@@ -278,7 +318,8 @@ def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None)
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
     values = json.loads(row.entry)
-    table_name = values.pop("table", f"tq_{name}")
+    table_name = table_in(NameRow(name, row.entry))
+    values.pop("table", None)
     definition = definition_from(values)
     topic = None
     if isinstance(definition, SubscriptionDefinition):

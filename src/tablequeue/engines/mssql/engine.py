@@ -225,6 +225,9 @@ class SQLServer(Engine):
 
     # -- values ----------------------------------------------------------------------------------------------------
 
+    def literal(self, text: str) -> str:
+        return super().literal(text) if text.isascii() else f"N{super().literal(text)}"
+
     def dump_time(self, time: datetime) -> str:
         # As text: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language setting.
         return time.replace(tzinfo=None).isoformat(timespec="microseconds")
