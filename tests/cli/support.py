@@ -20,6 +20,7 @@ COMMANDS = [
     "queue list",
     "queue show work",
     "queue drop work --yes",
+    "queue rename work new",
     "queue purge work --yes",
     "topic list",
     "topic show work",

@@ -65,6 +65,7 @@ _EXAMPLES = {
     "attempts": "'[\"attempt\"]'",
     **{f"{operation}.attempts": "1" for operation in ("put_back", "fail", "release", "range_set_apart")},
     "writer": "'writer'",
+    "new_name": "'new'",
     "within": "false",
 }
 _PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}

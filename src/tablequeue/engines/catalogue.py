@@ -74,6 +74,10 @@ class Catalogue(Part):
         """Create the tables that bulk writes use, if they do not exist."""
         self._make(cursor, table, "create_staged", params, "staged", "writers")
 
+    def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
+        self._run(cursor, table, "rename", params)
+
     # -- upgrading and dropping --------------------------------------------------------------------------------------
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:

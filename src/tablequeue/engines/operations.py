@@ -107,6 +107,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
+    "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,
         {

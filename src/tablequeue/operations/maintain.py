@@ -21,7 +21,7 @@ from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
-from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
+from tablequeue.errors import BadName, QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
 from tablequeue.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
 from tablequeue.operations.claim import promote_after
@@ -186,6 +186,39 @@ def drop_within(engine: Engine, cursor: object, table: Table) -> None:
     procedures.drop(engine, cursor, table)
     # No queue has the name "".
     engine.catalogue.drop(cursor, table, {"name": present_name(engine, cursor, table) or ""})
+
+
+def rename(runner: Runner, old: str, new: str) -> None:
+    """Give a queue, a topic or a subscription another name in the catalogue. Its tables keep theirs."""
+    engine = runner.engine
+    kind = kind_at(runner, old)
+    find(runner, old, kind)  # refuses what is not there, and tables of another version
+    check_full_name(new, kind)
+    topic = subscription_of(old.partition("/")[0], "") if kind == "subscription" else ""
+    if ("/" in new) is not bool(topic) or not new.startswith(topic):
+        raise BadName(
+            f"{new!r} is no name for the {kind} {old!r}.",
+            f"Write the same topic before the slash: {topic}..." if topic else "Leave the slash out.",
+        )
+
+    def rename(cursor: object, catalogue: Statements, params: Params) -> None:
+        engine.catalogue.lock(cursor, catalogue, params)
+        entries = {row.name: json.loads(row.entry) for row in engine.catalogue.names(cursor, catalogue, {})}
+        if new in entries:
+            raise QueueDiffers(f"There is a {kind_of(entries[new])} {new!r}.", "Choose another name, or drop it first.")
+        if old not in entries:
+            raise QueueNotFound(f"There is no {kind} {old!r}.", "It was renamed or dropped meanwhile.")
+        for name, entry in entries.items():
+            renamed = entry
+            if entry.get("topic") == old:
+                renamed = entry | {"topic": new}
+            elif name != old:
+                continue
+            now = new if name == old else subscription_of(new, name.partition("/")[2])
+            definition = json.dumps(renamed, sort_keys=True)
+            engine.catalogue.rename(cursor, catalogue, {"name": name, "new_name": now, "definition": definition})
+
+    runner.run(rename, engine.shared, {})
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
