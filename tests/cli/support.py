@@ -40,6 +40,7 @@ COMMANDS = [
     "fail work 1 ffffffffffffffffffffffffffffffff",
     "dead list work",
     "dead redrive work",
+    "move work new",
     "history list work",
     "lost work",
     "doctor",

@@ -86,6 +86,8 @@ class Table(Statements):
         self.table_name = table_name or table_of(name, definition.kind)
         self.topic = topic
         """The table of the topic, if this is the table of a subscription."""
+        self.source: Table | None = None
+        """The table from which messages are moved into this one."""
         self.apart_ready = True
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
@@ -182,6 +184,8 @@ class EngineBase(ABC):
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
+    no_group: ClassVar[str] = "''"
+    """The group of the messages of a strict queue, in SQL."""
     promotes: ClassVar[bool] = True
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
@@ -267,6 +271,10 @@ class EngineBase(ABC):
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
+            # What is moved here keeps its due time; a due queue needs one, as a push has it.
+            "source": f"{self.prefix}{table.source.table_name if table.source else 'tq_other'}",
+            "moved_due": "coalesce(due_at, pushed_at)" if definition.order == "due" else "due_at",
+            "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
             **self.topic_words(table),
         }

@@ -133,6 +133,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {"push_each": "queue", "topic_push_each": "topic"},
         parts="push_clock push_rows topic_push_rows",
     ),
+    "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions

@@ -29,7 +29,7 @@ from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
 Which = Sequence[int] | Callable[[Message], bool] | None
-"""Dead letters: by their ids, by a predicate, or all."""
+"""Messages, such as dead letters: by their ids, by a predicate, or all."""
 
 # Rows deleted or changed in one transaction: few enough that consumers get their turn in between.
 BATCH = 1000

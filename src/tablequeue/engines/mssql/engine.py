@@ -111,6 +111,7 @@ class SQLServer(Engine):
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
     }
+    no_group = "0x"
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
