@@ -117,6 +117,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_groups": "grouped",
             "drop_history": "keep",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -166,6 +167,9 @@ OPERATIONS: Mapping[str, Operation] = {
         Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
     ),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
