@@ -197,6 +197,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     tables = ("create", "create_streams", "create_staged", "create_schedules")
     shell.run(*(shell.printed(operation, *options) for operation in tables))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
+    shell.place.open().create_queue("other", **DESIGNS[design])  # from which messages are moved
     for _ in range(3):
         queue.push({"to": "ada"}, **design_group(queue, "g"))
     ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
