@@ -6,15 +6,17 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue.operations import maintain
+from tablequeue.operations.context import Context
 from tests.servers import Kind
-from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
+from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -241,6 +243,24 @@ def check_redrive(queue: Queue) -> None:
     assert (claim.id, claim.attempts) == (id, 1), "all attempts are before it"
     (message,) = queue.peek(state="in_progress")
     assert [error.attempt for error in message.errors] == list(range(1, attempts + 1))
+
+
+def check_move(queue: Queue) -> None:
+    """A message that is moved is in one queue, once, with its attempts and errors; a moved dead letter stays one."""
+    runner = queue.context.runner
+    other = Queue(Context.at(runner, maintain.create(runner, "other", queue.definition), "test"))
+    dead = queue.push("dead", now=at(0))
+    for _ in range(queue.definition.max_attempts):
+        claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
+    tried, fresh = queue.push("tried", key="k", headers={"a": 1}, now=at(1)), queue.push("fresh", now=at(2))
+    claimed(queue, now=at(2)).fail("no", retry_in=0, now=at(2))
+    before = {id: found(queue, id) for id in (dead, tried, fresh)}
+    moved = queue.move([dead, tried, fresh], to=other, now=at(3))
+    assert [queue.find(id) for id in before] == [None, None, None], "it is in one queue"
+    for id, message in before.items():
+        after = found(other, moved[id])
+        assert replace(after, id=id) == message, "it keeps what it has"
+    assert [claim.payload for claim in other.pop_many(9, now=at(3))] == ["tried", "fresh"]
 
 
 def check_complete_many(queue: Queue) -> None:

@@ -331,6 +331,15 @@ def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
     steps.step("returned")
 
 
+def stop_in_move(place: Place, number: int, pipe: Connection) -> None:
+    """Move all messages of a queue up to this step, report it, and stay there until killed."""
+    steps = Steps(_standing_at(number, pipe))
+    database = open_stepping(place, steps)
+    steps.armed = True
+    database.queue("a").move(to=database.queue("b"))
+    steps.step("returned")
+
+
 def _standing_at(number: int, pipe: Connection) -> Callable[[int, str], None]:
     def reached(count: int, words: str) -> None:
         if count == number:

@@ -123,6 +123,22 @@ def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: d
         check_works(queue)
 
 
+@pytest.mark.parametrize("definition", [{}, {"groups": True}], ids=str)
+def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition: dict[str, Any]) -> None:
+    database = place.open()
+    queue, other = (database.create_queue(name, payload="text", **definition) for name in "ab")
+    everything = ["a", "b", "c"]
+    queue.push_many(everything, **design_group(queue, "g"))
+    words = steps_of(place, lambda database: database.queue("a").move(to=database.queue("b")))
+    for number in range(1, len(words) + 1):
+        other.move(to=queue)
+        with standing(crashes.stop_in_move, place, number) as pipe:
+            assert answer(pipe) == words[number - 1]
+        found = [sorted(message.payload for message in shape(each)) for each in (queue, other)]
+        assert found in ([everything, []], [[], everything])
+    assert found == [[], everything], "after the last step"
+
+
 def test_clients_killed_at_random_under_load(place: Place, tmp_path: Path) -> None:
     seed = secrets.randbits(32)
     print("seed", seed)

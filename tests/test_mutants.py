@@ -221,6 +221,7 @@ GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
+MOVE = on(checks.check_move, "move", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
@@ -274,6 +275,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),
     "a redrive that keeps the attempts": (rewritten("attempts = 0, ", "", "redrive"), REDRIVE),
+    "a move that revives the dead": (rewritten("then 'dead'", "then 'ready'", "move"), MOVE),
     "a batch that is half done": (half_a_batch, BATCH),
     "a retention that deletes too much": (rewritten(":age", "0", "purge_history"), RETENTION),
     "a window of the whole history": (rewritten(r"finished_at > .* and (?=finished_at)", "", "stats_finished"), WINDOW),

@@ -23,9 +23,10 @@ from tablequeue.message import Claim
 from tablequeue.operations import finish
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
+from tablequeue.operations.maintain import Which
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
-from tablequeue.states import FailedState
+from tablequeue.states import FailedState, LiveState
 from tablequeue.threads import Threads
 from tablequeue.topic import Topic
 
@@ -373,6 +374,14 @@ class AsyncQueue(AsyncVerbs[Queue]):
 
     dead = same(Queue.dead)
     redrive = same(Queue.redrive)  # a function that chooses is called in the thread
+
+    async def move(
+        self, which: Which = None, *, to: AsyncQueue, state: LiveState | None = None, now: datetime | None = None
+    ) -> dict[int, int]:
+        """Move messages that no consumer holds to another queue; see `Queue.move`."""
+        other = to._own
+        return await self._threads.run(partial(self._own.move, which, to=other, state=state, now=now))
+
     purge_dead = same(Queue.purge_dead)
     purge_history = same(Queue.purge_history)
     purge = same(Queue.purge)

@@ -157,6 +157,17 @@ class Database:
         """Return the names of all topics, sorted."""
         return maintain.names(self._runner, "topic")
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a queue or a topic another name, or a subscription: `rename("events/mail", "events/letters")`.
+
+        Its tables and its stored procedures keep their names, and its messages stay as they are. What has it open goes
+        on: only who opens it by the old name gets `QueueNotFound`. The subscriptions of a topic go with it. A new queue
+        may have the old name; it gets a table of its own.
+
+        `QueueDiffers` if there is something of the new name. One transaction: a crash leaves the old name, or the new.
+        """
+        maintain.rename(self._runner, old, new)
+
     def has_schema(self) -> bool:
         """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
         return maintain.has_schema(self._runner)

@@ -47,7 +47,7 @@ class SeekRefused(TablequeueError):
 
 
 class BadName(TablequeueError):
-    """A queue or schema name is not `[a-z][a-z0-9_]{0,47}`, or is reserved."""
+    """A queue, topic, subscription, schema or pipeline cannot have the name."""
 
 
 class BadDefinition(TablequeueError):

@@ -15,7 +15,7 @@ from tablequeue import telemetry
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import alter, claim, control, finish, inspect, maintain, push, stats, unreadable
+from tablequeue.operations import alter, claim, control, finish, inspect, maintain, move, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -484,6 +484,26 @@ class Queue:
                 to another queue: the ids that they had here.
         """
         return maintain.redrive(self.context, which, now)
+
+    def move(
+        self, which: Which = None, *, to: Queue, state: LiveState | None = None, now: datetime | None = None
+    ) -> dict[int, int]:
+        """Move messages that no consumer holds to another queue; return their old ids with the new ones.
+
+        which   their ids: all of them in one transaction, or none; or a function of a `Message` that is true for them;
+                all if not given.
+        to      a queue of the same database, with the same payload type, and groups if this one has them.
+        state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
+
+        A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
+        `pushed_at`. It comes after those that the other queue has, where the order is by id. Without ids, each thousand
+        messages are one transaction, and those that a consumer gets meanwhile stay. A crash leaves each message in one
+        of the queues.
+
+        `BadInput` names ids that are in progress, or not there. `DuplicateKey` if messages of the other queue have keys
+        of these: nothing of the transaction was moved.
+        """
+        return move.move(self.context, to.context, which, state, now)
 
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""

@@ -39,6 +39,7 @@ class Transition(NamedTuple):
 # The operations of the engines that do what a verb stands for; and `take` under a token is a claim at most once.
 VERBS: Mapping[str, str] = {
     "push": "push push_many push_each publish pump",
+    "move": "move",
     "claim": "claim complete_and_claim stream_claim",
     "take": "take",
     "put_back": "put_back",
@@ -61,6 +62,15 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("ready", "take", "finished", "keep"),
     Transition("ready", "take", "deleted", "none"),
     Transition("ready", "purge", "deleted"),
+    # A move is the end of a message in one queue, and its beginning in another.
+    Transition("new", "move", "ready", "not grouped", "due"),
+    Transition("new", "move", "scheduled", "not grouped", "due later"),
+    Transition("new", "move", "blocked", "grouped"),
+    Transition("new", "move", "dead", "", "dead before"),
+    Transition("ready", "move", "deleted"),
+    Transition("scheduled", "move", "deleted"),
+    Transition("blocked", "move", "deleted", "grouped"),
+    Transition("dead", "move", "deleted"),
     Transition("scheduled", "sweep", "ready", "", "due"),
     Transition("scheduled", "claim", "in_progress", "due", "due"),
     Transition("scheduled", "take", "finished", "due keep", "due"),

@@ -35,6 +35,30 @@ def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:
     assert "lease" in refused.stderr
 
 
+def test_any_printable_name(run: Run, db: Database) -> None:
+    for name in ("Orders-EU.fifo", "celery@host.pidbox", "[red]a b", "订单"):
+        run("queue", "create", name)
+        id = run("push", name, "1").stdout.split()[0]
+        assert run("pop", name, "--json").stdout.startswith('{"id": ' + id)
+        assert name in run("stats", name).stdout
+        assert name in run("queue", "list").stdout
+        assert db.queue(name).context.table.table_name in run("queue", "show", name).stdout
+    assert "'Orders-EU.fifo'" in run("push", "orders-eu.fifo", "1", code=1).stderr
+    refused = run("queue", "create", "a/b", code=1)
+    assert "separates a topic" in refused.stderr
+    run("queue", "drop", "[red]a b", "--yes")
+
+
+def test_rename(run: Run, db: Database) -> None:
+    db.create_queue("old").push(1)
+    db.create_topic("events").subscribe("mail")
+    assert run("queue", "rename", "old", "New one").stdout == "old is now New one\n"
+    assert lines(run("queue", "rename", "events", "log", "--json")) == [{"queue": "log", "renamed": "events"}]
+    run("queue", "rename", "log/mail", "log/letters")
+    assert (db.queues(), db.topics(), db.subscriptions()) == (["New one"], ["log"], ["log/letters"])
+    assert "Choose another name" in run("queue", "rename", "log", "New one", code=1).stderr
+
+
 def test_list_show_stats(run: Run) -> None:
     assert run("queue", "list").stdout == ""
     assert run("stats").stdout == ""

@@ -11,6 +11,7 @@ from tablequeue.cli.doctor import doctor
 from tablequeue.cli.fail import fail
 from tablequeue.cli.history import history
 from tablequeue.cli.lost import lost
+from tablequeue.cli.move import move
 from tablequeue.cli.peek import peek
 from tablequeue.cli.pipeline import pipeline
 from tablequeue.cli.pop import pop
@@ -37,6 +38,7 @@ COMMANDS = (
     fail,
     peek,
     dead,
+    move,
     lost,
     history,
     work,

@@ -1,4 +1,4 @@
-"""`tablequeue queue`: create, list, show, drop and purge queues."""
+"""`tablequeue queue`: create, list, show, rename, drop and purge queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tablequeue.readable import estimates_of
 
 @click.group(cls=Group)
 def queue() -> None:
-    """Create, list, show, drop and purge queues."""
+    """Create, list, show, rename, drop and purge queues."""
 
 
 @queue.command()
@@ -58,19 +58,37 @@ def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME, and its messages by state."""
     with settings.queue(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
+        table = queue.context.table.table_name
     stats = stats_record(found)
     del stats["window"]
     if settings.json:
-        print_json({"queue": name, "definition": definition, "stats": stats})
+        print_json({"queue": name, "table": table, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
     del stats["estimated"], stats["lag"]
     if found.lag is not None:
         stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
-    values = {**stats, "finished": finished_cell(found), **definition, **backoff}
+    values = {**stats, "finished": finished_cell(found), "table": table, **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in estimates_of([found]):
         click.echo(words)
+
+
+@queue.command()
+@click.argument("old")
+@click.argument("new")
+@click.pass_obj
+def rename(settings: Settings, old: str, new: str) -> None:
+    """Give the queue OLD the name NEW. OLD may be a topic, or a subscription such as events/mail.
+
+    Its tables and stored procedures keep their names. What has it open goes on.
+    """
+    with settings.database() as database:
+        database.rename(old, new)
+    if settings.json:
+        print_json({"queue": new, "renamed": old})
+    else:
+        click.echo(f"{old} is now {new}")
 
 
 @queue.command()

@@ -66,6 +66,7 @@ _EXAMPLES = {
     "attempts": "'[\"attempt\"]'",
     **{f"{operation}.attempts": "1" for operation in ("put_back", "fail", "release", "range_set_apart")},
     "writer": "'writer'",
+    "new_name": "'new'",
     "within": "false",
 }
 _PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}
@@ -83,9 +84,9 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     catalogue = engine.words(table)["catalogue"]
     begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
     return begins | {
-        "name": f"'{table.name}'",
-        "origin": f"'{table.name}'",
-        "definition": f"'{table.entry}'",
+        "name": engine.literal(table.name),
+        "origin": engine.literal(table.name),
+        "definition": engine.literal(table.entry),
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",
     }

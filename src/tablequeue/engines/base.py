@@ -26,7 +26,7 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
+from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES
 
 
@@ -84,9 +84,11 @@ class Table(Statements):
     ) -> None:
         super().__init__(engine)
         self.name = name
-        self.table_name = table_name or table_of(name)
+        self.table_name = table_name or table_of(name, definition.kind)
         self.topic = topic
         """The table of the topic, if this is the table of a subscription."""
+        self.source: Table | None = None
+        """The table from which messages are moved into this one."""
         self.apart_ready = True
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
@@ -200,6 +202,8 @@ class EngineBase(ABC):
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
+    no_group: ClassVar[str] = "''"
+    """The group of the messages of a strict queue, in SQL."""
     promotes: ClassVar[bool] = True
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
@@ -220,7 +224,7 @@ class EngineBase(ABC):
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
-        self.schema = check_name(schema, "schema") if schema is not None else None
+        self.schema = check_identifier(schema, "schema") if schema is not None else None
         self.prefix = f"{schema}." if schema else ""
         self.shared = Statements(self)
         """The statements of the operations that concern no queue."""
@@ -288,6 +292,10 @@ class EngineBase(ABC):
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
+            # What is moved here keeps its due time; a due queue needs one, as a push has it.
+            "source": f"{self.prefix}{table.source.table_name if table.source else 'tq_other'}",
+            "moved_due": "coalesce(due_at, pushed_at)" if definition.order == "due" else "due_at",
+            "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
             # The table to which dead letters move, if the definition names a queue for them.
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
@@ -376,6 +384,10 @@ class EngineBase(ABC):
         return False
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def literal(self, text: str) -> str:
+        """Return a text as a literal of SQL, for printed SQL."""
+        return "'" + text.replace("'", "''") + "'"
 
     @abstractmethod
     def dump_time(self, time: datetime) -> Any:

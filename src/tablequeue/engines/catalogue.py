@@ -31,7 +31,7 @@ class Catalogue(Part):
 
     def names(self, cursor: Cursor, table: Statements, params: Params) -> list[NameRow]:
         """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
-        return [*map(NameRow._make, self._rows(cursor, table, "names", params))]
+        return sorted(map(NameRow._make, self._rows(cursor, table, "names", params)))
 
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""
@@ -73,6 +73,10 @@ class Catalogue(Part):
     def create_staged(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Create the tables that bulk writes use, if they do not exist."""
         self._make(cursor, table, "create_staged", params, "staged", "writers")
+
+    def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
+        self._run(cursor, table, "rename", params)
 
     # -- upgrading and dropping --------------------------------------------------------------------------------------
 

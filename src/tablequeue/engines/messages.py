@@ -45,6 +45,21 @@ class Messages(Part):
         """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError
 
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        """Move those of `ids` that no consumer holds from `table.source` to this queue, with all that they have.
+
+        Return their old ids and their new ones, both sorted: the same order. If there are fewer new ones, messages of
+        this queue have the keys of others, and the caller must roll back.
+        """
+        find, insert, delete = table.statements("move")
+        cursor.execute(find, params)
+        old = [row[0] for row in cursor.fetchall()]
+        moved = {**params, "ids": table.engine.dump_ids(old)}
+        cursor.execute(insert, moved)
+        new = sorted(row[0] for row in cursor.fetchall())
+        cursor.execute(delete, moved)
+        return old, new
+
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> Any:
@@ -212,6 +227,12 @@ class Messages(Part):
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))
+
+
+def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
+    """Return the old and the new ids of rows of `move`: an id, and whether it is new."""
+    old, new = (sorted(row[0] for row in rows if bool(row[1]) is is_new) for is_new in (False, True))
+    return old, new
 
 
 def by_history(operation: str, table: Table) -> str:

@@ -109,6 +109,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_schedules": _made("create_schedules"),
     "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
+    "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,
         {
@@ -135,6 +136,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {"push_each": "queue", "topic_push_each": "topic"},
         parts="push_clock push_rows topic_push_rows",
     ),
+    "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions

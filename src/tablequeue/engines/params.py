@@ -121,6 +121,7 @@ class Params(TypedDict, total=False):
     # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""
+    new_name: str
     names: Sequence[str]
     """The names of all queues."""
     definition: str

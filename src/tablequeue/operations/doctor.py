@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from tablequeue.engines.base import Statements
 from tablequeue.engines.checks import Check
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
+from tablequeue.names import table_of
 from tablequeue.operations import maintain, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
@@ -89,12 +91,15 @@ def _clocks(runner: Runner) -> Iterator[Words]:
 
 
 def _indexes(context: Context) -> Iterator[Words]:
-    schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
+    table, schema = context.table, context.engine.schema
+    owner = table.topic or table
+    options = f" --dialect {context.engine.dialect.name}" + (f" --schema {schema}" if schema else "")
+    if owner.table_name != table_of(owner.name, owner.definition.kind):
+        options += f" --table {owner.table_name}"
     for name in context.run(context.engine.checks.missing_indexes, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
-            f"Make it again as `tablequeue sql create {context.table.name} "
-            f"--dialect {context.engine.dialect.name}{schema}` has it.",
+            f"Make it again as `tablequeue sql create {shlex.quote(table.name)}{options}` has it.",
         )
 
 
@@ -147,7 +152,7 @@ def _log(context: Context) -> Iterator[Words]:
     if keep is None or log.oldest_age is None:
         return
     if keep == 0:
-        names = topics.names(context.runner, context.table.name)
+        names = topics.names(context)
         if not names and (log.oldest_age > BEHIND or log.messages > MANY):
             yield (
                 f"It keeps messages for its subscriptions, and has no subscription. {_size(log)}",

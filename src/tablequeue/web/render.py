@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -35,7 +36,7 @@ class Site:
     templates: Environment = field(default_factory=lambda: _environment())
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        text = self.templates.get_template(template).render(site=self, path=request.url.path, **values)
+        text = self.templates.get_template(template).render(site=self, path=quote(request.scope["path"]), **values)
         return HTMLResponse(text, status)
 
 
@@ -69,7 +70,7 @@ def name_of(request: Request) -> str:
 
 def link_of(name: str) -> str:
     """Return the path of the page of a queue or a subscription."""
-    return f"/topics/{name}" if "/" in name else f"/queues/{name}"
+    return f"/{'topics' if '/' in name else 'queues'}/{quote(name)}"
 
 
 def time(value: datetime | None) -> str:

@@ -123,6 +123,7 @@ class SQLServer(Engine):
         "            for json path, without_array_wrapper, include_null_values\n"
         "        )))"
     )
+    no_group = "0x"
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
@@ -239,6 +240,9 @@ class SQLServer(Engine):
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def literal(self, text: str) -> str:
+        return super().literal(text) if text.isascii() else f"N{super().literal(text)}"
 
     def dump_time(self, time: datetime) -> str:
         # As text: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language setting.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
@@ -57,6 +57,15 @@ class SQLServerMessages(Messages):
         for start in range(0, len(rows), STEP):
             ids += self._push_rows(cursor, table, params | {"rows": json_rows(rows[start : start + STEP])})
         return ids
+
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        assert table.source is not None, "of a move"
+        rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "move", step)]
+        old, new = old_and_new(rows)
+        for each in (table, table.source):
+            groups = _groups([row for row in rows if not row[1]], 2)
+            self._note(cursor, each, ["" for _ in groups] if each.definition.strict else groups)
+        return old, new
 
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})

@@ -172,6 +172,9 @@ class MySQL(Engine):
 
     # -- values ----------------------------------------------------------------------------------------------------
 
+    def literal(self, text: str) -> str:
+        return super().literal(text.replace("\\", "\\\\"))
+
     def dump_time(self, time: datetime) -> datetime:
         return time.replace(tzinfo=None)  # DATETIME has no time zone; ours are all in UTC
 

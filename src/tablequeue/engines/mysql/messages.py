@@ -173,6 +173,25 @@ class MySQLMessages(Messages):
                 ids(forget, notes)
         return promoted
 
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        find, insert, made, unmark, delete = table.statements("move")
+        cursor.execute(find, params)
+        old = [row[0] for row in cursor.fetchall()]
+        moved = {**params, "ids": table.engine.dump_ids(old)}
+        if not old:
+            return [], []
+        try:
+            cursor.execute(insert, moved)
+        except pymysql.err.IntegrityError as error:
+            if number_of(error) != ER.DUP_ENTRY:
+                raise
+            return old, []
+        cursor.execute(made, moved)
+        new = [row[0] for row in cursor.fetchall()]
+        cursor.execute(unmark, moved)
+        cursor.execute(delete, moved)
+        return old, new
+
     # -- finishing -------------------------------------------------------------------------------------------------
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.low_water import claimed_above
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
@@ -88,6 +88,11 @@ class PostgreSQLMessages(Notifying, Messages):
         rows = params["rows"]
         arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
         return [row[0] for row in self._rows(cursor, table, "push_each", {**params, **arrays})]
+
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        old, new = old_and_new(self._rows(cursor, table, "move", params))
+        self.notify(cursor, table, {})
+        return old, new
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
