@@ -221,12 +221,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "stream_ids": Operation(Effect.READ),
     "stream_rows": Operation(Effect.READ),
     "streams": Operation(Effect.READ),
-    "stage": Operation(Effect.STEP),
+    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_copy"),
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
-    "unstage": Operation(Effect.STEP),
+    "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
 }
 
 

@@ -41,6 +41,19 @@ create table {holes} (
     bound xid8,
     constraint {table}__hole primary key (first_id)
 );
+-- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
+-- neither in runs nor in holes nor above the last id of both, so nobody sees these messages.
+create table {parts} (
+    first_id bigint not null,
+    last_id bigint not null,
+    write_id text not null,
+    attempt text not null,
+    part integer not null,
+    place bigint not null,
+    copied boolean not null default false,
+    staged_at timestamptz not null default statement_timestamp(),
+    constraint {table}__part primary key (first_id)
+);
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
 -- nothing.
@@ -65,7 +78,7 @@ create function {log}__sequence(all_holes boolean, patient boolean) returns void
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from {runs} order by first_offset desc limit 1;
-        select last_id into last from {runs} order by last_id desc limit 1;
+        last = {last_id};
         recent = case when all_holes then 0 else
             coalesce((select first_id from {holes} order by first_id desc offset 99 limit 1), 0)
         end;
@@ -109,6 +122,76 @@ create function {log}__sequence(all_holes boolean, patient boolean) returns void
             where bound is null or bound >= pg_snapshot_xmax(pg_current_snapshot());
         end if;
         delete from {holes} where first_id >= recent and bound <= horizon;
+    end;
+    $$;
+-- Sequence all that was visible before the call. The caller's transaction has the lock until it ends.
+create function {log}__sequence_all(all_holes boolean) returns void language plpgsql as $$
+    declare
+        more boolean = true;
+    begin
+        while more loop
+            more = exists (select from {log} where id > {last_id} offset 99999);
+            perform {log}__sequence(all_holes, true);
+        end loop;
+    end;
+    $$;
+-- Reserve `n` ids for messages of a bulk write, `place` being that of the first one in its part; returns them. Nobody
+-- sees messages that get these ids, until the write is published. A crash leaves the ids reserved.
+-- The ids between that other transactions have got, or will get, are a hole from now on. All that had become visible
+-- is sequenced first, so that the hole has few messages.
+-- The commit need not be on the disk: that of the publication is later, and finds out what a crash has lost.
+create function {log}__reserve(n integer, in_write text, as_attempt text, in_part integer, at_place bigint)
+    returns table (first_id bigint, last_id bigint) language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    declare
+        last bigint;
+        ids bigint[];
+    begin
+        perform set_config('synchronous_commit', 'off', true);
+        perform {log}__sequence_all(false);
+        last = {last_id};
+        ids = array(select nextval('{log}__ids') from generate_series(1, n));
+        return query
+            with given as (
+                -- Mostly nobody else got ids meanwhile. To look at each of them takes as long as to give them.
+                select ids[1] as low, ids[n] as high where ids[n] - ids[1] = n - 1
+                union all
+                select min(id), max(id)
+                from (select id, id - row_number() over (order by id) as island from unnest(ids) as id) as numbered
+                where ids[n] - ids[1] > n - 1
+                group by island
+            ), between_them as (
+                insert into {holes} (first_id, last_id)
+                select low, high
+                from (select lag(high, 1, last) over (order by low) + 1 as low, low - 1 as high from given) as gaps
+                where low <= high
+            )
+            insert into {parts} (first_id, last_id, write_id, attempt, part, place)
+            select low, high, in_write, as_attempt, in_part, at_place from given order by low
+            returning first_id, last_id;
+    end;
+    $$;
+-- Make the messages visible that the `attempts` of a write have copied, in the order of their parts: give them the next
+-- offsets. Returns their number. Before, give offsets to all that was committed before the call.
+create function {log}__publish(in_write text, attempts text[]) returns bigint language plpgsql as $$
+    declare
+        next bigint;
+        published bigint;
+    begin
+        perform {log}__sequence_all(true);
+        select first_offset + last_id - first_id + 1 into next from {runs} order by first_offset desc limit 1;
+        with parts as (
+            delete from {parts} where write_id = in_write and attempt = any(attempts) and copied
+            returning part, place, first_id, last_id
+        ), added as (
+            insert into {runs} (first_offset, first_id, last_id)
+            select
+                next + sum(last_id - first_id + 1) over (order by part, place, first_id) - (last_id - first_id + 1),
+                first_id, last_id
+            from parts
+        )
+        select coalesce(sum(last_id - first_id + 1), 0) into published from parts;
+        return published;
     end;
     $$;
 -- [segments]
@@ -176,8 +259,11 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
                     and first_offset + last_id - first_id >= upto
             ) or exists (
                 select from {log}
-                where id >= greatest(ended * {segment}, (select max(last_id) + 1 from {runs}))
-                    and id < (ended + 1) * {segment}
+                where id >= greatest(ended * {segment}, {last_id} + 1) and id < (ended + 1) * {segment}
+            ) or exists (
+                select from {parts}
+                where last_id >= ended * {segment} and first_id < (ended + 1) * {segment}
+                    and staged_at >= at - interval '1 day'
             ) or exists (
                 select from {holes} as hole
                 where last_id >= ended * {segment} and first_id < (ended + 1) * {segment}
@@ -194,6 +280,7 @@ create function {log}__trim(upto bigint, oldest float8, most bigint, at timestam
             insert into {runs} (first_offset, first_id, last_id)
             select max(last_offset), max(last_id), max(last_id) from gone;
             delete from {holes} where first_id >= ended * {segment} and last_id < (ended + 1) * {segment};
+            delete from {parts} where first_id >= ended * {segment} and last_id < (ended + 1) * {segment};
             delete from {log}__segments where number = ended;
             dropped = dropped + 1;
         end loop;
