@@ -153,14 +153,14 @@ def test_a_task_that_copies_is_left_out_and_a_late_one_fails(
     given: Any = {"write": write, "attempt": "slow", "part": 0, "place": 0, "n": 2, "now": None}
     with place.sa_engine().begin() as slow:
         reserved = slow.exec_driver_sql(statements.statement("topic_stage_reserve"), given).fetchall()
-    given["ids"] = [first for first, _, _ in reserved]
+    given["ids"] = [first for first, _ in reserved]
     one = staged(topic, write, payload=["a", "b"])
     copied = statements.statement("topic_stage_copied")
     with place.sa_engine().connect() as slow:
         assert len(slow.exec_driver_sql(copied, given).fetchall()) == 1
         assert staging.publish(topic, write, [one]) == 2
         assert parts(place) == 1, "it is locked"
-        values = ", ".join(f"({first + n}, now(), 'slow')" for first, _, _ in reserved for n in range(2))
+        values = ", ".join(f"({first + n}, now(), 'slow')" for first, _ in reserved for n in range(2))
         slow.exec_driver_sql(f"insert into {place.table('events')} (id, pushed_at, payload) values {values}")  # noqa: S608
         slow.commit()
         assert payloads(mail) == ["a", "b"]

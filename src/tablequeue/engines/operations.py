@@ -221,7 +221,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "stream_ids": Operation(Effect.READ),
     "stream_rows": Operation(Effect.READ),
     "streams": Operation(Effect.READ),
-    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_copy"),
+    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_stage_copy"),
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),

@@ -44,10 +44,10 @@ class PostgreSQLStaging(Notifying, Staging):
         from tablequeue.engines.postgresql.copying import copied_lines
 
         runs = self._rows(cursor, table, "topic_stage_reserve", {**params, "n": batch.num_rows})
-        ids = [*chain.from_iterable(range(first, last + 1) for first, last, _ in runs)]
+        ids = [*chain.from_iterable(range(first, last + 1) for first, last in runs)]
         with atomic(cursor):
-            of_runs = {**params, "ids": [first for first, _, _ in runs]}
+            of_runs = {**params, "ids": [first for first, _ in runs]}
             if len(self._rows(cursor, table, "topic_stage_copied", of_runs)) < len(runs):
                 raise DatabaseError("The write was aborted, or is a day old.", "Write it again.")
-            with cursor.copy(table.statement("topic_copy")) as copy:
-                copy.write(copied_lines(ids, batch, params["producer"], runs[0][2]))
+            with cursor.copy(table.statement("topic_stage_copy")) as copy:
+                copy.write(copied_lines(ids, batch, params["producer"]))

@@ -10,7 +10,7 @@ create table {log} (
     id bigint not null default (
         cast(cast(pg_current_xact_id() as text) as bigint) * 0 + nextval('{log}__ids')
     ),
-    pushed_at timestamptz not null,
+    pushed_at timestamptz not null default statement_timestamp(),
     producer text,
     group_key text,
     headers json,

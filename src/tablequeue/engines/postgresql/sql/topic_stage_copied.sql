@@ -1,4 +1,4 @@
--- The ids of the piece of a write are used: topic_copy follows, in the same transaction. No row: the write is over, and
+-- The ids of the piece of a write are used: topic_stage_copy follows, in the same transaction. No row: the write is over, and
 -- others have deleted the piece.
 -- Index: the primary key. Locks: the rows, so that nobody deletes the piece meanwhile (topic_unstage). The commit need
 -- not be on the disk: see create_topic.
