@@ -153,7 +153,7 @@ def log_batches(topic: Topic, start: int, end: int, schema: pa.Schema) -> Iterat
 def connection_of(context: Context) -> Any:
     """Open a connection that makes Arrow by itself; None if the engine has none."""
     with refusals(context.engine):
-        return context.reads.arrow(context.runner.sa_engine.url)
+        return context.reads.arrow(context.runner.sa_engine)
 
 
 @contextmanager
