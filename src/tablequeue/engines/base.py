@@ -179,7 +179,7 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
-    schema_version: ClassVar[int] = 4
+    schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     promotes: ClassVar[bool] = True
@@ -230,6 +230,7 @@ class EngineBase(ABC):
             "prefix": self.prefix,
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
+            "paused": f"{self.prefix}tq{PART}paused",
             "now": self.clock,
         }
 
@@ -249,7 +250,10 @@ class EngineBase(ABC):
             "turn": f"{queue}{PART}turn",
             "order_by": self.order_by[definition.order],
             "ready_index": self.ready_index[definition.order],
-            "claimable": self.claimable(definition) + (" and id > :low_water" if table.claims_above_mark else ""),
+            "claimable": self.claimable(definition)
+            + (" and id > :low_water" if table.claims_above_mark else "")
+            + f" and {self.unpaused(table)}",
+            "unpaused": self.unpaused(table),
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
@@ -284,6 +288,14 @@ class EngineBase(ABC):
         """Return the predicate of a claim, without the low-water mark."""
         states = ready_states(definition)
         return f"{states} and due_at <= {self.clock}" if definition.order == "due" else states
+
+    def unpaused(self, table: Table, moment: str | None = None) -> str:
+        """Return the predicate that claims of the queue are not paused. A claim tests it once."""
+        paused = self.common_words()["paused"]
+        return (
+            f"not exists (select 1 from {paused} where name = '{table.table_name}' "  # noqa: S608  (checked names)
+            f"and until > {moment or self.clock})"
+        )
 
     def split(self, text: str) -> list[str]:
         """Split a file into what is sent in one round trip: a statement, or a batch of them."""

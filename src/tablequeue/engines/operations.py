@@ -51,6 +51,9 @@ CREATE = {
     "create_ranges": "subscription",
 }
 
+# The files that a catalogue of schema version 4 lacks.
+INSTALLED = {"widen_catalogue": "", "create_paused": ""}
+
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
     2: {"upgrade_2": ""},
@@ -61,6 +64,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
+    5: {**INSTALLED, "upgrade_5": "states"},
 }
 
 # What sets messages apart from a range.
@@ -85,10 +89,18 @@ OPERATIONS: Mapping[str, Operation] = {
     "lookup": Operation(Effect.READ),
     "names": Operation(Effect.READ),
     "lock": Operation(Effect.DDL, parts="unlock"),
-    "install": Operation(Effect.DDL, parts="install_schema"),
+    "install": Operation(Effect.DDL, parts="install_schema widen_catalogue create_paused"),
     "create": Operation(
         Effect.DDL,
-        _LOCKED | {"install_schema": "schema", "install": ""} | CREATE | {"register": ""} | _UNLOCKED,
+        {
+            **_LOCKED,
+            "install_schema": "schema",
+            "install": "",
+            "create_paused": "",
+            **CREATE,
+            "register": "",
+            **_UNLOCKED,
+        },
         parts="leftovers create_notifications",
     ),
     "create_streams": _made("create_streams"),
@@ -104,6 +116,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_groups": "grouped",
             "drop_history": "keep",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -152,6 +165,9 @@ OPERATIONS: Mapping[str, Operation] = {
         Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
     ),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,

@@ -649,7 +649,7 @@ begin
                     id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
                     dedup_key, consumer, headers, payload
                 from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-                where state = 'ready'
+                where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
                 order by id
             )
             update next
@@ -735,7 +735,7 @@ begin
                     id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
                     payload
                 from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-                where state = 'ready'
+                where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
                 order by id
             )
             delete from next
@@ -1092,7 +1092,8 @@ begin
     declare @low bigint = @p_low;
     declare @high bigint = @p_high;
     select top (@n)
-        id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+        id, payload, headers,
+        coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
         priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
         cast(null as datetime2(6)) as lease_until, finished_at, errors
     from tq_emails_history

@@ -38,14 +38,7 @@ values (@start, @start - 1, 0, 0, @now, @now);
 -- are the ids between runs: of transactions in flight, or rolled back.
 -- No page locks, no lock escalation: a reader skips the rows of transactions in flight, and never waits for one that
 -- has a page with other rows locked. The price: the index can be rebuilt, and not reorganized.
--- The name of a subscription is longer than that of a queue, so a catalogue of an older version gets a wider column.
 -- Runs in one transaction: a crash leaves nothing.
-if col_length(N'tq_queues', N'name') < 100
-begin
-    alter table tq_queues drop constraint pk_tq_queues;
-    alter table tq_queues alter column name varchar(100) collate Latin1_General_100_BIN2 not null;
-    alter table tq_queues add constraint pk_tq_queues primary key clustered (name);
-end;
 create table tq_events (
     id bigint identity (1, 1) not null constraint pk_tq_events primary key clustered with (allow_page_locks = off),
     pushed_at datetime2(6) not null,
@@ -256,6 +249,7 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
+where not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
@@ -555,8 +549,9 @@ from (
         where span.high >= @reach
         union all
         select
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
-            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            id, payload, headers,
+            coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
             cast(null as datetime2(6)) as lease_until, finished_at, errors
         from tq_events__s1_history
         where id between @low and @high and finished_at >= @since and finished_at < @until
@@ -1327,43 +1322,47 @@ order by finished_at desc;
 -- Indexes: those of the states, tq_events__s1__last, tq_events__s1__lease, the primary keys; one entry of each, a hundred holes.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
-select case
-    when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
-        or exists (
-            select 1 from tq_events with (readpast, readcommittedlock)
-            where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
-        )
-        or (
-            select top (1) first_offset + last_id - first_id
-            from tq_events__runs with (readpast, readcommittedlock)
-            order by first_offset desc
-        ) > (
-            select top (1) last_offset
-            from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
-            order by id desc
-        )
-        or exists (
-            select 1
+select
+    case
+        when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
+        when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
+            or exists (
+                select 1 from tq_events with (readpast, readcommittedlock)
+                where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
+            )
+            or (
+                select top (1) first_offset + last_id - first_id
+                from tq_events__runs with (readpast, readcommittedlock)
+                order by first_offset desc
+            ) > (
+                select top (1) last_offset
+                from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+                order by id desc
+            )
+            or exists (
+                select 1
+                from (
+                    select top (100) first_id, last_id
+                    from tq_events__holes with (readpast, readcommittedlock)
+                    order by first_id desc
+                ) as hole
+                inner join tq_events as message with (forceseek, readpast, readcommittedlock)
+                    on message.id between hole.first_id and hole.last_id
+            ) then 0e0
+        else datediff_big(microsecond, @now, (
+            select min(coming.at)
             from (
-                select top (100) first_id, last_id
-                from tq_events__holes with (readpast, readcommittedlock)
-                order by first_id desc
-            ) as hole
-            inner join tq_events as message with (forceseek, readpast, readcommittedlock)
-                on message.id between hole.first_id and hole.last_id
-        ) then 0e0
-    else datediff_big(microsecond, @now, (
-        select min(coming.at)
-        from (
-            select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
-            union all
-            select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
-            union all
-            select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
-            where lease_until is not null
-        ) as coming
-    )) / 1e6
-end as seconds;
+                select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
+                union all
+                select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
+                union all
+                select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
+                where lease_until is not null
+            ) as coming
+        )) / 1e6
+    end as seconds,
+    iif(paused.until is null, 0, 1) as paused
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > @now) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and keep it until the transaction ends.

@@ -328,12 +328,12 @@ select tq_events__publish(:write, cast(:attempts as text[]));
 
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
--- See create_ranges.
+-- While claims are paused it claims none. See create_ranges.
 select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
+    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
     cast(:number as integer), cast(:sum as bigint)
 );
 
@@ -500,8 +500,9 @@ from (
     union all
     (
         select
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
-            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            id, payload, headers,
+            coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
             cast(null as timestamptz) as lease_until, finished_at, errors
         from tq_events__s1_history
         where id between :low and :high and finished_at >= :since and finished_at < :until
@@ -1037,6 +1038,7 @@ limit :n;
 -- Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
         when exists (select 1 from tq_events__s1 where state = 'ready')
             or exists (select 1 from tq_events where id > greatest(
             (select last_id from tq_events__runs order by last_id desc limit 1),
@@ -1056,7 +1058,9 @@ select
             (select min(lease_until) from tq_events__s1__ranges where lease_until is not null)
         ) - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
     end as seconds,
-    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing;
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
