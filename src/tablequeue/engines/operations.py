@@ -41,6 +41,7 @@ class Operation(NamedTuple):
 # The files that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
+    "create_topic_functions": "topic",
     "create": "states",
     "create_packs": "states",
     "create_due": "due",
@@ -64,7 +65,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "upgrade_5": "states"},
+    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states"},
 }
 
 # What sets messages apart from a range.

@@ -115,7 +115,7 @@ create table tq_events (
     id bigint not null default (
         cast(cast(pg_current_xact_id() as text) as bigint) * 0 + nextval('tq_events__ids')
     ),
-    pushed_at timestamptz not null default statement_timestamp(),
+    pushed_at timestamptz not null,
     producer text,
     group_key text,
     headers json,
@@ -138,6 +138,13 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
+
+-- create_topic_functions
+-- What a topic has besides the tables of its log: the notes of bulk writes under way, and its functions. An upgrade to
+-- schema version 5 makes them anew. What bulk writes under way have staged is lost then: they must be written again.
+-- Runs in one transaction with create_topic: a crash leaves nothing.
+drop table if exists tq_events__parts;
+alter table tq_events alter pushed_at set default statement_timestamp();
 -- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
 -- neither in runs nor in holes nor above the last id of both, so nobody sees these messages.
 create table tq_events__parts (
@@ -161,7 +168,8 @@ create table tq_events__parts (
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
 -- the topic was restored.
-create function tq_events__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
+create or replace function tq_events__sequence(all_holes boolean, patient boolean) returns void
+    language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
@@ -226,7 +234,7 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
     end;
     $$;
 -- Sequence all that was visible before the call. The caller's transaction has the lock until it ends.
-create function tq_events__sequence_all(all_holes boolean) returns void language plpgsql as $$
+create or replace function tq_events__sequence_all(all_holes boolean) returns void language plpgsql as $$
     declare
         more boolean = true;
     begin
@@ -245,7 +253,7 @@ create function tq_events__sequence_all(all_holes boolean) returns void language
 -- The ids between that other transactions have got, or will get, are a hole from now on. All that had become visible
 -- is sequenced first, so that the hole has few messages.
 -- The commit need not be on the disk: that of the publication is later, and finds out what a crash has lost.
-create function tq_events__reserve(n integer, in_write text, as_attempt text, in_part integer, at_place bigint)
+create or replace function tq_events__reserve(n integer, in_write text, as_attempt text, in_part integer, at_place bigint)
     returns table (first_id bigint, last_id bigint) language plpgsql set jit = off as $$
     #variable_conflict use_column
     declare
@@ -282,7 +290,7 @@ create function tq_events__reserve(n integer, in_write text, as_attempt text, in
     $$;
 -- Make the messages visible that the `attempts` of a write have copied, in the order of their parts: give them the next
 -- offsets. Returns their number. Before, give offsets to all that was committed before the call.
-create function tq_events__publish(in_write text, attempts text[]) returns bigint language plpgsql as $$
+create or replace function tq_events__publish(in_write text, attempts text[]) returns bigint language plpgsql as $$
     declare
         next bigint;
         published bigint;
@@ -322,7 +330,7 @@ drop table if exists tq_events;
 
 -- publish_topic
 -- Make what the :attempts of the write :write staged visible, in the order of their parts, all at once. See
--- create_topic.
+-- create_topic_functions.
 -- One transaction with writer_advance: a crash publishes none.
 select tq_events__publish(:write, cast(:attempts as text[]));
 
@@ -1067,7 +1075,7 @@ from (select max(until) as until from tq__paused where name = 'tq_events__s1' an
 select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- sequence
--- Give the messages that have become visible their offsets; see create_topic.
+-- Give the messages that have become visible their offsets; see create_topic_functions.
 select tq_events__sequence(true, true);
 
 -- topic_bounds
@@ -1200,7 +1208,7 @@ select
 -- Mark the ids of a piece of a write as used: topic_stage_copy follows, in the same transaction. No row: the write is
 -- over, and others have deleted the piece.
 -- Index: the primary key. Locks: the rows, so that nobody deletes the piece meanwhile (topic_unstage). The commit need
--- not be on the disk: see create_topic. A crash leaves the piece for the next write, or for a day.
+-- not be on the disk: see create_topic_functions. A crash leaves the piece for the next write, or for a day.
 update tq_events__parts set copied = true
 where first_id = any(:ids) and write_id = :write and attempt = :attempt
 returning first_id, set_config('synchronous_commit', 'off', true);
@@ -1211,7 +1219,7 @@ returning first_id, set_config('synchronous_commit', 'off', true);
 copy tq_events (id, payload, headers, group_key, producer) from stdin;
 
 -- topic_stage_reserve
--- Reserve :n ids for messages of the write :write. Returns runs of them, in their order. See create_topic.
+-- Reserve :n ids for messages of the write :write. Returns runs of them, in their order. See create_topic_functions.
 select first_id, last_id
 from tq_events__reserve(:n, :write, :attempt, cast(:part as integer), cast(:place as bigint));
 
@@ -1227,7 +1235,7 @@ group by producer, pushed_at;
 
 -- topic_trim
 -- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
--- create_topic.
+-- create_topic_functions.
 select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()));
 
 -- topic_unstage
