@@ -41,7 +41,7 @@ class Operation(NamedTuple):
 # The files that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
-    "create_topic_sequence": "topic",
+    "create_topic_functions": "topic",
     "create": "states",
     "create_packs": "states",
     "create_due": "due",
@@ -65,7 +65,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "upgrade_5": "states", "upgrade_5_topic": "topic", "create_topic_sequence": "topic"},
+    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states"},
 }
 
 # What sets messages apart from a range.
@@ -244,12 +244,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "stream_ids": Operation(Effect.READ),
     "stream_rows": Operation(Effect.READ),
     "streams": Operation(Effect.READ),
-    "stage": Operation(Effect.STEP),
+    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_stage_copy"),
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
-    "unstage": Operation(Effect.STEP),
+    "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
 }
 
 

@@ -58,6 +58,8 @@ class Params(TypedDict, total=False):
     consumer: str
     rows: Any
     """Messages with options of their own, each a Params; or their JSON."""
+    columns: Any
+    """Messages as an Arrow batch."""
     place: int | Sequence[int]
     """The position of a message in its call."""
 

@@ -91,6 +91,6 @@ class Reads(Part):
         """Return the SQL text of `params["operation"]` with its values as literals, for a connection from `arrow`."""
         raise NotImplementedError
 
-    def arrow(self, url: sa.URL) -> Any:
+    def arrow(self, engine: sa.Engine) -> Any:
         """Return a connection that reads Arrow batches natively; None if there is no driver for it."""
         return None

@@ -20,12 +20,14 @@ from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
-from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQLStaging
+from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
+from tablequeue.engines.postgresql.staging import PostgreSQLStaging
 from tablequeue.engines.postgresql.topics import (
     FINISHED,
+    LAST_ID,
     PIECES,
     UNCLAIMED,
     PostgreSQLRangeReads,
@@ -175,9 +177,13 @@ class PostgreSQL(Engine):
         words = super().topic_words(table)
         # By the table, not by its name, which may have its schema or not.
         locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
+        parts = f"{words['log']}{PART}parts"
+        last_id = LAST_ID.format(**words, parts=parts)
         sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
         return {
             **words,
+            "parts": parts,
+            "last_id": last_id,
             "segment": f"cast({SEGMENT} as bigint)",
             "claim_range": f"{words['ranges']}_claim",
             "sequence_lock": sequencing,
@@ -185,7 +191,7 @@ class PostgreSQL(Engine):
             "trim_lock": trimming,
             "finished_messages": FINISHED,
             "pieces": PIECES.format(**words, finished_messages=FINISHED),
-            "unclaimed": UNCLAIMED.format(**words),
+            "unclaimed": UNCLAIMED.format(**words, last_id=last_id),
         }
 
     def compile(self, text: str) -> str:

@@ -13,8 +13,7 @@ from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
-from tablequeue.engines.postgresql.values import Column, copy_lines, copy_text
-from tablequeue.engines.staging import Staging
+from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
 
 T = TypeVar("T", bound=Collection[int])
@@ -170,19 +169,3 @@ class PostgreSQLMessages(Notifying, Messages):
         """Unpack the pack of `token`. If there is none, another thread may have unpacked it just before."""
         if self._rows(cursor, table, "unpack", params):
             self.packs.unpacked_one(table)
-
-
-class PostgreSQLStaging(Notifying, Staging):
-    by_columns = True
-
-    def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        columns = {name: Column(value) for name, value in params.items() if isinstance(value, list)}
-        self._run(cursor, table, "stage", params | columns)
-
-    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        pushed = super().publish(cursor, table, params)
-        self.notify(cursor, table, {})
-        return pushed
-
-    def _published_by(self, table: Table, params: Params) -> str:
-        return "publish_keyed" if params["keyed"] else super()._published_by(table, params)

@@ -19,6 +19,12 @@ from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The id above which there are new messages only: those of transactions in flight, or which have no offsets yet.
+LAST_ID = """greatest(
+            (select last_id from {runs} order by last_id desc limit 1),
+            (select last_id from {holes} order by first_id desc limit 1),
+            (select last_id from {parts} order by first_id desc limit 1)
+        )"""
 # The messages that a range has finished; see create_ranges.sql.
 FINISHED = """(
             coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
@@ -52,7 +58,7 @@ UNCLAIMED = """(
         )
         select low, high, high - low + 1 as messages from unclaimed
         union all
-        select max(last_id) + 1, 9223372036854775807, 0 from {runs}
+        select {last_id} + 1, 9223372036854775807, 0
         union all
         select first_id, last_id, 0 from {holes}
     )"""

@@ -6,7 +6,7 @@ select
     case
         when paused.until is not null then cast(extract(epoch from paused.until - {now}) as float8)
         when exists (select 1 from {queue} where state = 'ready'){or_noted}
-            or exists (select 1 from {log} where id > (select last_id from {runs} order by last_id desc limit 1))
+            or exists (select 1 from {log} where id > {last_id})
             or (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1)
                 > (select last_offset from {ranges} order by id desc limit 1)
             or exists (
