@@ -45,6 +45,7 @@ CREATE = {
     "create_packs": "states",
     "create_due": "due",
     "create_priority": "priority",
+    "create_fair": "fair",
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
@@ -101,6 +102,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_topic": "topic",
             "drop_ranges": "subscription",
             "drop": "states",
+            "drop_fair": "fair",
             "drop_groups": "grouped",
             "drop_history": "keep",
             "drop_streams": "",
@@ -143,7 +145,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"},
-        parts="claim_find claim_many claim_packed",
+        parts="claim_find claim_many claim_packed claim_ring move_ring",
         printed="pop",
     ),
     "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
@@ -314,12 +316,14 @@ def conditions(definition: Definition) -> set[str]:
     return {
         definition.kind,
         "states",
-        definition.order,
+        definition.arrangement,
         definition.delivery,
         definition.payload,
         "keep" if definition.keeps_history else "none",
-        "sorted" if definition.order in ("due", "priority") else "by_id",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
+        *(name for name in ("grouped", "strict", "retention") if getattr(definition, name)),
+        *(["groups"] if definition.needs_groups else []),
+        *(["takes_groups"] if definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

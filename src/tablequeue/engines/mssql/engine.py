@@ -34,7 +34,7 @@ from tablequeue.engines.mssql.refusals import (
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.texts import Client, quoted_role, ready_states
+from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # The orders without a clustered index on the identity: see create.sql.
@@ -92,8 +92,10 @@ class SQLServer(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = "slot"
     # JSON is stored as the text that was pushed. It has no check by ISJSON: before SQL Server 2022 that accepts objects
     # and arrays only, and OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}

@@ -31,7 +31,7 @@ from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
 from tablequeue.engines.mysql.topics import MySQLRanges, MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
-from tablequeue.engines.texts import Client, compile_text
+from tablequeue.engines.texts import IN_TURN, Client, compile_text
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
 
@@ -62,8 +62,10 @@ class MySQL(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "urgency, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = "slot"
     payload_types: ClassVar = {
         "json": "longtext not null check (json_valid(payload))",
         "text": "longtext not null",
