@@ -283,7 +283,7 @@ class EngineBase(ABC):
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
             "slot": self.slot,
-            "and_slot": f", {self.slot}" if definition.fair else "",
+            "and_slot": f", {self.slot} as slot" if definition.fair else "",
             "and_null": ", null" if definition.fair else "",
             "ring": f"{queue}{PART}ring",
             **self.topic_words(table),

@@ -37,12 +37,12 @@ class Fair(Part):
         if some groups have less than their share.
         """
         self._begin(cursor, table)
-        ring, rows, served = table.ring, list[Row](), table.ring.served
+        ring, rows = table.ring, list[Row]()
         while len(rows) < params["n"]:
             marks = ring.marks if params.get("now") is None else {}
             more = claim(cursor, table, params | {"n": params["n"] - len(rows)} | self._segments(table, marks))
             if more:
-                rows = in_turn([*rows, *more], served)
+                rows += in_turn(more, ring.served)
                 ring.served = rows[-1][-1]
                 self._served(cursor, table)
                 if table.engine.low_water and table.engine.is_ours(cursor):  # else it may yet be rolled back
@@ -58,9 +58,9 @@ class Fair(Part):
         if table.ring.served is None:
             table.ring.served = random.randint(LOWEST, HIGHEST)
             params: Params = {"n": random.randint(1, STEPS)}
-            passed = self._rows(cursor, table, "claim_ring", params | self._segments(table, {}))
-            if passed:
-                table.ring.served = passed[-1][0]
+            last = self._row(cursor, table, "claim_ring", params | self._segments(table, {}))
+            if last is not None:
+                table.ring.served = last[0]
 
     def _segments(self, table: Table, marks: dict[int, int]) -> Params:
         """Return the segments of the ring, in the order of the turns.

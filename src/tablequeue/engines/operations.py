@@ -335,7 +335,8 @@ def conditions(definition: Definition) -> set[str]:
         "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
         *(name for name in ("grouped", "strict", "retention") if getattr(definition, name)),
         *(["groups"] if definition.needs_groups else []),
-        *(["takes_groups"] if definition.takes_groups else []),
+        *(["in_order"] if not definition.fair else []),
+        *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
+from tablequeue.names import PART
+
 # A slot of 64 bits: two groups share one with a chance of one in 3,000,000 where there are 3,000,000 of them.
 SLOT = "hashtextextended(coalesce(group_key, ''), 0)"
 
@@ -17,7 +20,7 @@ with recursive ring (segment, slot, above, number, id) as (
     select
         case when next.id is null then segment + 1 else segment end,
         case when next.id is null then ({starts})[segment + 1] else next.slot end,
-        case when next.id is null then ({above})[segment + 1] else 9223372036854775807 end,
+        case when next.id is null then ({above})[segment + 1] else {highest} end,
         case when {wanted_group} then number + 1 else number end,
         case when {wanted_group} then next.id end
     from ring
@@ -61,7 +64,7 @@ def fair_words(words: Mapping[str, str]) -> dict[str, str]:
 
     def ring(groups: str, high: str | None = None) -> str:
         wanted = "next.id is not null" if high is None else f"next.id <= coalesce({high}, next.id)"
-        return RING.format(**words, **arrays, groups=groups, wanted_group=wanted)
+        return RING.format(**words, **arrays, highest=HIGHEST, groups=groups, wanted_group=wanted)
 
     def in_turn(n: str, high: str | None = None) -> str:
         n = f"cast({n} as bigint)"
@@ -72,6 +75,11 @@ def fair_words(words: Mapping[str, str]) -> dict[str, str]:
     completed = "case when (select count(*) from finished) = :number then :n else 0 end"
     return {
         "ring_of_n": ring(":n"),
+        "ring_of_session": f"{words['table']}{PART}ring",
+        "ring_steps": str(STEPS),
+        "ring_starts": f"array[served, {LOWEST}]",
+        "ring_above": f"array[{HIGHEST}, {LOWEST}]",
+        "ring_ends": f"array[{HIGHEST}, served]",
         "in_turn": in_turn(":n"),
         "in_turn_if_completed": in_turn(completed).replace("\n", "\n    "),
         "in_turn_up_to_high": in_turn(":n", "cast(:high as bigint)"),

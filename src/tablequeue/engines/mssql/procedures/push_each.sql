@@ -89,7 +89,7 @@ begin
         if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
             throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
-        -- [not groups]
+        -- [ungrouped]
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]

@@ -58,7 +58,7 @@ begin
         if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
             throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
-        -- [not groups]
+        -- [ungrouped]
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
         if datalength(@p_producer) > 1024

@@ -1,4 +1,4 @@
--- The slots of up to :n groups that have something ready, in turn. A process begins behind some of them.
+-- The slot of the last one of up to :n groups that have something ready, in turn. A process begins behind it.
 -- Index: {table}__ready, one look for each group. Locks: none.
 {ring_of_n}
-select slot from ring where id is not null;
+select slot from ring where id is not null order by number desc limit 1;
