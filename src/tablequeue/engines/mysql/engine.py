@@ -31,7 +31,7 @@ from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
 from tablequeue.engines.mysql.topics import MySQLRanges, MySQLTopics
 from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.poll import Poll
-from tablequeue.engines.texts import IN_TURN, Client, compile_text
+from tablequeue.engines.texts import Client, compile_text
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
 
@@ -40,7 +40,7 @@ AUTOINC_READ_FAILED = 1467
 # Keys and groups are stored as bytes.
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
-INDEXED = ("due", "priority")
+INDEXED = ("due", "priority", "fair")
 
 
 class MySQL(Engine):
@@ -64,7 +64,7 @@ class MySQL(Engine):
         "priority": "urgency, id",
         "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": "slot, id"}
     slot = "slot"
     payload_types: ClassVar = {
         "json": "longtext not null check (json_valid(payload))",
@@ -102,7 +102,7 @@ class MySQL(Engine):
         return {
             **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
-            "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
+            "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
             # The predicate of a claim without the low-water mark.
@@ -125,7 +125,7 @@ class MySQL(Engine):
         }
 
     def claimable(self, definition: Definition) -> str:
-        if definition.order not in INDEXED:
+        if definition.arrangement not in INDEXED:
             return "state = 'ready' and sweep_at is null"
         return f"waiting = 1 and due_at <= {self.clock}" if definition.order == "due" else "waiting = 1"
 
