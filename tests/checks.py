@@ -90,6 +90,20 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [second]
 
 
+def check_fair_share(queue: Queue) -> None:
+    """In a fair queue, the messages of small tenants come in the first rounds, however many a large one has."""
+    queue.push_many(["x"] * 300, group="large")
+    small = [f"small {number}" for number in range(10)]
+    for group in small:
+        queue.push_many(["x"] * 3, group=group)
+    one_by_one = [claimed(queue).group for _ in range(11)]
+    assert sorted(filter(None, one_by_one)) == ["large", *small], "one of each in the first round"
+    at_once = [claim.group for claim in queue.pop_many(22)]
+    for turn in (at_once[:11], at_once[11:]):
+        assert sorted(filter(None, turn)) == ["large", *small], "one of each in each round"
+    assert [claim.group for claim in queue.pop_many(267)] == ["large"] * 267, "what is left of a share goes to others"
+
+
 def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
     """The commit finishes the message, and it is never redelivered."""
     id = queue.push("x", **options)

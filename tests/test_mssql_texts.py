@@ -338,6 +338,7 @@ LAYOUTS = {
     "priority": "clustered",
     "strict": "clustered",
     "groups": "clustered",
+    "fair": "clustered",
     "heap": "nonclustered",
     "due": "nonclustered",
 }

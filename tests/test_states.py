@@ -29,6 +29,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "due": {"order": "due"},
     "groups": {"groups": True},
+    "fair": {"groups": "fair"},
     "strict": {"strict": True},
     "at_most_once": {"delivery": "at_most_once"},
     "no_history": {"history": "none"},

@@ -21,6 +21,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
+from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -125,7 +126,9 @@ class SQLServer(Engine):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
+    procedure_syntax = ProcedureSyntax(
+        "@p_{}", partial(quoted_role, "[]"), words={"of_inserted": "", "of_deleted": ""}, kept=kept
+    )
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
@@ -135,6 +138,7 @@ class SQLServer(Engine):
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
+        words |= fair_words(words, definition.fair)
         return words | {
             # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",
