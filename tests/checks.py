@@ -240,6 +240,7 @@ def _plan(database: Database, statement: str, n: int) -> str:
     """In lower case."""
     params = {"n": n, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
     params |= {"consumer": None, "now": None}
+    params |= {"starts": [0, -(1 << 63)], "above": [(1 << 63) - 1, -(1 << 63)], "ends": [(1 << 63) - 1, 0]}
     with database.engine.begin() as connection:
         return str(list(connection.exec_driver_sql(statement, params))).lower()
 

@@ -2,8 +2,8 @@
 
 The groups are on a ring, each at its slot, by which the index of the ready messages is arranged. A claim goes on behind
 the group that was served last. The process remembers which one that is, so claims share no row and none waits for
-another. A process begins at a random slot, and a random number of groups behind it: the slot alone would favour the
-groups that have a large gap before them.
+another. A process begins with a random one of the groups behind a random slot: the slot alone would favour the groups
+that have a large gap before them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tablequeue.engines.texts import Row
 from tablequeue.message import ID
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
-# The most groups that a process passes over at its beginning.
+# The groups of which a process chooses one to begin with.
 STEPS = 32
 # The most groups of which a process keeps a low-water mark. Dead index entries cost something where a group has many of
 # them, and claims meet those of a group once a round.
@@ -57,7 +57,7 @@ class Fair(Part):
         """Choose where this process begins."""
         if table.ring.served is None:
             table.ring.served = random.randint(LOWEST, HIGHEST)
-            params: Params = {"n": random.randint(1, STEPS)}
+            params: Params = {"n": STEPS}
             last = self._row(cursor, table, "claim_ring", params | self._segments(table, {}))
             if last is not None:
                 table.ring.served = last[0]

@@ -64,7 +64,7 @@ class SQLServerFair(Fair):
     def _begin(self, cursor: Cursor, table: Table) -> None:
         if table.ring.served is None:
             table.ring.served = random.randint(LOWEST, HIGHEST)
-            params: Params = {"n": random.randint(1, STEPS), "served": table.ring.served}
+            params: Params = {"n": STEPS, "served": table.ring.served}
             last = self._row(cursor, table, "claim_ring", params)
             if last is not None:
                 table.ring.served = last[0]

@@ -24,9 +24,9 @@ class MySQLFair(Fair):
     def _begin(self, cursor: Cursor, table: Table) -> None:
         if table.ring.served is None:
             table.ring.served = random.randint(0, HIGHEST)
-            passed = _found(cursor, table, {}, random.randint(1, STEPS), SPARE)
+            passed = _found(cursor, table, {}, STEPS, SPARE)
             if passed:
-                table.ring.served = passed[-1][1]
+                table.ring.served = random.choice([*{slot for _, slot in passed}])
 
     def found(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return rows of (id, slot) of messages that are ready: `n` in the order of the turns, and some more."""

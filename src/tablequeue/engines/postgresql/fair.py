@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tablequeue.engines.fair import HIGHEST, LOWEST, STEPS
 from tablequeue.names import PART
 
-# A slot of 64 bits: two groups share one with a chance of one in 3,000,000 where there are 3,000,000 of them.
+# A slot of 64 bits: two of 3,000,000 groups share one with a chance of one in 4,000,000.
 SLOT = "hashtextextended(coalesce(group_key, ''), 0)"
 
 # The groups that have something ready, from the one that was served last on, in the order of their slots. Each step is

@@ -15,7 +15,6 @@ create or replace function {queue}_claim(
         claimed integer;
         -- [fair]
         served bigint;
-        steps integer := 1 + floor(random() * {ring_steps});
         -- [end]
         within boolean := txid_current_if_assigned() is not null or now() < statement_timestamp() - interval '1 s';
         most integer := case when within then p_n else 1000 end;
@@ -25,7 +24,7 @@ create or replace function {queue}_claim(
         if coalesce(current_setting('tablequeue.{ring_of_session}', true), '') = '' then
             served := hashtextextended(cast(gen_random_uuid() as text), 0);
             perform set_config('tablequeue.{ring_of_session}', cast(coalesce((
-                {sql claim_ring n=steps starts=ring_starts above=ring_above ends=ring_ends}
+                {sql claim_ring n=ring_steps starts=ring_starts above=ring_above ends=ring_ends}
             ), served) as text), false);
         end if;
         -- [end]

@@ -9,7 +9,6 @@ create or replace function {queue}_remove(
         removed integer;
         -- [fair]
         served bigint;
-        steps integer := 1 + floor(random() * {ring_steps});
         -- [end]
         swept boolean := {queue}_sweep(1, p_n, p_now) is not null;
     begin
@@ -17,7 +16,7 @@ create or replace function {queue}_remove(
         if coalesce(current_setting('tablequeue.{ring_of_session}', true), '') = '' then
             served := hashtextextended(cast(gen_random_uuid() as text), 0);
             perform set_config('tablequeue.{ring_of_session}', cast(coalesce((
-                {sql claim_ring n=steps starts=ring_starts above=ring_above ends=ring_ends}
+                {sql claim_ring n=ring_steps starts=ring_starts above=ring_above ends=ring_ends}
             ), served) as text), false);
         end if;
         -- [end]
