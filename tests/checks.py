@@ -92,6 +92,20 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [second]
 
 
+def check_fair_share(queue: Queue) -> None:
+    """In a fair queue, the messages of small tenants come in the first rounds, however many a large one has."""
+    queue.push_many(["x"] * 300, group="large")
+    small = [f"small {number}" for number in range(10)]
+    for group in small:
+        queue.push_many(["x"] * 3, group=group)
+    one_by_one = [claimed(queue).group for _ in range(11)]
+    assert sorted(filter(None, one_by_one)) == ["large", *small], "one of each in the first round"
+    at_once = [claim.group for claim in queue.pop_many(22)]
+    for turn in (at_once[:11], at_once[11:]):
+        assert sorted(filter(None, turn)) == ["large", *small], "one of each in each round"
+    assert [claim.group for claim in queue.pop_many(267)] == ["large"] * 267, "what is left of a share goes to others"
+
+
 def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
     """The commit finishes the message, and it is never redelivered."""
     id = queue.push("x", **options)
@@ -228,6 +242,7 @@ def _plan(database: Database, statement: str, n: int) -> str:
     """In lower case."""
     params = {"n": n, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
     params |= {"consumer": None, "now": None}
+    params |= {"starts": [0, -(1 << 63)], "above": [(1 << 63) - 1, -(1 << 63)], "ends": [(1 << 63) - 1, 0]}
     with database.engine.begin() as connection:
         return str(list(connection.exec_driver_sql(statement, params))).lower()
 
@@ -312,7 +327,30 @@ RULES: dict[str, Rule] = {
     "priority": (ready, lambda message: (-message.priority, message.id)),
     "strict": (heads, by_id),
     "groups": (heads, by_id),
+    "fair": (ready, None),
 }
+
+
+class Turns:
+    """The promise of a fair queue: messages of a group come in the order of their ids, and no group is served twice
+    while another one has a message ready."""
+
+    def __init__(self) -> None:
+        self.since: dict[str | None, set[str | None]] = {}
+        """For each group that has had a message ready since it was served: the groups that were served since then."""
+
+    def check(self, popped: Iterable[Expected], waiting: Iterable[Expected]) -> None:
+        rest: dict[str | None, list[Expected]] = {}
+        for message in sorted(waiting, key=by_id):
+            rest.setdefault(message.group, []).append(message)
+        for message in popped:
+            assert message is rest[message.group].pop(0), "in order within the group"
+            self.since = {group: self.since.get(group, set()) for group in rest if rest[group]}
+            for group, served in self.since.items():
+                if group != message.group:
+                    assert message.group not in served, f"{message.group!r} is served twice while {group!r} waits"
+                    served.add(message.group)
+            self.since.pop(message.group, None)
 
 
 class Life:
@@ -325,12 +363,13 @@ class Life:
         self.time = 0
         self.live: dict[int, Expected] = {}
         self.dead: set[int] = set()
-        design = "strict" if definition.strict else "groups" if definition.groups else definition.order
+        design = "strict" if definition.strict else "groups" if definition.grouped else definition.arrangement
+        self.turns = Turns() if definition.fair else None
         self.eligible, self.rank = RULES[design]
 
     def push(self) -> None:
         priority = self.chance.randint(-1, 1) if self.queue.definition.order == "priority" else None
-        group = self.chance.choice("abc") if self.queue.definition.groups else None
+        group = self.chance.choice("abc") if self.queue.definition.takes_groups else None
         options: dict[str, Any] = {"delay": self.chance.choice([None, 0, 3, 7]), "priority": priority, "group": group}
         number = self.chance.randint(1, 4)
         one_by_one = self.chance.choice([True, False])
@@ -348,6 +387,8 @@ class Life:
         if self.rank is None:
             assert len(set(popped)) == len(popped) == min(n, len(may_go)), "as many as were asked for"
             assert set(popped) <= {message.id for message in may_go}, "only those that are ready"
+            if self.turns is not None:
+                self.turns.check([self.live[id] for id in popped], may_go)
         else:
             assert popped == [message.id for message in sorted(may_go, key=self.rank)[:n]], "in order"
         for claim in claims:

@@ -150,6 +150,8 @@ class Model:
         ready = [item for id, item in sorted(self.live.items()) if item.state == "ready"]
         if order == "heap" and len(given) == min(n, len(ready)) and set(given) <= {item.id for item in ready}:
             return [self.live[id] for id in given]
+        if self.definition.fair and len(given) == min(n, len(ready)):
+            return _in_turn(ready, given)
         ranks: dict[str, Callable[[Item], Any]] = {
             "lifo": lambda item: -item.id,
             "due": lambda item: item.due_at,
@@ -195,6 +197,24 @@ class Model:
             if item.state == "blocked" and item.group not in heads:
                 item.state = "scheduled" if item.due_at is not None and item.due_at > now else "ready"
                 heads.add(item.group)
+
+
+def _in_turn(ready: Sequence[Item], given: Sequence[int]) -> list[Item]:
+    """Return the first message of each group, then the second ones, and so on; in each round the groups as given."""
+    rest: dict[str | None, list[Item]] = {}
+    for item in ready:
+        rest.setdefault(item.group, []).append(item)
+    group_of = {item.id: item.group for item in ready}
+    items: list[Item] = []
+    waiting: list[str | None] = []
+    for id in given:
+        waiting = waiting or [group for group in rest if rest[group]]
+        group = group_of.get(id)
+        if group not in waiting:
+            group = waiting[0]
+        waiting.remove(group)
+        items.append(rest[group].pop(0))
+    return items
 
 
 def _delete(table: dict[int, Item], items: list[Item]) -> int:

@@ -340,6 +340,7 @@ LAYOUTS = {
     "priority": "clustered",
     "strict": "clustered",
     "groups": "clustered",
+    "fair": "clustered",
     "heap": "nonclustered",
     "due": "nonclustered",
 }

@@ -126,6 +126,18 @@ def without_heads(engine: type[Engine]) -> type[Engine]:
     return WithoutHeads
 
 
+def one_slot(engine: type[Engine]) -> type[Engine]:
+    """All groups of a fair queue have the same slot, so claims go by the ids alone."""
+
+    class OneSlot(engine):  # type: ignore[misc, valid-type]
+        slot: ClassVar = {"slot": "slot", "ifnull(group_key, '')": "''"}.get(engine.slot, "cast(0 as bigint)")
+
+        def render(self, operation: str, table: Table, state: str = "ready", **options: Any) -> str:
+            return re.sub(r"cast\(conv\(.* >> 1", "0", super().render(operation, table, state, **options))
+
+    return OneSlot
+
+
 def take_and_put_back(engine: type[Engine]) -> type[Engine]:
     """A take that returns a message and leaves it in its place."""
 
@@ -218,6 +230,7 @@ AT_ONCE = on(checks.check_nothing_is_claimed_after_a_lost_lease, "at once")
 POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
+FAIR = on(checks.check_fair_share, "fair share", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
@@ -271,6 +284,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a retry that is overtaken": (retries_without_a_place, STRICT),
     "two in progress in a group": (without_heads, GROUPS),
     "two in progress in a strict queue": (without_heads, order("strict")),
+    "fair groups that go by ids": (one_slot, FAIR),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),

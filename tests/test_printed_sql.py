@@ -53,6 +53,7 @@ OPTIONS = {
     "priority": "--order priority",
     "strict": "--strict",
     "groups": "--groups",
+    "fair": "--groups fair",
 }
 # Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
 NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back", "close_holes"}

@@ -29,6 +29,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "due": {"order": "due"},
     "groups": {"groups": True},
+    "fair": {"groups": "fair"},
     "strict": {"strict": True},
     "at_most_once": {"delivery": "at_most_once"},
     "no_history": {"history": "none"},
@@ -55,7 +56,7 @@ def states_written(engine: Engine, file: str, table: Table) -> set[str]:
     if not re.search(rf"\bset\s+state\b|insert into {engine.words(table)['queue']}\b(?!\.)", text):
         return set()
     text = re.sub(r"\bset\s+state =", "set", text)
-    text = re.sub(r"\bstate( \|\| '')? (=|<>) '\w+'|\bstate in \([^)]*\)|\bdefault '\w+'", "", text)
+    text = re.sub(r"\bstate( \|\| '')? (=|<>) '\w+'|\bstate( \|\| '')? in \([^)]*\)|\bdefault '\w+'", "", text)
     return {*re.findall(r"'(\w+)'", text)} & {*STATES}
 
 

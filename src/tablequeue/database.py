@@ -81,8 +81,9 @@ class Database:
                       lowest id; `heap`: any.
         strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
                       a retry nor while its delay runs. False if not given.
-        groups        fifo only: strict within each group that `push` names; groups run side by side. False if not
-                      given.
+        groups        fifo only. True: strict within each group that `push` names; groups run side by side. `fair`: any
+                      number of a group in progress, and claims take one message of each group in turn; messages
+                      without a group are one group. False if not given.
         payload       `json` (if not given), `text` or `bytes`: the type of the column.
         lease         how long a popped message stays with its consumer unless extended: seconds, or a timedelta; 60
                       seconds if not given.

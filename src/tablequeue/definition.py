@@ -14,6 +14,8 @@ from tablequeue.errors import BadDefinition
 Order = Literal["fifo", "heap", "lifo", "due", "priority"]
 PayloadType = Literal["json", "text", "bytes"]
 Delivery = Literal["at_least_once", "at_most_once"]
+Groups = bool | Literal["fair"]
+"""Whether the messages of a group are in order, one at a time; `fair`: claims take one of each group in turn."""
 Duration = float | timedelta
 """Seconds, or a timedelta."""
 Kept = Literal["keep", "none"]
@@ -83,7 +85,7 @@ class Definition:
 
     order: Order = "fifo"
     strict: bool = False
-    groups: bool = False
+    groups: Groups = False
     payload: PayloadType = "json"
     lease: float = 60.0
     max_attempts: int = 5
@@ -92,6 +94,7 @@ class Definition:
     delivery: Delivery = "at_least_once"
     dead_letter_to: str | None = None
     kind: ClassVar[Kind] = "queue"
+    may_be_fair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("lease", "history"):
@@ -120,9 +123,13 @@ class Definition:
             raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a share from 0 to 1.")
 
     def _check_grouping(self) -> None:
-        for name in ("strict", "groups"):
-            if not isinstance(getattr(self, name), bool):
-                raise BadDefinition(f"{name} is {getattr(self, name)!r}.", "Give True or False.")
+        if not isinstance(self.strict, bool):
+            raise BadDefinition(f"strict is {self.strict!r}.", "Give True or False.")
+        self._check_groups()
+        if self.strict and self.fair:
+            raise BadDefinition("Both strict and fair groups are given.", "Give one of the two.")
+        if self.fair and self.order != "fifo":
+            raise BadDefinition(f"Fair groups do not go with order={self.order!r}.", "Use order='fifo'.")
         if self.strict and self.groups:
             raise BadDefinition("Both strict and groups are given.", "Give groups alone: each group is strict.")
         if self.grouped and self.order != "fifo":
@@ -132,6 +139,11 @@ class Definition:
                 "strict and groups do not go with at_most_once, which does not know when a message is finished.",
                 "Use at_least_once with max_attempts=1.",
             )
+
+    def _check_groups(self) -> None:
+        if not isinstance(self.groups, bool) and (self.groups != "fair" or not self.may_be_fair):
+            choice = "True, False or 'fair'" if self.may_be_fair else "True or False"
+            raise BadDefinition(f"groups is {self.groups!r}.", f"Give {choice}.")
 
     def _check_history(self) -> None:
         if isinstance(self.history, str):
@@ -158,12 +170,27 @@ class Definition:
     @property
     def grouped(self) -> bool:
         """Whether a message may hold up others. A strict queue is one group."""
-        return self.strict or self.groups
+        return self.strict or self.groups is True
+
+    @property
+    def fair(self) -> bool:
+        """Whether claims take one message of each group in turn."""
+        return self.groups == "fair"
+
+    @property
+    def arrangement(self) -> Order | Literal["fair"]:
+        """How the messages that are ready are arranged for claims: by the order, or by groups that take turns."""
+        return "fair" if self.fair else self.order
 
     @property
     def takes_groups(self) -> bool:
         """Whether a message may name a group."""
-        return self.groups
+        return bool(self.groups)
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether each message must name its group."""
+        return self.groups is True
 
     @property
     def claims_ranges(self) -> bool:
@@ -202,6 +229,7 @@ class TopicDefinition(Definition):
 
     keep: Keep = "forever"
     kind: ClassVar[Kind] = "topic"
+    may_be_fair: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -234,10 +262,11 @@ class SubscriptionDefinition(Definition):
 
     topic: str = ""
     kind: ClassVar[Kind] = "subscription"
+    may_be_fair: ClassVar[bool] = False
 
     @property
     def ordered(self) -> bool:
-        return self.groups
+        return self.groups is True
 
     @property
     def claims_ranges(self) -> bool:
@@ -281,7 +310,7 @@ class QueueOptions(TypedDict, total=False):
 
     order: Order
     strict: bool
-    groups: bool
+    groups: Groups
     payload: PayloadType
     lease: Duration
     max_attempts: int
@@ -328,6 +357,7 @@ __all__ = [
     "Definition",
     "Delivery",
     "Duration",
+    "Groups",
     "History",
     "Keep",
     "Kind",

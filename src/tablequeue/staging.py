@@ -216,7 +216,7 @@ def _checked(queue: Queue | Topic, given: Iterable[pa.RecordBatch]) -> Iterator[
             raise BadPayload("A payload is null.", "Leave such rows out; nothing was pushed.")
         if "headers" in arrays:
             _check_objects(arrays["headers"])
-        if queue.definition.groups and ("group" not in arrays or arrays["group"].null_count):
+        if queue.definition.needs_groups and ("group" not in arrays or arrays["group"].null_count):
             raise BadInput(f"{queue.name!r} has groups, and a row has none.", "Give each row its group.")
         for name in ("group", "key"):
             if name in arrays:

@@ -96,6 +96,9 @@ def _time_option(name: str, words: tuple[str, ...], default: Any, help: str) -> 
     )
 
 
+# The values of --groups. It may be given without one, which stands for the first.
+GROUPS = ("ordered", "fair")
+
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "order": _option(
         "--order",
@@ -108,7 +111,12 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--strict", is_flag=True, help="fifo only: one message in progress at a time, and none overtakes another."
     ),
     "groups": click.option(
-        "--groups", is_flag=True, help="fifo only: strict within each group; groups run side by side."
+        "--groups",
+        type=click.Choice(GROUPS),
+        callback=lambda ctx, param, value: {None: False, "fair": "fair"}.get(value, True),
+        metavar="[fair]",
+        help="fifo only: strict within each group; groups run side by side. `--groups fair`: any number of a group in "
+        "progress, and claims take one message of each group in turn.",
     ),
     "payload": _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
     "lease": _option("--lease", float, _DEFAULT.lease, "Seconds that a popped message stays with its consumer."),

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -40,9 +40,19 @@ class Mark:
     id: int = 0
 
 
+@dataclass(slots=True)
+class Ring:
+    """What a process remembers of a fair queue, whose groups take their turns in the order of their slots."""
+
+    served: Any = None
+    """The slot of the group that was served last; None: no claim yet."""
+    marks: dict[Any, int] = field(default_factory=dict)
+    """The low-water marks of the groups that were served last; see `Mark`."""
+
+
 def keeps_low_water(definition: Definition) -> bool:
     """Return whether messages become ready mostly in the order of their ids. The heads of groups do not."""
-    return definition.order in ("heap", "fifo") and not definition.grouped
+    return definition.arrangement in ("heap", "fifo") and not definition.grouped
 
 
 class Statements:
@@ -99,7 +109,7 @@ class Table(Statements):
         if definition.dead_letter_to is not None:
             # Until the catalogue has told: see operations/dead_letters.py.
             self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
-        self.rank = engine.rank(definition.order)
+        self.rank = engine.rank(definition.arrangement)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
         # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
@@ -109,6 +119,7 @@ class Table(Statements):
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
         self.mark = Mark()
+        self.ring = Ring()
 
     def redefined(self, definition: Definition) -> Self:
         """Return the table with another definition, and with all else that this process remembers of it."""
@@ -125,6 +136,7 @@ class Table(Statements):
         one, a claim in another thread could undo this before the next claim.
         """
         self.mark = Mark(min(self.mark.id, id))
+        self.ring.marks = {}
 
     @property
     def channel(self) -> str:
@@ -173,6 +185,8 @@ class EngineBase(ABC):
     """The columns of the index that serves a claim, for each order of a queue, as in `ORDER BY`."""
     order_by: ClassVar[Mapping[str, str]]
     """The `ORDER BY` of a claim, for each order."""
+    slot: ClassVar[str]
+    """The slot of the group of a message, in a fair queue: an expression, or a column of its table."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
     staged_types: ClassVar[Mapping[str, str]]
@@ -270,8 +284,8 @@ class EngineBase(ABC):
             "payload_type": self.payload_types[definition.payload],
             "turns": f"{queue}{PART}turns",
             "turn": f"{queue}{PART}turn",
-            "order_by": self.order_by[definition.order],
-            "ready_index": self.ready_index[definition.order],
+            "order_by": self.order_by[definition.arrangement],
+            "ready_index": self.ready_index[definition.arrangement],
             "claimable": self.claimable(definition)
             + (" and id > :low_water" if table.claims_above_mark else "")
             + f" and {self.unpaused(table)}",
@@ -301,6 +315,10 @@ class EngineBase(ABC):
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header,
             "origin_key": self.origin_key,
+            "slot": self.slot,
+            "and_slot": f", {self.slot} as slot" if definition.fair else "",
+            "and_null": ", null" if definition.fair else "",
+            "ring": f"{queue}{PART}ring",
             **self.topic_words(table),
         }
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.fair import Claim, Fair
 from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
 
 
 class Messages(Part):
+    fair: ClassVar[Fair] = Fair()
+
     # -- pushing -----------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
@@ -68,14 +71,14 @@ class Messages(Part):
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
-        return claimed_above(self._claim, cursor, table, params)
+        return self._ready(self._claim, cursor, table, params)
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 
         Return them as CLAIMED.
         """
-        return claimed_above(self._take, cursor, table, params)
+        return self._ready(self._take, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -187,6 +190,10 @@ class Messages(Part):
         return cursor.rowcount
 
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
+
+    def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        in_order = self.fair.claimed if table.definition.fair else claimed_above
+        return in_order(claim, cursor, table, params)
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)

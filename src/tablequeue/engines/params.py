@@ -33,6 +33,12 @@ class Params(TypedDict, total=False):
     """The lowest and the highest id."""
     after: int
     """The id after which to look."""
+    served: Any
+    """The slot of the group of a fair queue that was served last."""
+    starts: Any
+    above: Any
+    ends: Any
+    """The segments of the ring of a fair queue: from a slot and an id on, without these, up to a slot."""
     age: float
     """Seconds since an event; of a condition, the minimum."""
     since: Time

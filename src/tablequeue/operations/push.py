@@ -217,7 +217,7 @@ def check_priority(queue: Defined, priority: int) -> None:
 
 
 def check_group(queue: Defined, group: str | None) -> None:
-    if queue.definition.groups:
+    if queue.definition.needs_groups:
         if group is None:
             raise BadInput(
                 f"The {queue.definition.kind} {queue.name!r} has groups, and none is given.",

@@ -158,7 +158,7 @@ def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> N
     The position of a subscription never goes back. `BadInput` if it is ordered, or if messages are in progress.
     """
     params: Params = {"start": offset, "consumer": consumer, "age": age, "now": None}
-    ordered = subscription.table.definition.groups
+    ordered = subscription.table.definition.grouped
     if ordered or subscription.run(subscription.engine.ranges.note_position, params):
         raise BadInput(
             f"The subscription {subscription.table.name!r} "

@@ -21,6 +21,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
+from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -34,7 +35,7 @@ from tablequeue.engines.mssql.refusals import (
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.texts import Client, quoted_role, ready_states
+from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # The orders without a clustered index on the identity: see create.sql.
@@ -96,8 +97,10 @@ class SQLServer(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = "slot"
     # JSON is stored as the text that was pushed. It has no check by ISJSON: before SQL Server 2022 that accepts objects
     # and arrays only, and OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
@@ -136,7 +139,9 @@ class SQLServer(Engine):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept, there=THERE)
+    procedure_syntax = ProcedureSyntax(
+        "@p_{}", partial(quoted_role, "[]"), words={"of_inserted": "", "of_deleted": ""}, kept=kept, there=THERE
+    )
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
@@ -146,6 +151,7 @@ class SQLServer(Engine):
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
+        words |= fair_words(words, definition.fair)
         return words | {
             # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",

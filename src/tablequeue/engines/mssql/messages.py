@@ -11,6 +11,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.mssql.connection import atomic
+from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.texts import Row
@@ -22,6 +23,8 @@ ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
 
 
 class SQLServerMessages(Messages):
+    fair = SQLServerFair()
+
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:

@@ -40,7 +40,7 @@ AUTOINC_READ_FAILED = 1467
 # Keys and groups are stored as bytes.
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
-INDEXED = ("due", "priority")
+INDEXED = ("due", "priority", "fair")
 
 
 class MySQL(Engine):
@@ -62,8 +62,10 @@ class MySQL(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "urgency, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": "slot, id"}
+    slot = "slot"
     payload_types: ClassVar = {
         "json": "longtext not null check (json_valid(payload))",
         "text": "longtext not null",
@@ -109,7 +111,7 @@ class MySQL(Engine):
         return {
             **super().words(table, state),
             **procedures.words(self.dialect.name, definition),
-            "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
+            "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
             # The predicate of a claim without the low-water mark.
@@ -134,7 +136,7 @@ class MySQL(Engine):
         }
 
     def claimable(self, definition: Definition) -> str:
-        if definition.order not in INDEXED:
+        if definition.arrangement not in INDEXED:
             return "state = 'ready' and sweep_at is null"
         return f"waiting = 1 and due_at <= {self.clock}" if definition.order == "due" else "waiting = 1"
 

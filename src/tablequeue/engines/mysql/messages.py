@@ -15,6 +15,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.fair import MySQLFair, locked
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
@@ -38,6 +39,8 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 
 
 class MySQLMessages(Messages):
+    fair = MySQLFair()
+
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
@@ -102,7 +105,7 @@ class MySQLMessages(Messages):
 
     @at_once(CLAIMS)
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["n"] > 1 or not cursor.ours:
+        if params["n"] > 1 or not cursor.ours or table.definition.fair:
             return self._removed(cursor, table, "claim_many", params)
         update, select = table.statements("claim")
         if not cursor.execute(update, params):
@@ -118,7 +121,9 @@ class MySQLMessages(Messages):
         """Lock messages, then run the other statements of the operation on them."""
         lock, *changes = table.statements(operation)
         with atomic(cursor):
-            if cursor.ours:
+            if table.definition.fair:
+                rows = locked(cursor, table, params)
+            elif cursor.ours:
                 cursor.execute(lock, params)
                 rows = list(cursor.fetchall())
             else:
@@ -128,11 +133,13 @@ class MySQLMessages(Messages):
                 more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
                 for change in changes:
                     cursor.execute(change, params | more)
-        rows.sort(key=table.rank)
+        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return rows of (id, due_at, priority)."""
+        """Return rows of (id, due_at, priority), or of (id, slot) in a fair queue."""
+        if table.definition.fair:
+            return self.fair.found(cursor, table, params)
         find, _ = table.statements("claim_find")
         # More than `n`: other consumers may have locked the first ones.
         cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})

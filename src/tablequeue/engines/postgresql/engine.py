@@ -19,6 +19,7 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
+from tablequeue.engines.postgresql.fair import SLOT, fair_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
 from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
@@ -35,7 +36,7 @@ from tablequeue.engines.postgresql.topics import (
     PostgreSQLTopics,
 )
 from tablequeue.engines.postgresql.values import Ids, load_time
-from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
+from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.message import DUE_AT, ID
 from tablequeue.names import PART
@@ -78,8 +79,10 @@ class PostgreSQL(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": f"{SLOT}, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = SLOT
     # json, not jsonb: it keeps the text that was pushed, with every number and escape, and builds no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
@@ -113,6 +116,9 @@ class PostgreSQL(Engine):
             "payloads": "array['1', '2']",
             "priorities": "array[0, 0]",
             "groups": "array['', '']",
+            "starts": "array[0, -9223372036854775808]",
+            "above": "array[9223372036854775807, -9223372036854775808]",
+            "ends": "array[9223372036854775807, 0]",
             **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
             "attempts": "array['attempt']",
             "ids": "array[1]",
@@ -161,6 +167,7 @@ class PostgreSQL(Engine):
             # began and it is ready again, the claim locks the row but does not find it. A claim above a mark that finds
             # nothing starts again at once. A claim in a lifo queue does not: there, with 8 threads that pop and release
             # the same message, one pop in 800 returned nothing.
+            **fair_words(words),
             "row": "ctid" if table.claims_above_mark else "id",
             # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
             "waited_for": (

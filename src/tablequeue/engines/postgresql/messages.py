@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
 from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
+from tablequeue.message import ID
 
 T = TypeVar("T", bound=Collection[int])
 
@@ -97,7 +97,7 @@ class PostgreSQLMessages(Notifying, Messages):
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         claim = self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
-        return claimed_above(claim, cursor, table, params)
+        return self._ready(claim, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -105,6 +105,8 @@ class PostgreSQLMessages(Notifying, Messages):
         if max(params["number"], params["n"]) >= self.packs.least:
             with atomic(cursor):  # two statements, each of which may concern a pack
                 return super().complete_and_claim(cursor, table, params)
+        if table.definition.fair:
+            return self._complete_and_claim_in_turn(cursor, table, params)
         mark = table.mark
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
         if not rows:  # look below the mark
@@ -115,6 +117,24 @@ class PostgreSQLMessages(Notifying, Messages):
             return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
         mark.id = rows[-1][0]
         return None, rows
+
+    def _complete_and_claim_in_turn(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        unfinished: list[Sequence[int]] = []
+        finish = ["complete_and_claim"]  # by the first claim only
+
+        def claim(cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            if not finish:
+                return [] if unfinished else self._claim(cursor, table, params)
+            rows = self._claimed(cursor, table, finish.pop(), params)
+            if rows and rows[0][ID] is None:
+                unfinished.append(rows[0][-1] or ())
+                return []
+            return [row[:-1] for row in rows]
+
+        rows = self.fair.claimed(claim, cursor, table, params)
+        return (unfinished[0] if unfinished else None), rows
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.

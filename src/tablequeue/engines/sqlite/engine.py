@@ -18,13 +18,14 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
+from tablequeue.engines.sqlite.fair import SLOT, SQLiteStreams, fair_words
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
 from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
-from tablequeue.engines.texts import Client
+from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +38,7 @@ class SQLite(Engine):
     messages = SQLiteMessages()
     topics = SQLiteTopics()
     ranges = Ranges(messages, topics, Engine.range_reads)
+    streams = SQLiteStreams()
     staging = SQLiteStaging()
     checks = CHECKS
     drivers = ("pysqlite",)
@@ -48,8 +50,10 @@ class SQLite(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": f"{SLOT}, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = SLOT
     payload_types: ClassVar = {
         "json": "text not null check (json_valid(payload))",
         "text": "text not null",
@@ -80,6 +84,10 @@ class SQLite(Engine):
     closes_before_fork = True
     listener = SQLiteListener
     _path: str | None = ""
+
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        return words | fair_words(words)
 
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}

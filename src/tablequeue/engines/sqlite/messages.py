@@ -10,6 +10,7 @@ from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.sqlite.connection import atomic
+from tablequeue.engines.sqlite.fair import SQLiteFair
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.texts import Row
 
@@ -19,6 +20,8 @@ PUSHED_AT_ONCE = 50
 
 
 class SQLiteMessages(Messages):
+    fair = SQLiteFair()
+
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return insert_many(cursor, table.statement("push_many"), params)
 

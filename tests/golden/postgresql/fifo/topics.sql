@@ -163,8 +163,8 @@ create table tq_events__parts (
 -- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
--- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
--- Where there is neither a hole nor a gap, the new messages are one run, and it is enough to count them.
+-- Where there is neither a hole nor a gap, the new messages are one run, and it is enough to count them. Else one
+-- statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
@@ -176,8 +176,8 @@ create or replace function tq_events__sequence(all_holes boolean, patient boolea
         horizon xid8;
         next bigint;
         last bigint;
-        recent bigint;
         fresh record;
+        recent bigint;
     begin
         if patient then
             perform pg_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324));
@@ -190,6 +190,17 @@ create or replace function tq_events__sequence(all_holes boolean, patient boolea
             (select last_id from tq_events__holes order by first_id desc limit 1),
             (select last_id from tq_events__parts order by first_id desc limit 1)
         );
+        if not exists (select from tq_events__holes) then
+            select count(*) as messages, min(id) as low, max(id) as high
+            into fresh
+            from (select id from tq_events where id > last order by id limit 100000) as visible;
+            if fresh.messages = 0 then
+                return;
+            elsif fresh.low = last + 1 and fresh.high - fresh.low + 1 = fresh.messages then
+                insert into tq_events__runs (first_offset, first_id, last_id) values (next, fresh.low, fresh.high);
+                return;
+            end if;
+        end if;
         recent = case when all_holes then 0 else
             coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
         end;

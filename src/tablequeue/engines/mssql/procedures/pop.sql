@@ -35,6 +35,11 @@ begin
         declare @most bigint = case @alone when 1 then 1000 else @p_n end;
         declare @swept bit = 0;
         declare @turn int = 0;
+        -- [fair]
+        declare @p_served bigint =
+            coalesce(cast(session_context({ring_of_session}) as bigint), cast(crypt_gen_random(8) as bigint));
+        declare @p_last bigint;
+        -- [end]
         declare @moved int;
         -- [at_least_once]
         declare @claimed table (
@@ -57,6 +62,18 @@ begin
             {sql take_keep into=@claimed};
             -- [end]
             set @p_n = @p_n - @@rowcount;
+            -- [fair]
+            -- The last one in turn: of the groups that were served most often, the one farthest round the ring.
+            set @p_last = null;
+            select top (1) @p_last = given.slot
+            from (
+                select id, {slot_of_text} as slot, row_number() over (partition by group_key order by id) as number
+                from @claimed
+            ) as given
+            order by given.number desc, case when given.slot > @p_served then 0 else 1 end desc, given.slot desc;
+            set @p_served = coalesce(@p_last, @p_served);
+            exec sp_set_session_context {ring_of_session}, @p_served;
+            -- [end]
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
             set @most = case @alone when 1 then 1000 else @p_n end;

@@ -39,7 +39,11 @@ begin
         when not char_length(p_group) between 1 and 255 then
             'The group is not of 1 to 255 characters. Give another one.'
         -- [end]
-        -- [not groups]
+        -- [fair]
+        when not char_length(p_group) between 1 and 255 then
+            'The group is not of 1 to 255 characters. Give another one.'
+        -- [end]
+        -- [ungrouped]
         when p_group is not null then
             'The queue has no groups. Leave the group out.'
         -- [end]

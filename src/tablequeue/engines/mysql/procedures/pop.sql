@@ -58,14 +58,27 @@ begin
     -- rows, and all is rolled back. So a client must read to the end.
     with message (
         {claimed_names}
+        -- [fair]
+        , slot
+        -- [end]
     ) as (
         {sql claim_find/2 now=p_popped_at}
     )
+    -- [in_order]
     select *, p_token as token from message
+    -- [end]
+    -- [fair]
+    select
+        {claimed_names}, p_token as token
+    from message
+    -- [end]
     -- [priority]
     order by priority desc, id;
     -- [end]
-    -- [not priority]
+    -- [fair]
+    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+    -- [end]
+    -- [by_id_or_due]
     order by {order_by};
     -- [end]
     if p_ids is not null then

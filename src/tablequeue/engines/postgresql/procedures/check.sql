@@ -16,7 +16,7 @@ create or replace function {queue}_check(
             when p_group is null then
                 array['The queue has groups, and none is given.', 'Give the message its group.']
             -- [end]
-            -- [not groups]
+            -- [ungrouped]
             when p_group is not null then
                 array['The queue has no groups.', 'Leave the group out.']
             -- [end]

@@ -12,6 +12,7 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease as float8) * interval '1 second'
+-- [not fair]
 where {row} = any(array(
     select {row} from {queue}
     where {claimable}
@@ -19,5 +20,11 @@ where {row} = any(array(
     limit :n
     for update skip locked
 ))
+-- [end]
+-- [fair]
+where id = any(array(
+    {in_turn}
+))
+-- [end]
 returning
-    {claimed};
+    {claimed}{and_slot};

@@ -10,6 +10,7 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = null
+-- [not fair]
 where id = any(array(
     select id from {queue}
     where {claimable} and (cast(:high as bigint) is null or id <= :high)
@@ -17,4 +18,10 @@ where id = any(array(
     limit :n
     for update skip locked
 ))
-returning id;
+-- [end]
+-- [fair]
+where id = any(array(
+    {in_turn_up_to_high}
+))
+-- [end]
+returning id{and_slot};

@@ -3,6 +3,7 @@
 -- A rollback puts all of them back, a crash before the commit too.
 with taken as (
     delete from {queue}
+    -- [not fair]
     where id = any(array(
         select id from {queue}
         where {claimable}
@@ -10,6 +11,12 @@ with taken as (
         limit :n
         for update skip locked
     ))
+    -- [end]
+    -- [fair]
+    where id = any(array(
+        {in_turn}
+    ))
+    -- [end]
     returning *
 )
 insert into {history} (
@@ -25,4 +32,4 @@ select
         consumer = cast(:consumer as text)}
 from taken
 returning
-    {claimed with lease_until = cast(null as timestamptz)};
+    {claimed with lease_until = cast(null as timestamptz)}{and_slot};

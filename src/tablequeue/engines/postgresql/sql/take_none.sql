@@ -2,6 +2,7 @@
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
+-- [not fair]
 where id = any(array(
     select id from {queue}
     where {claimable}
@@ -9,8 +10,14 @@ where id = any(array(
     limit :n
     for update skip locked
 ))
+-- [end]
+-- [fair]
+where id = any(array(
+    {in_turn}
+))
+-- [end]
 returning
     {claimed with
         attempts = attempts + 1
         popped_at = {now}
-        lease_until = cast(null as timestamptz)};
+        lease_until = cast(null as timestamptz)}{and_slot};
