@@ -456,8 +456,8 @@ class Queue:
         """
         self.context.become(alter.alter(self.context.runner, self.context.table, options))
 
-    def pause(self, until: datetime | None = None, *, connection: Any = None) -> None:
-        """Hand out no message until `until`, an aware time; None: until `resume`. Pushes go on.
+    def pause(self, until: datetime | Duration | None = None, *, connection: Any = None) -> None:
+        """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
 
         It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
         procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.

@@ -139,3 +139,24 @@ def test_upgrade_says_from_which_version(run: Run, first: None) -> None:
     assert run("upgrade").stdout.splitlines() == [
         f"{name}: schema version 5, from 1" for name in ("plain", "words", "work")
     ]
+
+
+def test_alter(run: Run) -> None:
+    run("queue", "create", "work")
+    assert run("queue", "alter", "work", "--lease", "5", "--backoff-base", "9").stdout == "work altered\n"
+    shown = lines(run("queue", "show", "work", "--json"))[0]["definition"]
+    assert (shown["lease"], shown["backoff"]["base"], shown["backoff"]["factor"]) == (5, 9, 2)
+    assert run("queue", "alter", "work", code=2).stderr.endswith("Give at least one option to change.\n")
+    assert "cannot be altered" in run("queue", "alter", "work", "--history", "none", code=1).stderr
+
+
+def test_pause_and_resume(run: Run) -> None:
+    run("queue", "create", "work")
+    run("push", "work", "1")
+    assert run("queue", "pause", "work", "--for", "100").stdout.startswith("work paused until 20")
+    assert run("pop", "work", code=3).stdout == ""
+    run("queue", "pause", "work", "--for", "1", "--until", "2030-01-01T00:00:00Z", code=2)
+    assert run("queue", "pause", "work").stdout == "work paused\n"
+    assert lines(run("queue", "show", "work", "--json"))[0]["stats"]["paused_until"].startswith("9999")
+    assert run("queue", "resume", "work").stdout == "work resumed\n"
+    run("pop", "work")

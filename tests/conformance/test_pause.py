@@ -52,6 +52,17 @@ def test_a_pause_ends_by_itself(queue: Queue) -> None:
     assert queue.stats(now=at(10)).paused_until is None
 
 
+def test_a_pause_of_a_length_counts_from_the_databases_clock(queue: Queue) -> None:
+    queue.push("a")
+    queue.pause(timedelta(hours=1))
+    assert queue.pop() is None
+    until = queue.stats().paused_until
+    assert until is not None
+    assert queue.pop(now=until) is not None
+    queue.pause(0)
+    assert queue.stats().paused_until is None
+
+
 def test_the_last_pause_wins(queue: Queue) -> None:
     queue.push("a", now=at(0))
     queue.pause()
@@ -71,6 +82,8 @@ def test_a_pause_is_a_part_of_the_callers_transaction(place: Place, queue: Queue
 
 def test_a_time_without_a_zone_is_refused(queue: Queue) -> None:
     assert "time zone" in refuses(BadInput, queue.pause, datetime(2030, 1, 1)).cause
+    refuses(BadInput, queue.pause, -1)
+    refuses(BadInput, queue.pause, "soon")
 
 
 def test_a_new_queue_of_the_name_is_not_paused(db: Database, queue: Queue) -> None:

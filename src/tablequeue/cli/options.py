@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -69,9 +70,11 @@ _DEFAULT = Definition()
 _TOPIC = TopicDefinition()
 
 
-def _words_or_seconds(words: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], str | float]:
-    def convert(ctx: click.Context, param: click.Parameter, value: str) -> str | float:
-        if value in words:
+def _words_or_seconds(
+    words: tuple[str, ...],
+) -> Callable[[click.Context, click.Parameter, str | None], str | float | None]:
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | float | None:
+        if value is None or value in words:
             return value
         try:
             return float(value)
@@ -189,3 +192,19 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: options[name] for name in OPTIONS[kind]}
     backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
+
+
+def alter_options(command: F) -> F:
+    """Add the options of `queue alter`: those of a definition that can be altered, without defaults."""
+    for name in reversed((*_RETRIES, "history")):
+        command = _OPTIONS[name](command)
+        option = command.__click_params__[-1]  # type: ignore[attr-defined]
+        option.default, option.show_default = None, False
+    return command
+
+
+def altered_fields(definition: Definition, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that the options of `queue alter` change."""
+    given = {name: value for name, value in options.items() if value is not None}
+    parts = {name.removeprefix("backoff_"): given.pop(name) for name in [*given] if name.startswith("backoff_")}
+    return given | ({"backoff": dataclasses.replace(definition.backoff, **parts)} if parts else {})

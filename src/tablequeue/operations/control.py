@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tablequeue.operations.context import Context, Params
+from tablequeue.definition import Duration
+from tablequeue.operations.context import Context, Params, seconds
 
 # The end of a pause that only `resume` ends.
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-def pause(context: Context, until: datetime | None, connection: Any) -> None:
-    params: Params = {"until": context.time(FOREVER if until is None else until, "until")}
+def pause(context: Context, until: datetime | Duration | None, connection: Any) -> None:
+    if until is None:
+        until = FOREVER
+    elif not isinstance(until, datetime):
+        clock = context.run(context.engine.checks.read_clock, {"now": None})
+        until = min(context.engine.load_time(clock) + timedelta(seconds=seconds(until, "until")), FOREVER)
+    params: Params = {"until": context.time(until, "until")}
     context.run(context.engine.pauses.pause, params, connection)
 
 
