@@ -90,6 +90,9 @@ class Database:
                       deleted from there after that time; `none`: it is deleted at once.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
+        concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
+        rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
+                      given. docs/control.md explains both limits.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
         `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash

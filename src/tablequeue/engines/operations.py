@@ -49,6 +49,8 @@ CREATE = {
     "create_group_triggers": "grouped",
     "create_history": "keep",
     "create_ranges": "subscription",
+    "create_slots": "concurrency",
+    "create_rate": "rate",
 }
 
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
@@ -67,6 +69,11 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
 _APART = dict.fromkeys(("range_hold", "range_set_apart", "range_mark"), "ranges")
 _LOCKED = {"lock": ""}
 _UNLOCKED = {"unlock": ""}
+
+
+# What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
+_GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
+_SPENT = {"note_slots": "concurrency", "spend_rate": "rate"}
 
 
 def _made(*files: str) -> Operation:
@@ -103,6 +110,8 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_groups": "grouped",
             "drop_history": "keep",
+            "drop_slots": "concurrency",
+            "drop_rate": "rate",
             "drop_streams": "",
             "unregister": "",
         },
@@ -142,11 +151,13 @@ OPERATIONS: Mapping[str, Operation] = {
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
-        {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"},
+        _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
         parts="claim_find claim_many claim_packed",
         printed="pop",
     ),
-    "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
+    "take": Operation(
+        Effect.WRITE, {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+    ),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
         Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
@@ -319,7 +330,11 @@ def conditions(definition: Definition) -> set[str]:
         definition.payload,
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.order in ("due", "priority") else "by_id",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        *(
+            name
+            for name in ("grouped", "strict", "groups", "retention", "limited", "concurrency", "rate")
+            if getattr(definition, name)
+        ),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

@@ -20,6 +20,8 @@ class Next(NamedTuple):
     """Seconds until then; 0 or less if a message can be popped now, None if none is expected."""
     pushing: bool = False
     """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
+    held: bool = False
+    """Whether a message is ready that a limit of the queue holds back."""
 
 
 class Reads(Part):

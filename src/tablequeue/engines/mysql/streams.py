@@ -9,19 +9,28 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mysql.messages import FreeSlots
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.texts import Row
 
 
-class MySQLStreams(Streams):
+class MySQLStreams(FreeSlots, Streams):
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
         lock, change = table.statements("stream_claim")
-        cursor.execute(lock, params | {"low_water": 0})
-        ids = [row[0] for row in cursor.fetchall()]
-        if ids:
-            cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return len(ids)
+
+        def claim(params: Params) -> list[Row]:
+            cursor.execute(lock, params | {"low_water": 0})
+            rows = list(cursor.fetchall())
+            if rows:
+                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+            return rows
+
+        if not table.definition.limited:
+            return len(claim(params))
+        slots = {"slots": self.free_slots(cursor, table)}
+        return len(self.claim_within(cursor, table, params | slots, claim))
 
 
 class MySQLStaging(Staging):

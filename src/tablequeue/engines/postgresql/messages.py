@@ -97,8 +97,8 @@ class PostgreSQLMessages(Notifying, Messages):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        if max(params["number"], params["n"]) >= self.packs.least:
-            with atomic(cursor):  # two statements, each of which may concern a pack
+        if max(params["number"], params["n"]) >= self.packs.least or table.definition.limited:
+            with atomic(cursor):  # two statements: each may concern a pack, or the first one frees places
                 return super().complete_and_claim(cursor, table, params)
         mark = table.mark
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})

@@ -72,6 +72,6 @@ def may_pack(definition: Definition) -> bool:
     """Return whether a claim may be a pack.
 
     Not in a grouped queue, because the head of a group must stay in its index. Not at most once, because a claim moves
-    its messages to the history.
+    its messages to the history. Not in a queue with limits, whose places note the messages.
     """
-    return definition.delivery == "at_least_once" and not definition.grouped
+    return definition.delivery == "at_least_once" and not (definition.grouped or definition.limited)

@@ -21,11 +21,12 @@ from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
-from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
+from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import Client
 from tablequeue.errors import TablequeueError
+from tablequeue.names import PART
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,6 +38,7 @@ class SQLite(Engine):
     messages = SQLiteMessages()
     topics = SQLiteTopics()
     ranges = Ranges(messages, topics, Engine.range_reads)
+    streams = SQLiteStreams()
     staging = SQLiteStaging()
     checks = CHECKS
     drivers = ("pysqlite",)
@@ -61,6 +63,8 @@ class SQLite(Engine):
     # unixepoch has fractions only from SQLite 3.42 on.
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
+    places = f"select places from {{}}{PART}slots"  # noqa: S608
+    until_token = f"max(0, spent_until - (burst - 1) * step - {clock}) / 1e6"
     client = Client(
         "sqlite3",
         "Between `begin;` and `commit;` it is all or nothing.",
@@ -75,6 +79,22 @@ class SQLite(Engine):
     closes_before_fork = True
     listener = SQLiteListener
     _path: str | None = ""
+
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        definition = table.definition
+        placed = (
+            "max(0, min(:n, (select places from {slots}) "
+            "- (select count(*) from {queue} where state = 'in_progress')))"
+        ).format(**words)
+        granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
+        placed = placed if definition.concurrency else ":n"
+        return words | {
+            # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
+            "placed": placed,
+            "most": granted if definition.rate else placed,
+            "removable": granted if definition.rate else ":n",
+        }
 
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}

@@ -3,7 +3,18 @@
 -- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
 declare @now datetime2(6) = {now};
 select case
+    -- [not limited]
     when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0e0
+    -- [end]
+    -- [limited]
+    when exists (select 1 from {queue} where {free}) then case
+        when {room} then {until_room}
+        else datediff_big(microsecond, @now, (
+            select min(lease_until) from {queue} where state = 'in_progress'
+        )) / 1e6
+    end
+    when 1 = 0{or_noted} then 0e0
+    -- [end]
     else datediff_big(microsecond, @now, (
         select min(coming.at)
         from (
@@ -12,4 +23,10 @@ select case
             select min(lease_until) as at from {queue} where state = 'in_progress'
         ) as coming
     )) / 1e6
+-- [not limited]
 end as seconds;
+-- [end]
+-- [limited]
+end as seconds, cast(0 as bit) as pushing,
+    cast(case when exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) then 1 else 0 end as bit) as held;
+-- [end]

@@ -2,6 +2,9 @@
 -- they stay with the stream until it completes the batch, or the batch is released.
 -- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: after a crash none is claimed.
+-- [limited]
+with {permits}, claimed as (
+-- [end]
 update {queue}
 set state = 'in_progress',
     attempts = attempts + 1,
@@ -14,7 +17,14 @@ where id = any(array(
     select id from {queue}
     where {claimable} and (cast(:high as bigint) is null or id <= :high)
     order by {order_by}
-    limit :n
+    limit {most}
     for update skip locked
 ))
+-- [not limited]
 returning id;
+-- [end]
+-- [limited]
+returning id
+), {noted}
+select id from claimed;
+-- [end]

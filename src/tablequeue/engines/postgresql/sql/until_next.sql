@@ -4,11 +4,28 @@
 -- of each. Locks: an advisory one, for the length of a look.
 select
     case
+        -- [not limited]
         when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
+        -- [end]
+        -- [limited]
+        when exists (select 1 from {queue} where {free}) then case
+            when {room} then {until_room}
+            else cast(extract(epoch from
+                (select min(lease_until) from {queue} where state = 'in_progress') - {now}
+            ) as float8)
+        end
+        when false{or_noted} then 0
+        -- [end]
         else cast(extract(epoch from least(
             (select min(due_at) from {queue} where state = 'scheduled'),
             (select min(lease_until) from {queue} where state = 'in_progress'),
             (select min(lease_until) from {packs})
         ) - {now}) as float8)
     end as seconds,
+    -- [not limited]
     case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing;
+    -- [end]
+    -- [limited]
+    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing,
+    exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) as held;
+    -- [end]

@@ -13,9 +13,9 @@ select
         finished_at = case when :token is null then {now} end
         consumer = :consumer}
 from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
+where id in (select id from {queue} where {claimable} order by {order_by} limit {removable});
 delete from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+where id in (select id from {queue} where {claimable} order by {order_by} limit {removable})
 returning
     {claimed with
         attempts = attempts + 1
