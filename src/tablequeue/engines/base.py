@@ -272,8 +272,8 @@ class EngineBase(ABC):
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
             # How many messages a claim may claim.
-            "most": ":n",
-            "removable": ":n",
+            "claim_limit": ":n",
+            "take_limit": ":n",
             # Of a queue with limits: whether it has a place, the seconds until the rate allows a message, and the
             # numbers for the text that creates it.
             "room": f"(select count(*) from {queue} where state = 'in_progress') < ({self.places.format(queue)})"  # noqa: S608
@@ -282,9 +282,9 @@ class EngineBase(ABC):
             "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
             # The predicate of a claim without the low-water mark.
             "free": self.claimable(definition),
-            "concurrency": str(definition.concurrency),
-            "step": str(definition.rate.step) if definition.rate else "",
-            "burst": str(definition.rate.burst) if definition.rate else "",
+            "concurrency": str(definition.concurrency or 0),
+            "step": str(definition.rate.step if definition.rate else 0),
+            "burst": str(definition.rate.burst if definition.rate else 0),
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
             **self.topic_words(table),

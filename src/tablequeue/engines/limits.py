@@ -41,7 +41,7 @@ class Limits(Part):
             params = params | {"n": len(slots)}
         rows = claim(params) if params["n"] > 0 else []
         if rows and slots is not None:
-            places = json.dumps([[slot, row[0]] for slot, row in zip(slots, rows, strict=False)])
+            places = json.dumps([{"slot": slot, "message": row[0]} for slot, row in zip(slots, rows, strict=False)])
             self._run(cursor, table, "note_slots", params | {"places": places})
         if rows and definition.rate is not None:
             self._run(cursor, table, "spend_rate", params | {"number": len(rows)})

@@ -152,7 +152,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
-        parts="claim_find claim_many claim_packed",
+        parts="claim_find claim_many claim_packed free_slots",
         printed="pop",
     ),
     "take": Operation(
@@ -262,8 +262,11 @@ _CLAIMED = "queue subscription"
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_expired": Procedure(),
+    "_grant_rate": Procedure(needs="rate"),
     "_insert_each": Procedure(),
+    "_lock_slots": Procedure(needs="concurrency"),
     "_move_on": Procedure(needs="grouped"),
+    "_note_slots": Procedure(needs="concurrency"),
     "_outdated": Procedure(needs="retention"),
     "_peek_blocked": Procedure(),
     "_peek_dead": Procedure(),
@@ -271,6 +274,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_peek_ready": Procedure(),
     "_peek_scheduled": Procedure(),
     "_promote": Procedure(needs="grouped"),
+    "_spend_rate": Procedure(needs="rate"),
     "_sweep": Procedure(),
     "begin": Procedure(),
     "check": Procedure(),

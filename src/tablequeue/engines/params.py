@@ -85,7 +85,7 @@ class Params(TypedDict, total=False):
     slots: str
     """Free places of a queue, each with its note, as JSON."""
     places: str
-    """Pairs of a place and of the message that it is to note, as JSON."""
+    """Places, each with the message that it is to note, as JSON."""
     removes: bool
     """Whether messages are removed, so that none is in progress after that."""
     within: bool

@@ -31,7 +31,7 @@ PUSHING_PAUSES = (0.002, 0.25)
 # Seconds between two looks of a consumer whose messages a limit of the queue holds back: the first pause, and the
 # longest. It is not woken: pushes bring it nothing, and the consumer that frees a place mostly pops the next message
 # itself. When a token of the rate comes is known; the share of that time is random, so that not all look at once.
-HELD_PAUSES = (0.01, 0.25)
+HELD_PAUSES = (0.02, 0.25)
 
 INFINITE = float("inf")
 

@@ -29,7 +29,7 @@ class MySQLStreams(FreeSlots, Streams):
 
         if not table.definition.limited:
             return len(claim(params))
-        slots = {"slots": self.free_slots(cursor, table)}
+        slots = {"slots": self.free_slots(cursor, table, params)}
         return len(self.claim_within(cursor, table, params | slots, claim))
 
 

@@ -13,16 +13,21 @@ from tablequeue.definition import Definition
 # The places whose message is no longer in progress, and those of them that this claim gets. The snapshot may be older
 # than the claim that filled a place last. So a place that is locked must have the note that the snapshot has: then
 # nobody has filled it since. Without the second look at the note, two claims would get the same place.
-# The subquery, and not a join, looks a message up by the primary key, whatever the statistics say.
+# Subqueries, and not joins, look a message up by its primary key, and a place too, whatever the statistics say: a join
+# compared each place with each, and took 160 ms with 1,000.
 PLACES = """free as materialized (
     select slot, message, token from {slots} as place
     where (
         select true from {queue} where id = place.message and token = place.token and state = 'in_progress'
     ) is null and exists (select from {queue} where {claimable})
 ), place as materialized (
-    select place.slot from {slots} as place join free using (slot, message, token)
+    select place.slot
+    from free cross join lateral (
+        select slot from {slots}
+        where slot = free.slot and message = free.message and token = free.token
+        for update skip locked
+    ) as place
     limit :n
-    for update of place skip locked
 )"""
 # How many messages the rate allows now. It waits for other claims: the lock of the row makes it exact.
 TOKENS = """bucket as materialized (
@@ -33,10 +38,9 @@ TOKENS = """bucket as materialized (
 )"""
 NOTED = """noted as (
     update {slots} as place
-    set message = claimed.id, token = cast(:token as uuid)
-    from (select slot, row_number() over () as number from place) as got
-    join (select id, row_number() over () as number from claimed) as claimed using (number)
-    where place.slot = got.slot
+    set message = noted.message, token = cast(:token as uuid)
+    from unnest(array(select slot from place), array(select id from claimed)) as noted (slot, message)
+    where place.slot = noted.slot and noted.message is not null
 )"""
 SPENT = """spent as (
     update {rate}
@@ -67,11 +71,11 @@ def limit_words(definition: Definition, words: Mapping[str, str]) -> dict[str, s
         notes.append(NOTED)
     return {
         "permits": ", ".join(permits).format(**words),
-        "most": _least(most),
+        "claim_limit": _least(most),
         "noted": ", ".join(notes).format(**words),
         # The same for a take, after which no message is in progress.
         "bucket": TOKENS.format(**words),
-        "removable": _least(removable),
+        "take_limit": _least(removable),
         "spent": SPENT.format(**words),
     }
 

@@ -84,16 +84,15 @@ class SQLite(Engine):
         words = super().words(table, state)
         definition = table.definition
         placed = (
-            "max(0, min(:n, (select places from {slots}) "
-            "- (select count(*) from {queue} where state = 'in_progress')))"
+            "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
         ).format(**words)
         granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
         placed = placed if definition.concurrency else ":n"
         return words | {
             # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
             "placed": placed,
-            "most": granted if definition.rate else placed,
-            "removable": granted if definition.rate else ":n",
+            "claim_limit": granted if definition.rate else placed,
+            "take_limit": granted if definition.rate else ":n",
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:

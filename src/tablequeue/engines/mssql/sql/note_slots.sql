@@ -5,4 +5,4 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 update place
 set message = noted.message, token = @token
 from {slots} as place with (rowlock, forceseek)
-join openjson(@places) with (slot int '$[0]', message bigint '$[1]') as noted on place.slot = noted.slot;
+join openjson(@places) with (slot int, message bigint) as noted on place.slot = noted.slot;

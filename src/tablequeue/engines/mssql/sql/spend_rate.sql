@@ -3,6 +3,9 @@
 declare @number bigint = :number;
 declare @now datetime2(6) = {now};
 update {rate}
-set spent_until = dateadd(microsecond, @number * step % 60000000, dateadd(minute, @number * step / 60000000,
-    case when spent_until > @now then spent_until else @now end))
+set spent_until = dateadd(
+    microsecond, cast(@number * step - @number * step / 60000000 * 60000000 as int), dateadd(
+        minute, cast(@number * step / 60000000 as int), case when spent_until > @now then spent_until else @now end
+    )
+)
 where id = 1;

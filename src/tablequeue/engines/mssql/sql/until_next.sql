@@ -28,5 +28,8 @@ end as seconds;
 -- [end]
 -- [limited]
 end as seconds, cast(0 as bit) as pushing,
-    cast(case when exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) then 1 else 0 end as bit) as held;
+    cast(case
+        when exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) then 1
+        else 0
+    end as bit) as held;
 -- [end]

@@ -19,7 +19,7 @@ where {row} = any(array(
     select {row} from {queue}
     where {claimable}
     order by {order_by}
-    limit {most}
+    limit {claim_limit}
     for update skip locked
 ))
 returning

@@ -17,7 +17,7 @@ where id = any(array(
     select id from {queue}
     where {claimable} and (cast(:high as bigint) is null or id <= :high)
     order by {order_by}
-    limit {most}
+    limit {claim_limit}
     for update skip locked
 ))
 -- [not limited]

@@ -12,7 +12,7 @@ with {bucket}, taken as (
         select id from {queue}
         where {claimable}
         order by {order_by}
-        limit {removable}
+        limit {take_limit}
         for update skip locked
     ))
     returning *

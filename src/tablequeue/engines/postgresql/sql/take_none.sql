@@ -9,7 +9,7 @@ where id = any(array(
     select id from {queue}
     where {claimable}
     order by {order_by}
-    limit {removable}
+    limit {take_limit}
     for update skip locked
 ))
 returning

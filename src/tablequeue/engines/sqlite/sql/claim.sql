@@ -10,6 +10,6 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease * 1000000 as integer)
-where id in (select id from {queue} where {claimable} order by {order_by} limit {most})
+where id in (select id from {queue} where {claimable} order by {order_by} limit {claim_limit})
 returning
     {claimed};

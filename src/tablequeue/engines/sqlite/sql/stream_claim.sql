@@ -13,6 +13,6 @@ where id in (
     select id from {queue}
     where {claimable} and (:high is null or id <= :high)
     order by {order_by}
-    limit {most}
+    limit {claim_limit}
 )
 returning id;

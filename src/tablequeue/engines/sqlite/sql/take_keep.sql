@@ -13,9 +13,9 @@ select
         finished_at = case when :token is null then {now} end
         consumer = :consumer}
 from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit {removable});
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
 delete from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit {removable})
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
 returning
     {claimed with
         attempts = attempts + 1
