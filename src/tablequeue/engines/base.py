@@ -183,7 +183,7 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
-    schema_version: ClassVar[int] = 4
+    schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
     promotes: ClassVar[bool] = True
@@ -234,6 +234,7 @@ class EngineBase(ABC):
             "prefix": self.prefix,
             "catalogue": f"{self.prefix}{CATALOGUE}",
             "schedules": f"{self.prefix}tq{PART}schedules",
+            "paused": f"{self.prefix}tq{PART}paused",
             "now": self.clock,
         }
 

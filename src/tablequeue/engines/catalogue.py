@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, created_by, files_for
+from tablequeue.engines.operations import INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.names import CATALOGUE
@@ -51,6 +51,10 @@ class Catalogue(Part):
             self._run(cursor, table, "install_schema", params)
         if not self.has_catalogue(cursor, table, {}):
             self._run(cursor, table, "install", params)
+        if not self.has_table(cursor, table, {"table": table.engine.common_words()["paused"]}):
+            # The catalogue is new, or one of schema version 4.
+            for file in files_for(table.engine.name, INSTALLED, set()):
+                self._run(cursor, table, file, params)
 
     def create(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Create the tables of a queue and enter it in the catalogue."""

@@ -67,7 +67,7 @@ _LIST = re.compile(
 
 def common_expressions(time: str) -> dict[str, dict[str, str]]:
     """Return the expressions that replace columns on every engine. `time` is a null of the type of times."""
-    state = "case when finished_at is null then 'in_progress' else 'finished' end as state"
+    state = "coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state"
     return {
         "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
         "queue_values": {column: f":{PARAMETERS.get(column, column)}" for column in QUEUE_ROW},

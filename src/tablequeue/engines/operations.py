@@ -53,6 +53,9 @@ CREATE = {
     "create_rate": "rate",
 }
 
+# The files that a catalogue of schema version 4 lacks.
+INSTALLED = {"widen_catalogue": "", "create_paused": ""}
+
 # The files that upgrade a queue to a version from the one before. One with `_if_` runs if a table has its old name.
 UPGRADES: Mapping[int, Mapping[str, str]] = {
     2: {"upgrade_2": ""},
@@ -63,6 +66,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
+    5: {**INSTALLED, "upgrade_5": "states"},
 }
 
 # What sets messages apart from a range.
@@ -92,10 +96,18 @@ OPERATIONS: Mapping[str, Operation] = {
     "lookup": Operation(Effect.READ),
     "names": Operation(Effect.READ),
     "lock": Operation(Effect.DDL, parts="unlock"),
-    "install": Operation(Effect.DDL, parts="install_schema"),
+    "install": Operation(Effect.DDL, parts="install_schema widen_catalogue create_paused"),
     "create": Operation(
         Effect.DDL,
-        _LOCKED | {"install_schema": "schema", "install": ""} | CREATE | {"register": ""} | _UNLOCKED,
+        {
+            **_LOCKED,
+            "install_schema": "schema",
+            "install": "",
+            "create_paused": "",
+            **CREATE,
+            "register": "",
+            **_UNLOCKED,
+        },
         parts="leftovers create_notifications",
     ),
     "create_streams": _made("create_streams"),

@@ -24,7 +24,7 @@ class MySQLCatalogue(Catalogue):
             try:
                 cursor.execute(statement, params)
             except pymysql.Error as error:
-                if number_of(error) != ER.KEY_DOES_NOT_EXITS:
+                if number_of(error) not in (ER.KEY_DOES_NOT_EXITS, ER.DUP_FIELDNAME):
                     raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:

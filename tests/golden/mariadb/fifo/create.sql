@@ -8,11 +8,18 @@ select get_lock(concat('tablequeue.', md5(coalesce(database(), ''))), 60);
 -- The catalogue: one row a queue, with its definition as JSON and the version of its tables.
 -- Under the creator's lock. Like every DDL it commits by itself; a crash leaves the catalogue whole, or none.
 create table if not exists tq_queues (
-    name varchar(100) character set ascii collate ascii_bin primary key,
+    name varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
     definition text character set utf8mb4 collate utf8mb4_bin not null,
     schema_version int not null,
     created_at datetime(6) not null
 ) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the catalogue';
+
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. Like every DDL it commits by itself; a crash leaves the table whole, or none.
+create table if not exists tq__paused (
+    name varchar(64) character set ascii collate ascii_bin primary key,
+    until datetime(6) not null
+) engine = InnoDB, row_format = dynamic, comment = 'tablequeue: the pauses';
 
 -- A queue's table. There are no partial indexes here, so one index has all states: sweep_at is the time at which a
 -- message in it must be looked at (due, or its lease expired), and null where there is none, so that those are in
@@ -33,6 +40,8 @@ create table tq_emails (
     first_popped_at datetime(6),
     popped_at datetime(6),
     lease_until datetime(6),
+    expires_at datetime(6),
+    cancelled_at datetime(6),
     group_key varbinary(1020),
     dedup_key varbinary(1020),
     producer varchar(255),
@@ -62,6 +71,7 @@ create table tq_emails_history (
     first_popped_at datetime(6),
     popped_at datetime(6),
     finished_at datetime(6),
+    outcome varchar(9) character set ascii collate ascii_bin,
     group_key varbinary(1020),
     dedup_key varbinary(1020),
     producer varchar(255),
@@ -75,7 +85,7 @@ create table tq_emails_history (
 
 -- Enter a queue in the catalogue, when all its tables are there: only now it is one.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, utc_timestamp(6));
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, utc_timestamp(6));
 
 -- Free the creator's lock, on the connection that has it.
 do release_lock(concat('tablequeue.', md5(coalesce(database(), ''))));

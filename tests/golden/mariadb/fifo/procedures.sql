@@ -908,7 +908,8 @@ begin
         high bigint path '$.high'
     )) as options;
     select
-        id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+        id, payload, headers,
+        coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
         priority, convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, producer,
         consumer, pushed_at, due_at, first_popped_at, popped_at, cast(null as datetime(6)) as lease_until, finished_at,
         errors

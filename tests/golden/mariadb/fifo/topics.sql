@@ -37,8 +37,6 @@ values (1, :start, :start - 1, 0, 0, '[]', coalesce(cast(:now as datetime(6)), u
 -- look. The row of the id 0 is no hole: who gives offsets has locked it.
 -- A hole that no transaction will fill is closed by rows without pushed_at, which are no messages; see close_holes.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
--- The names of subscriptions are longer than those of queues, for which older catalogues have room.
-alter table tq_queues modify name varchar(100) character set ascii collate ascii_bin not null;
 create table tq_events (
     id bigint not null auto_increment primary key,
     pushed_at datetime(6),
@@ -265,7 +263,8 @@ from (
         union all
         (
             select
-                id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
+                id, payload, headers,
+                coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state,
                 attempts, priority, convert(group_key using utf8mb4) as group_key,
                 convert(dedup_key using utf8mb4) as dedup_key, producer, consumer, pushed_at, due_at, first_popped_at,
                 popped_at, cast(null as datetime(6)) as lease_until, finished_at, errors

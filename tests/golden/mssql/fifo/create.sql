@@ -15,10 +15,18 @@ if @granted < 0
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'tq_queues', N'U') is null
     create table tq_queues (
-        name varchar(100) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
+        name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
         definition nvarchar(max) not null,
         schema_version int not null,
         created_at datetime2(6) not null
+    );
+
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'tq__paused', N'U') is null
+    create table tq__paused (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
+        until datetime2(6) not null
     );
 
 -- A queue's table. Its clustered index depends on the order of the queue:
@@ -53,6 +61,8 @@ create table tq_emails (
     first_popped_at datetime2(6) null,
     popped_at datetime2(6) null,
     lease_until datetime2(6) null,
+    expires_at datetime2(6) null,
+    cancelled_at datetime2(6) null,
     group_key varbinary(1020) null,
     dedup_key varbinary(1020) null,
     producer nvarchar(512) null,
@@ -83,6 +93,7 @@ create table tq_emails_history (
     first_popped_at datetime2(6) null,
     popped_at datetime2(6) null,
     finished_at datetime2(6) null,
+    outcome varchar(9) collate Latin1_General_100_BIN2 null,
     group_key nvarchar(510) collate Latin1_General_100_BIN2 null,
     dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null,
     producer nvarchar(512) null,
@@ -96,4 +107,4 @@ create index tq_emails__finished on tq_emails_history (finished_at) include (pop
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values (cast('emails' as varchar(100)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 4, sysutcdatetime());
+values (cast('emails' as nvarchar(255)), cast('{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}' as nvarchar(max)), 5, sysutcdatetime());

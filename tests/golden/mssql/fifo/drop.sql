@@ -36,4 +36,4 @@ drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
 
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
-delete from tq_queues where name = cast('emails' as varchar(100));
+delete from tq_queues where name = cast('emails' as nvarchar(255));

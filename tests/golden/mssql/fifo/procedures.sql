@@ -1092,7 +1092,8 @@ begin
     declare @low bigint = @p_low;
     declare @high bigint = @p_high;
     select top (@n)
-        id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+        id, payload, headers,
+        coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
         priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
         cast(null as datetime2(6)) as lease_until, finished_at, errors
     from tq_emails_history

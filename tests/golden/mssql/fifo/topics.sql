@@ -38,14 +38,7 @@ values (@start, @start - 1, 0, 0, @now, @now);
 -- are the ids between runs: of transactions in flight, or rolled back.
 -- No page locks, no lock escalation: a reader skips the rows of transactions in flight, and never waits for one that
 -- has a page with other rows locked. The price: the index can be rebuilt, and not reorganized.
--- The name of a subscription is longer than that of a queue, so a catalogue of an older version gets a wider column.
 -- Runs in one transaction: a crash leaves nothing.
-if col_length(N'tq_queues', N'name') < 100
-begin
-    alter table tq_queues drop constraint pk_tq_queues;
-    alter table tq_queues alter column name varchar(100) collate Latin1_General_100_BIN2 not null;
-    alter table tq_queues add constraint pk_tq_queues primary key clustered (name);
-end;
 create table tq_events (
     id bigint identity (1, 1) not null constraint pk_tq_events primary key clustered with (allow_page_locks = off),
     pushed_at datetime2(6) not null,
@@ -555,8 +548,9 @@ from (
         where span.high >= @reach
         union all
         select
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
-            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            id, payload, headers,
+            coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
             cast(null as datetime2(6)) as lease_until, finished_at, errors
         from tq_events__s1_history
         where id between @low and @high and finished_at >= @since and finished_at < @until

@@ -95,5 +95,24 @@ if object_id(N'tq_emails_sweep', N'P') is not null drop procedure tq_emails_swee
 if indexproperty(object_id(N'tq_emails_history'), N'tq_emails_finished', 'IndexID') is not null
     exec sp_rename N'tq_emails_history.tq_emails_finished', N'tq_emails__finished', N'INDEX';
 
+-- Names of up to 255 characters, of all alphabets, which catalogues of schema version 4 cannot hold.
+-- Under the creators' lock, in one transaction: a crash leaves the catalogue as it was.
+alter table tq_queues drop constraint pk_tq_queues;
+alter table tq_queues alter column name nvarchar(255) collate Latin1_General_100_BIN2 not null;
+alter table tq_queues add constraint pk_tq_queues primary key clustered (name);
+
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. A crash leaves nothing.
+if object_id(N'tq__paused', N'U') is null
+    create table tq__paused (
+        name varchar(128) collate Latin1_General_100_BIN2 not null constraint pk_tq__paused primary key clustered,
+        until datetime2(6) not null
+    );
+
+-- From schema version 4 to 5: messages that expire or are cancelled. No table is written anew.
+-- Locks: the tables, for a moment. Runs in one transaction: a crash leaves version 4.
+alter table tq_emails add expires_at datetime2(6) null, cancelled_at datetime2(6) null;
+alter table tq_emails_history add outcome varchar(9) collate Latin1_General_100_BIN2 null;
+
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 4 where name = cast('emails' as varchar(100));
+update tq_queues set schema_version = 5 where name = cast('emails' as nvarchar(255));

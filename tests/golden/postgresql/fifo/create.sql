@@ -13,6 +13,13 @@ create table if not exists tq_queues (
     created_at timestamptz not null
 );
 
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. A crash leaves nothing.
+create table if not exists tq__paused (
+    name text constraint tq__paused_name primary key,
+    until timestamptz not null
+);
+
 -- A queue's table. A message is in exactly one of the five partial indexes of the states; the ready one has the
 -- columns of the order. A deduplication key is unique among the messages in the table: live ones and dead letters.
 -- Autovacuum by a fixed number of dead rows: a share of the table would come too late for a long backlog.
@@ -29,6 +36,8 @@ create table tq_emails (
     first_popped_at timestamptz,
     popped_at timestamptz,
     lease_until timestamptz,
+    expires_at timestamptz,
+    cancelled_at timestamptz,
     group_key text,
     dedup_key text,
     producer text,
@@ -120,6 +129,7 @@ create table tq_emails_history (
     first_popped_at timestamptz,
     popped_at timestamptz,
     finished_at timestamptz,
+    outcome text,
     group_key text,
     dedup_key text,
     producer text,
@@ -132,4 +142,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, statement_timestamp());
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, statement_timestamp());

@@ -844,7 +844,8 @@ create or replace function public.tq_emails_history(
     begin
         return query
             select
-                id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state, attempts,
+                id, payload, headers,
+                coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
                 priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
                 cast(null as timestamptz) as lease_until, finished_at, errors
             from public.tq_emails_history

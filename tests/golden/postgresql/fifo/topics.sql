@@ -412,8 +412,9 @@ from (
     union all
     (
         select
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
-            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            id, payload, headers,
+            coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
             cast(null as timestamptz) as lease_until, finished_at, errors
         from tq_events__s1_history
         where id between :low and :high and finished_at >= :since and finished_at < :until

@@ -101,5 +101,17 @@ drop function if exists tq_emails_sweep(float8, timestamptz);
 drop function if exists tq_emails_arrange(timestamptz);
 alter index if exists tq_emails_finished rename to tq_emails__finished;
 
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Under the creators' lock. A crash leaves nothing.
+create table if not exists tq__paused (
+    name text constraint tq__paused_name primary key,
+    until timestamptz not null
+);
+
+-- From schema version 4 to 5: messages that expire or are cancelled. No table is written anew.
+-- Locks: the tables, for a moment. Runs in one transaction: a crash leaves version 4.
+alter table tq_emails add column expires_at timestamptz, add column cancelled_at timestamptz;
+alter table tq_emails_history add column outcome text;
+
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 4 where name = 'emails';
+update tq_queues set schema_version = 5 where name = 'emails';

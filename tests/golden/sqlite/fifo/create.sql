@@ -9,6 +9,13 @@ create table if not exists tq_queues (
     created_at integer not null
 ) strict, without rowid;
 
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Locks: the database. A crash leaves nothing.
+create table if not exists tq__paused (
+    name text primary key,
+    until integer not null
+) strict, without rowid;
+
 -- A queue's table. Times are whole microseconds since 1970 in UTC.
 -- AUTOINCREMENT: without it, an empty queue would give an id a second time.
 -- A message is in exactly one of the five partial indexes of the states; the ready one has the columns of the order.
@@ -25,6 +32,8 @@ create table tq_emails (
     first_popped_at integer,
     popped_at integer,
     lease_until integer,
+    expires_at integer,
+    cancelled_at integer,
     group_key text,
     dedup_key text,
     producer text,
@@ -53,6 +62,7 @@ create table tq_emails_history (
     first_popped_at integer,
     popped_at integer,
     finished_at integer,
+    outcome text,
     group_key text,
     dedup_key text,
     producer text,
@@ -65,4 +75,4 @@ create index tq_emails__finished on tq_emails_history (finished_at);
 
 -- Enter a queue in the catalogue, in the transaction that makes its tables.
 insert into tq_queues (name, definition, schema_version, created_at)
-values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 4, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);
+values ('emails', '{"backoff": {"base": 1.0, "cap": 3600.0, "factor": 2.0, "jitter": 0.1}, "delivery": "at_least_once", "groups": false, "history": "keep", "lease": 60.0, "max_attempts": 5, "order": "fifo", "payload": "json", "strict": false, "table": "tq_emails"}', 5, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000);

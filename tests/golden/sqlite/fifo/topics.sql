@@ -189,8 +189,8 @@ with spans as materialized (
 )
 -- With max() the other columns are those of the row that has the maximum.
 select
-    id, payload, headers, 'finished' as state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at,
-    due_at, first_popped_at, max(popped_at) as popped_at, null as lease_until, finished_at, errors
+    id, payload, headers, state, attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at,
+    first_popped_at, max(popped_at) as popped_at, null as lease_until, finished_at, errors
 from (
     select
         id, payload, headers, 'finished' as state, 1 as attempts, 0 as priority, group_key, null as dedup_key, producer,
@@ -204,8 +204,9 @@ from (
     union all
     select * from (
         select
-            id, payload, headers, case when finished_at is null then 'in_progress' else 'finished' end as state,
-            attempts, priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
+            id, payload, headers,
+            coalesce(outcome, case when finished_at is null then 'in_progress' else 'finished' end) as state, attempts,
+            priority, group_key, dedup_key, producer, consumer, pushed_at, due_at, first_popped_at, popped_at,
             null as lease_until, finished_at, errors
         from tq_events__s1_history
         where id between :low and :high and finished_at >= :since and finished_at < :until

@@ -44,5 +44,18 @@ create unique index if not exists tq_emails__key on tq_emails (dedup_key) where 
 drop index if exists tq_emails_finished;
 create index if not exists tq_emails__finished on tq_emails_history (finished_at);
 
+-- The tables whose claims are paused: their messages are not handed out until that time. Usually there is none.
+-- Locks: the database. A crash leaves nothing.
+create table if not exists tq__paused (
+    name text primary key,
+    until integer not null
+) strict, without rowid;
+
+-- From schema version 4 to 5: messages that expire or are cancelled.
+-- Locks: the database. Runs in one transaction: a crash leaves version 4.
+alter table tq_emails add column expires_at integer;
+alter table tq_emails add column cancelled_at integer;
+alter table tq_emails_history add column outcome text;
+
 -- Enter the schema version of a queue in the catalogue, in the transaction that upgrades its tables.
-update tq_queues set schema_version = 4 where name = 'emails';
+update tq_queues set schema_version = 5 where name = 'emails';

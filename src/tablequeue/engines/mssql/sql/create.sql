@@ -35,6 +35,8 @@ create table {queue} (
     first_popped_at datetime2(6) null,
     popped_at datetime2(6) null,
     lease_until datetime2(6) null,
+    expires_at datetime2(6) null,
+    cancelled_at datetime2(6) null,
     group_key varbinary(1020) null,
     dedup_key varbinary(1020) null,
     producer nvarchar(512) null,

@@ -12,6 +12,7 @@ create table {history} (
     first_popped_at datetime2(6) null,
     popped_at datetime2(6) null,
     finished_at datetime2(6) null,
+    outcome varchar(9) collate Latin1_General_100_BIN2 null,
     group_key nvarchar(510) collate Latin1_General_100_BIN2 null,
     dedup_key nvarchar(510) collate Latin1_General_100_BIN2 null,
     producer nvarchar(512) null,

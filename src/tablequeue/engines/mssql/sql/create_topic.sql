@@ -5,14 +5,7 @@
 -- are the ids between runs: of transactions in flight, or rolled back.
 -- No page locks, no lock escalation: a reader skips the rows of transactions in flight, and never waits for one that
 -- has a page with other rows locked. The price: the index can be rebuilt, and not reorganized.
--- The name of a subscription is longer than that of a queue, so a catalogue of an older version gets a wider column.
 -- Runs in one transaction: a crash leaves nothing.
-if col_length(N'{catalogue}', N'name') < 100
-begin
-    alter table {catalogue} drop constraint pk_tq_queues;
-    alter table {catalogue} alter column name varchar(100) collate Latin1_General_100_BIN2 not null;
-    alter table {catalogue} add constraint pk_tq_queues primary key clustered (name);
-end;
 create table {log} (
     id bigint identity (1, 1) not null constraint pk_{table} primary key clustered with (allow_page_locks = off),
     pushed_at datetime2(6) not null,

@@ -2,7 +2,7 @@
 -- Under the creators' lock. A crash leaves nothing.
 if object_id(N'{catalogue}', N'U') is null
     create table {catalogue} (
-        name varchar(100) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
+        name nvarchar(255) collate Latin1_General_100_BIN2 not null constraint pk_tq_queues primary key clustered,
         definition nvarchar(max) not null,
         schema_version int not null,
         created_at datetime2(6) not null

@@ -17,6 +17,8 @@ create table {queue} (
     first_popped_at datetime(6),
     popped_at datetime(6),
     lease_until datetime(6),
+    expires_at datetime(6),
+    cancelled_at datetime(6),
     group_key varbinary(1020),
     dedup_key varbinary(1020),
     producer varchar(255),

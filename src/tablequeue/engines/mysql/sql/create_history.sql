@@ -12,6 +12,7 @@ create table {history} (
     first_popped_at datetime(6),
     popped_at datetime(6),
     finished_at datetime(6),
+    outcome varchar(9) character set ascii collate ascii_bin,
     group_key varbinary(1020),
     dedup_key varbinary(1020),
     producer varchar(255),

@@ -6,8 +6,6 @@
 -- look. The row of the id 0 is no hole: who gives offsets has locked it.
 -- A hole that no transaction will fill is closed by rows without pushed_at, which are no messages; see close_holes.
 -- Under the creators' lock. A crash before the end leaves tables that are not in the catalogue: see create.
--- The names of subscriptions are longer than those of queues, for which older catalogues have room.
-alter table {catalogue} modify name varchar(100) character set ascii collate ascii_bin not null;
 create table {log} (
     id bigint not null auto_increment primary key,
     pushed_at datetime(6),

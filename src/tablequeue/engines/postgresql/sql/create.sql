@@ -14,6 +14,8 @@ create table {queue} (
     first_popped_at timestamptz,
     popped_at timestamptz,
     lease_until timestamptz,
+    expires_at timestamptz,
+    cancelled_at timestamptz,
     group_key text,
     dedup_key text,
     producer text,

@@ -11,6 +11,7 @@ create table {history} (
     first_popped_at timestamptz,
     popped_at timestamptz,
     finished_at timestamptz,
+    outcome text,
     group_key text,
     dedup_key text,
     producer text,

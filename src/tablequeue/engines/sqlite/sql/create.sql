@@ -14,6 +14,8 @@ create table {queue} (
     first_popped_at integer,
     popped_at integer,
     lease_until integer,
+    expires_at integer,
+    cancelled_at integer,
     group_key text,
     dedup_key text,
     producer text,

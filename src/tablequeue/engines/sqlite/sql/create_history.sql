@@ -11,6 +11,7 @@ create table {history} (
     first_popped_at integer,
     popped_at integer,
     finished_at integer,
+    outcome text,
     group_key text,
     dedup_key text,
     producer text,

@@ -23,7 +23,7 @@ with spans as materialized (
 -- With max() the other columns are those of the row that has the maximum.
 select
     {log_columns with
-        state = 'finished' as state
+        state = state
         attempts = attempts
         priority = priority
         dedup_key = dedup_key

@@ -1,0 +1,7 @@
+-- From schema version 4 to 5: messages that expire or are cancelled. No table is written anew.
+-- Each statement commits by itself. A column that is there is passed over: a crash may have come after its statement.
+alter table {queue} add column expires_at datetime(6) after lease_until;
+alter table {queue} add column cancelled_at datetime(6) after expires_at;
+-- [keep]
+alter table {history} add column outcome varchar(9) character set ascii collate ascii_bin after finished_at;
+-- [end]
