@@ -53,7 +53,7 @@ WAYS = {
 def drain(url: str, way: Way, messages: int) -> float:
     """Return the messages a second."""
     with tablequeue.connect(url) as database:
-        queue = database.create_queue("work", payload="text", **way.options)
+        queue = database.create_queue("work", **way.options)
         queue.push_many(["x" * 100] * messages)
         with ThreadPoolExecutor(way.consumers) as threads:
             seen: list[int] = []

@@ -26,6 +26,40 @@ def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
     assert sorted(popped) == ids, "each message goes to one consumer"
 
 
+def check_concurrency(queue: Queue) -> None:
+    """A queue with three places never has more in progress, and each way to finish a message frees its place."""
+    queue.push_many("abcdefghij", now=at(0))
+    one, two, three = queue.pop_many(5, now=at(0))
+    assert queue.pop(now=at(0)) is None, "a message has no place"
+    one.complete(now=at(1))
+    queue.release(two, now=at(1))
+    assert len(queue.pop_many(5, now=at(1))) == 2, "two places are free"
+    three.fail("why", retry=False, now=at(2))
+    assert len(queue.pop_many(5, lease=5, now=at(2))) == 1, "a place is free"
+    assert not queue.pop_many(5, now=at(6.9)), "no lease has expired"
+    assert len(queue.pop_many(5, now=at(7))) == 1, "an expired lease frees its place"
+    assert queue.stats(now=at(7)).in_progress == 3
+
+
+def check_claims_at_once(consumers: Sequence[Queue]) -> None:
+    """Consumers that pop at the same moment get no more messages than there are places."""
+    places = consumers[0].definition.concurrency
+    consumers[0].push_many("a" * 100)
+    for _ in range(5):
+        with ThreadPoolExecutor(len(consumers)) as threads:
+            claims = [claim for some in threads.map(lambda queue: queue.pop_many(2), consumers) for claim in some]
+        claims += consumers[0].pop_many(100)
+        assert len(claims) == places, "as many in progress as there are places"
+        consumers[0].complete_many(claims)
+
+
+def check_rate(queue: Queue) -> None:
+    """A queue with a rate of 6 a minute, and 3 at once, delivers no more, however much is asked for."""
+    queue.push_many("a" * 20, now=at(0))
+    asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
+    assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
+
+
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
     """A consumer whose lease has expired cannot change the message that another consumer has now."""
     slow.push("x", now=at(0))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, Queue, Rate
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
@@ -224,6 +224,13 @@ REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
+
+
+CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
+AT_ONCE_LIMITED = of_two(
+    lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
+)
 
 
 def transitions(**options: Any) -> Check:

@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 class FreeSlots(Limits):
     """Finds the free places before a claim locks some of them."""
 
-    def free_slots(self, cursor: Cursor, table: Table, params: Params) -> str:
+    def _free_slots(self, cursor: Cursor, table: Table, params: Params) -> str:
         if table.definition.concurrency is None:
             return "[]"
         return json.dumps(self._rows(cursor, table, "free_slots", {"look": 2 * params["n"] + LOOK}))
@@ -155,16 +155,12 @@ class MySQLMessages(FreeSlots, Messages):
         if not table.definition.limited:
             with atomic(cursor):
                 return removed(params)
-        slots = (
-            {}
-            if removes
-            else {"slots": self.free_slots(cursor, table, params) if cursor.ours else params["seen"].slots}
-        )
+        slots = self._free_slots(cursor, table, params) if cursor.ours else params["seen"].slots
         with atomic(cursor):
-            return self.claim_within(cursor, table, params | slots, removed, removes=removes)
+            return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> Seen:
-        return Seen(self._look(cursor, table, params), self.free_slots(cursor, table, params))
+        return Seen(self._look(cursor, table, params), self._free_slots(cursor, table, params))
 
     def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         find, _ = table.statements("claim_find")

@@ -29,8 +29,8 @@ class MySQLStreams(FreeSlots, Streams):
 
         if not table.definition.limited:
             return len(claim(params))
-        slots = {"slots": self.free_slots(cursor, table, params)}
-        return len(self.claim_within(cursor, table, params | slots, claim))
+        slots = self._free_slots(cursor, table, params)
+        return len(self.claim_within(cursor, table, params | {"slots": slots}, claim))
 
 
 class MySQLStaging(Staging):

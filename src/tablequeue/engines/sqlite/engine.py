@@ -28,6 +28,8 @@ from tablequeue.engines.texts import Client
 from tablequeue.errors import TablequeueError
 from tablequeue.names import PART
 
+# How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
+PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -83,16 +85,16 @@ class SQLite(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
         definition = table.definition
-        placed = (
-            "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
-        ).format(**words)
-        granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
-        placed = placed if definition.concurrency else ":n"
+        placed = granted = ":n"
+        if definition.concurrency is not None:
+            placed = PLACED.format(**words)
+        if definition.rate is not None:
+            granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
         return words | {
             # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
             "placed": placed,
             "claim_limit": granted if definition.rate else placed,
-            "take_limit": granted if definition.rate else ":n",
+            "take_limit": granted,
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:

@@ -25,6 +25,7 @@ begin
     -- [end]
     -- [concurrency]
     declare there, got, p_places longtext character set ascii;
+    declare moved bigint;
     -- [end]
     declare exit handler for sqlexception
     begin
@@ -66,6 +67,8 @@ begin
     set p_n = least(p_n, tokens);
     -- [end]
     -- [concurrency]
+    -- First, because an expired lease frees its place.
+    call {queue}_sweep(1, if(ours, 1000, least(p_n, 1000)), p_now, moved);
     select json_arrayagg(json_array(slot, message, token)) into there from (
         {sql free_slots look=10000}
     ) as place;

@@ -4,7 +4,7 @@
 -- Index: {table}__ready. Locks: the database. A rollback gives it back, a crash before the commit too.
 update {rate}
 set granted = given.number,
-    spent_until = max(spent_until, {now}) + given.number * step
+    spent_until = case when given.number > 0 then max(spent_until, {now}) + given.number * step else spent_until end
 from (
     select count(*) as number
     from (
