@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import sleep
 from typing import NamedTuple
 
 import tablequeue
@@ -34,6 +35,8 @@ class Way(NamedTuple):
     options: QueueOptions
     batch: int = 1
     consumers: int = CONSUMERS
+    work: float = 0
+    """Seconds that a consumer works on each batch."""
     beside: str | None = None
     """The way without limits to which it is compared."""
 
@@ -42,8 +45,11 @@ WAYS = {
     "one by one": Way({}),
     "one by one, 20 places": Way({"concurrency": 20}, beside="one by one"),
     "one by one, 1,000 places": Way({"concurrency": 1_000}, beside="one by one"),
-    "one by one, 8 places, 16 consumers": Way({"concurrency": CONSUMERS}, 1, 2 * CONSUMERS, "one by one"),
     "one by one, a rate": Way({"rate": FAST}, beside="one by one"),
+    "8 consumers, 10 ms each": Way({}, work=0.01),
+    "8 places, 16 consumers, 10 ms each": Way(
+        {"concurrency": CONSUMERS}, 1, 2 * CONSUMERS, 0.01, "8 consumers, 10 ms each"
+    ),
     "by 20": Way({}, 20),
     "by 20, 200 places": Way({"concurrency": 200}, 20, beside="by 20"),
     "by 20, a rate": Way({"rate": FAST}, 20, beside="by 20"),
@@ -59,7 +65,7 @@ def drain(url: str, way: Way, messages: int) -> float:
             seen: list[int] = []
 
             def all_of_them() -> None:
-                for some in threads.map(lambda _: consume(queue, way.batch), range(way.consumers)):
+                for some in threads.map(lambda _: consume(queue, way), range(way.consumers)):
                     seen.extend(some)
 
             figure = rate(all_of_them, messages)
@@ -69,13 +75,14 @@ def drain(url: str, way: Way, messages: int) -> float:
         return figure
 
 
-def consume(queue: Queue, batch: int) -> list[int]:
+def consume(queue: Queue, way: Way) -> list[int]:
     """Pop and complete until nothing is ready."""
     done: list[int] = []
     with queue.waiter() as waiter:
         while True:
-            claims: list[Claim] = queue.pop_many(batch)
+            claims: list[Claim] = queue.pop_many(way.batch)
             if claims:
+                sleep(way.work)
                 queue.complete_many(claims)
                 done += [claim.id for claim in claims]
             elif queue.stats().ready:

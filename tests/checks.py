@@ -7,14 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from time import monotonic
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
-from tests.servers import Kind
+from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
+
+PATIENCE = 30.0
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -51,6 +54,29 @@ def check_claims_at_once(consumers: Sequence[Queue]) -> None:
         claims += consumers[0].pop_many(100)
         assert len(claims) == places, "as many in progress as there are places"
         consumers[0].complete_many(claims)
+
+
+def await_a_wait(place: Place, kind: Kind) -> None:
+    """Wait until a session of this server waits for another one."""
+    assert kind.blocked
+    deadline = monotonic() + PATIENCE
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+        while not kind.blocked(watch):
+            assert monotonic() < deadline, "nobody waits"
+
+
+def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: Callable[[], None]) -> int:
+    """Fill both places of a queue in a transaction, for whose end another claim waits. Return what that one claims.
+
+    It has looked for free places before. Those are filled by now.
+    """
+    queue.push_many("abcdef")
+    with ThreadPoolExecutor(1) as threads:
+        assert len(queue.pop_many(2, connection=connection)) == 2
+        other = threads.submit(queue.pop_many, 2)
+        await_a_wait()
+        connection.commit()
+        return len(other.result())
 
 
 def check_rate(queue: Queue) -> None:

@@ -14,8 +14,8 @@ from tablequeue import Database, Definition, Rate
 from tablequeue.errors import BadDefinition, QueueDiffers
 from tablequeue.stream import Stream
 from tests import checks
-from tests.servers import Kind, Place
-from tests.support import DESIGNS, at, claimed, counts, ids_of, refuses
+from tests.servers import Place
+from tests.support import DESIGNS, at, claimed, ids_of, refuses
 
 MINUTELY = Rate(6, per=60, burst=3)
 PATIENCE = 30.0
@@ -130,24 +130,6 @@ def test_a_waiting_consumer_gets_the_token(db: Database) -> None:
     assert monotonic() - started >= 0.15, "three tokens came"
     popped = sorted(message.popped_at for message in queue.history(4) if message.popped_at)
     assert popped[3] - popped[0] >= timedelta(seconds=0.15)
-
-
-def test_a_place_that_was_filled_while_the_claim_waited(place: Place, db: Database, kind: Kind) -> None:
-    """A claim that waits for the rate has looked for free places before. Those may be filled by now."""
-    if kind.blocked is None:
-        pytest.skip("a claim waits for no other")
-    queue = db.create_queue("work", payload="text", concurrency=2, rate=Rate(1000, burst=100))
-    queue.push_many("abcdef")
-    with place.sa_engine().connect() as connection, ThreadPoolExecutor(1) as threads:
-        assert len(queue.pop_many(2, connection=connection)) == 2
-        other = threads.submit(place.open().queue("work").pop_many, 2)
-        with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
-            deadline = monotonic() + PATIENCE
-            while not kind.blocked(watch):
-                assert monotonic() < deadline, "the claim waits"
-        connection.commit()
-        assert other.result() == []
-    assert counts(queue) == {"ready": 4, "in_progress": 2}
 
 
 def test_a_crash_leaves_no_place_occupied(place: Place, db: Database) -> None:

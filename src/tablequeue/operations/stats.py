@@ -100,6 +100,8 @@ class Stats:
                 at least once, where none can be lost.
     window      what was done lately; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
+    concurrency how many messages may be in progress at once; None: no limit.
+    rate        how many messages may be claimed a second; None: no limit.
     """
 
     queue: str
@@ -113,6 +115,8 @@ class Stats:
     lost: int | None = None
     window: Window | None = None
     lag: Lag | None = None
+    concurrency: int | None = None
+    rate: float | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -130,7 +134,16 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         looked = _window(context, length, lost, now)
     counts = row._asdict()
     lag = counts.pop("lag")
-    return Stats(context.table.name, **counts, lost=_total(lost), window=looked, lag=lag and Lag(*lag))
+    definition = context.table.definition
+    return Stats(
+        context.table.name,
+        **counts,
+        lost=_total(lost),
+        window=looked,
+        lag=lag and Lag(*lag),
+        concurrency=definition.concurrency,
+        rate=definition.rate.number / definition.rate.per if definition.rate else None,
+    )
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
