@@ -125,6 +125,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_slots": "concurrency",
             "drop_rate": "rate",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -175,6 +176,9 @@ OPERATIONS: Mapping[str, Operation] = {
         Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
     ),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,

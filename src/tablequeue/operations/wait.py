@@ -9,7 +9,6 @@ from time import monotonic, sleep
 from typing import Self
 
 from tablequeue.definition import Duration, in_seconds
-from tablequeue.engines.reads import Next
 from tablequeue.operations.context import Context, seconds
 
 # Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. With a
@@ -30,7 +29,7 @@ PUSHING_PAUSES = (0.002, 0.25)
 
 # Seconds between two looks of a consumer whose messages a limit of the queue holds back: the first pause, and the
 # longest. It is not woken: pushes bring it nothing, and the consumer that frees a place mostly pops the next message
-# itself. When a token of the rate comes is known; the share of that time is random, so that not all look at once.
+# itself. When the rate allows a message is known; up to as much again is random, so that not all look at once.
 HELD_PAUSES = (0.02, 0.25)
 
 INFINITE = float("inf")
@@ -118,14 +117,13 @@ class Waiter:
         """Return the seconds until the next look, if no wake-up comes; None: pop now, or `end` has come."""
         self._busy_since = None
         # In this order: of a push after the look the notifier tells.
-        listening = not self._held and self._attend()
-        coming = self._look()
-        if self._held and not coming.held:
-            listening = self._attend()
-            coming = self._look()
-        if coming.held and not self._held:
+        notifier = None if self._held else self._notifier  # pushes need wake nobody while nothing can be claimed
+        listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
+        coming = self._context.run(self._context.reads.until_next, {"now": None})
+        held = bool(coming.paused or coming.held)
+        if held and not self._held:
             self.leave()
-        self._held = coming.held
+        self._held = held
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop: pop at once. If it is locked, that pop does not find it either: pause after it.
@@ -136,7 +134,7 @@ class Waiter:
         if left <= 0:
             return None
         definition = self._context.table.definition
-        if coming.held or (definition.limited and due <= 0):  # else another consumer had the place or the token first
+        if definition.limited and not coming.paused and (coming.held or due <= 0):
             return min(self._held_pause(due), left)
         pause = self._pushing_pause() if coming.pushing else self._next_pause(listening)
         return min(pause, left, due if due > 0 else pause)
@@ -148,17 +146,11 @@ class Waiter:
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _attend(self) -> bool:
-        return self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
-
-    def _look(self) -> Next:
-        return self._context.run(self._context.reads.until_next, {"now": None})
-
     def _held_pause(self, due: float) -> float:
-        """Return the seconds until a look for a place, or until the next token of the rate."""
+        """Return the seconds until a look for a place, or until the rate allows a message."""
         shortest, longest = HELD_PAUSES
         self._pause = min(max(shortest, self._pause * 2), longest)
-        if due <= 0:
+        if due <= 0:  # another consumer had the place or the token first
             return self._pause
         concurrency = self._context.table.definition.concurrency
         return due + random() * min(due, longest) if concurrency is None else min(due, self._pause)

@@ -4,6 +4,7 @@
 -- of each. Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - {now}) as float8)
         -- [not limited]
         when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
         -- [end]
@@ -22,10 +23,9 @@ select
             (select min(lease_until) from {packs})
         ) - {now}) as float8)
     end as seconds,
-    -- [not limited]
-    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing;
-    -- [end]
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing
     -- [limited]
-    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing,
-    exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) as held;
+    , exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) as held
     -- [end]
+from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
