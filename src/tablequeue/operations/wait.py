@@ -9,6 +9,7 @@ from time import monotonic, sleep
 from typing import Self
 
 from tablequeue.definition import Duration, in_seconds
+from tablequeue.engines.reads import Next
 from tablequeue.operations.context import Context, seconds
 
 # Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. With a
@@ -82,6 +83,13 @@ class Waiter:
             self._busy_since = now
         return self._notifier is not None and now - self._busy_since >= self._notifier.busy_after
 
+    def was_held(self) -> bool:
+        """Whether a limit of the queue may be why the last pop found nothing: a message is ready."""
+        if not self._context.table.definition.limited:
+            return False
+        coming = self._look()
+        return bool(coming.held) or (coming.seconds is not None and coming.seconds <= 0)
+
     def wait(self, limit: Duration | None = None) -> None:
         """Wait, after a pop that found nothing, until another pop may find something, or until `limit` is over.
 
@@ -119,7 +127,7 @@ class Waiter:
         # In this order: of a push after the look the notifier tells.
         notifier = None if self._held else self._notifier  # pushes need wake nobody while nothing can be claimed
         listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
-        coming = self._context.run(self._context.reads.until_next, {"now": None})
+        coming = self._look()
         held = bool(coming.paused or coming.held)
         if held and not self._held:
             self.leave()
@@ -145,6 +153,9 @@ class Waiter:
             self._notifier.leave(self._context.table, self._on_push)
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Next:
+        return self._context.run(self._context.reads.until_next, {"now": None})
 
     def _held_pause(self, due: float) -> float:
         """Return the seconds until a look for a place, or until the rate allows a message."""

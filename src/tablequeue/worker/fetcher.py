@@ -310,7 +310,7 @@ class Fetcher:
             with self._state:
                 self._found_all = False
                 self._behind_since = monotonic()
-            if self._drain is not None:
+            if self._drain is not None and not self._waiter.was_held():
                 self._drain.found_empty(self, finished)
         return bool(claims)
 
