@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, Queue
+from tablequeue import Backoff, Claim, Database, Queue, Rate
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tests.servers import only
