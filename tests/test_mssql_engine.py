@@ -215,7 +215,7 @@ def test_an_upgrade_is_one_transaction_and_leaves_neighbours_alone(server: Serve
     definition = json.dumps(queue.definition.to_dict())
     names = ["work", *(["work_turns"] if neighbour else [])]
     server.answers["select name, definition from tq_queues"] = lambda params: [(name, definition) for name in names]
-    server.answers["select definition"] = lambda params: [(definition, 2 if params == ("work",) else 4)]
+    server.answers["select definition"] = lambda params: [(definition, 2 if params == ("work",) else 5)]
     sa_engine: Any = server
     database = Database(sa_engine, Runner(sa_engine, SQLServer(server.dialect)), "me")
     assert database.upgrade()["work"] == 2

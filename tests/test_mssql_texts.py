@@ -471,7 +471,7 @@ BROKEN: list[tuple[Rule, str, str, str, str]] = [
     (rules.orders, "claim", "due", "order by due_at, id", "order by id"),
     (rules.orders, "history", "fifo", "order by id", "order by finished_at, id"),
     (rules.orders, "promote", "groups", "order by waiting.id", "order by waiting.pushed_at"),
-    (rules.filters, "claim", "fifo", "state = 'ready'\n", "state in ('ready', 'scheduled')\n"),
+    (rules.filters, "claim", "fifo", "state = 'ready' and", "state in ('ready', 'scheduled') and"),
     (rules.filters, "claim", "due", "state in ('ready', 'scheduled') and", "state <> 'dead' and"),
     (rules.filters, "purge", "due", "state in ('ready', 'scheduled') and ", ""),
     (rules.filters, "claim", "fifo", "index (tq_work__ready)", "index (tq_work_claim)"),

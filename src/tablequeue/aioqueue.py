@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial, wraps
 from time import monotonic
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from tablequeue import telemetry
 from tablequeue.aiowait import AsyncWaiter
-from tablequeue.definition import Definition, Duration, in_seconds
+from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations import finish
@@ -328,6 +328,10 @@ class AsyncQueue(AsyncVerbs[Queue]):
             yield batch
 
     # -- controlling -----------------------------------------------------------------------------------------------
+
+    async def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue. See `Queue.alter`."""
+        await self._threads.run(partial(self._own.alter, **options))
 
     pause = same(Queue.pause)
     resume = same(Queue.resume)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from typing import Any, Self, Unpack
+from dataclasses import fields
+from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
@@ -15,7 +16,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
-from tablequeue.operations import doctor, maintain
+from tablequeue.operations import alter, doctor, maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
@@ -70,7 +71,9 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {shown(self.engine.url)}>"
 
-    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
+    def create_queue(
+        self, name: str, *, if_exists: Literal["compare", "alter"] = "compare", **options: Unpack[QueueOptions]
+    ) -> Queue:
         """Make a queue; or open it, if it is there with the same definition.
 
         order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
@@ -94,7 +97,8 @@ class Database:
         rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
                       given. docs/control.md explains both limits.
 
-        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
+        `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.
         `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash
         leaves the whole queue, or nothing of it.
         """
@@ -104,7 +108,13 @@ class Database:
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
-        return self._queue(maintain.create(self._runner, name, wanted))
+        if if_exists not in ("compare", "alter"):
+            raise BadInput(f"if_exists is {if_exists!r}.", "Give 'compare' or 'alter'.")
+        table = maintain.made(self._runner, name, wanted)
+        if if_exists == "alter" and table.definition.kind == wanted.kind:
+            all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+            table = table.redefined(alter.alter(self._runner, table, all_options))
+        return self._queue(maintain.same(table, wanted))
 
     def queue(self, name: str) -> Queue:
         """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""
@@ -156,13 +166,12 @@ class Database:
         return self._runner.engine.schema_version
 
     def upgrade(self) -> dict[str, int]:
-        """Bring the tables of all queues to the schema version of this tablequeue.
+        """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
-        Returns the version that each queue had. Idempotent, and many processes may do it at once. Each queue has a
-        transaction of its own, which waits for the others of that queue. A crash leaves the queue as it was.
+        Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
+        its own, which waits for the others of the same queue. A crash leaves the queue as it was.
         """
-        names = maintain.names(self._runner, "queue", "subscription")
-        return {name: maintain.upgrade(self._runner, name) for name in names}
+        return {name: maintain.upgrade(self._runner, name) for name in maintain.names(self._runner)}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.

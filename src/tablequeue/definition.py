@@ -338,6 +338,15 @@ class QueueOptions(TypedDict, total=False):
     rate: Rate | None
 
 
+class AlterOptions(TypedDict, total=False):
+    """The options of `Queue.alter`: those of `Database.create_queue` that need no change of a table with messages."""
+
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+    history: History
+
+
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
     if value not in values:
         raise BadDefinition(f"{name} is {value!r}.", f"Give one of: {', '.join(values)}.")
@@ -366,6 +375,7 @@ def _duration(name: str, value: Any, remedy: str) -> None:
 
 
 __all__ = [
+    "AlterOptions",
     "Backoff",
     "Definition",
     "Delivery",

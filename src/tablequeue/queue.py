@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from tablequeue import telemetry
-from tablequeue.definition import Definition, Duration, in_seconds
+from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import claim, control, finish, inspect, maintain, push, stats, unreadable
+from tablequeue.operations import alter, claim, control, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -410,6 +410,18 @@ class Queue:
         return inspect.history_batches(self.context, low, high, size)
 
     # -- controlling -----------------------------------------------------------------------------------------------
+
+    def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+
+        Other options stay as they are. It holds at once in this process, and within a second in every other one that
+        uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored
+        procedures that are there are made again.
+
+        `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
+        a history for a queue without one. A crash leaves the old definition, or the new one.
+        """
+        self.context.become(alter.alter(self.context.runner, self.context.table, options))
 
     def pause(self, until: datetime | None = None, *, connection: Any = None) -> None:
         """Hand out no message until `until`, an aware time; None: until `resume`. Pushes go on.

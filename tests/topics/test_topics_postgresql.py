@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import LeaseLost
+from tablequeue.engines.postgresql.messages import COPY_FROM
 from tablequeue.topic import Subscription, Topic
 from tests.forked import Child
 from tests.servers import Place, postgresql_bin, private_postgresql
@@ -62,6 +63,18 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
             checks.check_a_late_commit_comes_late(there, new_topic, new_mail)
         finally:
             there.close()
+
+
+def test_a_bulk_push_has_the_time_of_its_statement(place: Place, topic: Topic, mail: Subscription) -> None:
+    """Also in a transaction that began before; or the time that it was given."""
+    topic.push_many(["x"] * COPY_FROM, now=at(0))
+    assert {claim.pushed_at for claim in mail.pop_many(COPY_FROM)} == {at(0)}
+    with place.sa_engine().begin() as connection:
+        began = connection.scalar(sa.select(sa.func.now()))
+        topic.push_many(["x"] * COPY_FROM, connection=connection)
+    (pushed_at,) = {claim.pushed_at for claim in mail.pop_many(COPY_FROM)}
+    assert began is not None
+    assert pushed_at > began
 
 
 SETTINGS = {

@@ -9,10 +9,11 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -102,6 +103,14 @@ class Table(Statements):
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
         self.mark = Mark()
 
+    def redefined(self, definition: Definition) -> Self:
+        """Return the table with another definition, and with all else that this process remembers of it."""
+        other = copy(self)
+        other.definition = definition
+        other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
+        other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        return other
+
     def ready_after(self, id: int) -> None:
         """Lower the mark to `id`, because messages after it may have become ready.
 
@@ -143,7 +152,7 @@ class ProcedureSyntax(NamedTuple):
     words: Mapping[str, str] = MappingProxyType({})
     """The `{words}` of the texts that stand for something else in procedures."""
     there: str = ""
-    """The query for the names of a queue's existing procedures; "" if a drop of missing ones needs no right."""
+    """The query for names of existing procedures of a queue."""
     kept: Callable[[str, str], str] = lambda statement, target: statement
     """Return a statement whose rows go into a variable of the procedure; see `into=` in procedures.py."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
+from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.names import CATALOGUE
@@ -75,6 +75,15 @@ class Catalogue(Part):
         self._make(cursor, table, "create_staged", params, "staged", "writers")
 
     # -- upgrading and dropping --------------------------------------------------------------------------------------
+
+    def redefine(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Enter the definition of `table` in place of `before`; create the tables that only it needs."""
+        engine = table.engine
+        there = files_for(engine.name, CREATE, conditions(params["before"]))
+        for file in created_by(engine.name, table.definition):
+            if file not in there:
+                self._run(cursor, table, file, params)
+        self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`.

@@ -41,6 +41,7 @@ class Operation(NamedTuple):
 # The files that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
+    "create_topic_sequence": "topic",
     "create": "states",
     "create_packs": "states",
     "create_due": "due",
@@ -66,7 +67,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "upgrade_5": "states"},
+    5: {**INSTALLED, "upgrade_5": "states", "upgrade_5_topic": "topic", "create_topic_sequence": "topic"},
 }
 
 # What sets messages apart from a range.
@@ -113,6 +114,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
+    "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from tablequeue.definition import Definition
+
 Time = Any
 """A time as the driver takes it; see `Engine.dump_time`."""
 Ids = Any
@@ -125,6 +127,8 @@ class Params(TypedDict, total=False):
     """The names of all queues."""
     definition: str
     """The entry of a queue; see `Table.entry`."""
+    before: Definition
+    """The definition that another one replaces."""
     schema_version: int
     table: str
     """The name of a table, with its schema."""

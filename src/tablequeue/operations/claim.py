@@ -47,6 +47,7 @@ def leased(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any = None
 ) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
+    context.keep_current(connection)
     definition = context.table.definition
     if connection is not None and definition.kind == "subscription":
         raise BadInput(
@@ -69,6 +70,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
+    context.keep_current(connection)
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 

@@ -43,6 +43,7 @@ def fail(
     now: datetime | None,
     connection: Any,
 ) -> FailedState:
+    context.keep_current(connection)
     definition = context.table.definition
     delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
     params: Params = {
@@ -71,6 +72,7 @@ def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> No
 
 def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
     _need_lease(context, "extended")
+    context.keep_current(connection)
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
     params: Params = {**_held(claim), "lease": lease, "now": context.time(now)}
     until = context.run(context.messages.extend, params, connection)

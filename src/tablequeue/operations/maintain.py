@@ -36,7 +36,12 @@ BATCH = 1000
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue, or the topic; or return it, if it is there with the same definition.
+    """Make the queue, or the topic; or return it, if it is there with the same definition."""
+    return same(made(runner, name, definition), definition)
+
+
+def made(runner: Runner, name: str, definition: Definition) -> Table:
+    """Return what is there under that name, whatever its definition; if nothing is, make it.
 
     It looks first: a queue that is there needs no right to create, and no lock.
     """
@@ -51,7 +56,7 @@ def create(runner: Runner, name: str, definition: Definition) -> Table:
         return row
 
     row = lookup(runner, name) or runner.run(create, table, entry(table), creating=True)
-    return table if row is None else same(entered(engine, name, row), definition)
+    return table if row is None else entered(engine, name, row)
 
 
 def same(there: Table, definition: Definition) -> Table:

@@ -56,6 +56,7 @@ def push(
     connection: Any,
 ) -> int | None:
     _check_on_conflict(on_conflict)
+    context.keep_current(connection)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
         # Made once: of 320 µs on SQLite it took 20, for after a flush of the disk the caches are cold.
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
@@ -87,6 +88,7 @@ def push_many(
     connection: Any,
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
+    context.keep_current(connection)
     params = _call(context, now) | _options(context, options)
     # All are encoded before the first statement: a bad payload refuses the whole call, and no transaction is open while
     # the caller's iterable works.

@@ -1,4 +1,4 @@
-"""The verb that ends each claim, by the outcome of its handler: pure functions, without a database."""
+"""The verbs that end claims, by the outcomes of their handler: pure functions, without a database."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tablequeue.worker.pool import Assignment
 
 
 class Ending(NamedTuple):
-    """How to end one claim.
+    """How to end claims of an assignment: all that end alike, but each failure by itself.
 
     verb      `complete`, `release` or `fail`.
-    becomes   what the message becomes, as `Worker.run` counts it; "" is not counted.
-    delay     seconds until the message is ready again, after `release` and `fail`.
+    becomes   what the messages become, as `Worker.run` counts it; "" is not counted.
+    delay     seconds until the messages are ready again, after `release` and `fail`.
     final     whether the message becomes a dead letter at once.
     """
 
-    claim: Claim
+    claims: Sequence[Claim]
     assignment: Assignment
     verb: str
     becomes: str
@@ -34,18 +34,18 @@ class Ending(NamedTuple):
 
 
 def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> list[Ending]:
-    """Return how to end each claim of an assignment, except for those that the handler has finished itself.
+    """Return how to end the claims of an assignment, except for those that the handler has finished itself.
 
     An impossible outcome, such as a Snooze of 1,000 years, fails the attempt with an error that says why.
     """
-    several = zip(assignment.claims, outcomes, strict=True)
-    return [
-        _completed(claim, assignment)
-        if type(outcome) is Done
-        else _checked_ending(definition, claim, assignment, outcome)
-        for claim, outcome in several
-        if not isinstance(outcome, Finished)
-    ]
+    done: list[Claim] = []
+    others: list[Ending] = []
+    for claim, outcome in zip(assignment.claims, outcomes, strict=True):
+        if isinstance(outcome, Done):
+            done.append(claim)
+        elif not isinstance(outcome, Finished):
+            others.append(_checked_ending(definition, claim, assignment, outcome))
+    return [Ending(done, assignment, "complete", "completed"), *others] if done else others
 
 
 def unbegun_endings(definition: Definition, assignment: Assignment, reason: str) -> list[Ending]:
@@ -55,7 +55,7 @@ def unbegun_endings(definition: Definition, assignment: Assignment, reason: str)
     """
     if definition.delivery == "at_most_once":
         return [_failure(definition, claim, assignment, reason) for claim in assignment.claims]
-    return [Ending(claim, assignment, "release", "") for claim in assignment.claims]
+    return [Ending(assignment.claims, assignment, "release", "")]
 
 
 def picklable(outcome: Outcome) -> Outcome:
@@ -86,18 +86,18 @@ def error_text(error: str | BaseException) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _completed(claim: Claim, assignment: Assignment) -> Ending:
-    return Ending(claim, assignment, "complete", "completed")
-
-
-def _checked_ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
+def _checked_ending(
+    definition: Definition, claim: Claim, assignment: Assignment, outcome: Retry | DeadLetter | Snooze
+) -> Ending:
     try:
         return _ending(definition, claim, assignment, outcome)
     except Exception as error:
         return _failure(definition, claim, assignment, error)
 
 
-def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
+def _ending(
+    definition: Definition, claim: Claim, assignment: Assignment, outcome: Retry | DeadLetter | Snooze
+) -> Ending:
     match outcome:
         case Retry():
             after = None if outcome.after is None else seconds(outcome.after, "after")
@@ -106,7 +106,6 @@ def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcom
             return _failure(definition, claim, assignment, outcome.error, final=True)
         case Snooze():
             return _snooze(definition, claim, assignment, outcome)
-    return _completed(claim, assignment)
 
 
 def _failure(
@@ -124,7 +123,7 @@ def _failure(
         becomes = "dead"
     else:
         becomes = "scheduled" if delay else "ready"
-    return Ending(claim, assignment, "fail", becomes, delay, error_text(error), final)
+    return Ending([claim], assignment, "fail", becomes, delay, error_text(error), final)
 
 
 def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcome: Snooze) -> Ending:
@@ -135,4 +134,4 @@ def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcom
         # By the database's clock: its time of the pop, and the seconds that have passed since.
         passed = timedelta(seconds=monotonic() - assignment.popped_at)
         until = max(until - claim.popped_at - passed, timedelta(0))
-    return Ending(claim, assignment, "release", "snoozed", seconds(until, "until"))
+    return Ending([claim], assignment, "release", "snoozed", seconds(until, "until"))

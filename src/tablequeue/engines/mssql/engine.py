@@ -56,6 +56,10 @@ READS = common_expressions("cast(null as datetime2(6))")
 BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
 
 
+# The stored procedure of a queue that every queue with procedures has.
+THERE = "select name from sys.procedures where object_id = object_id(N'{queue}_push')"
+
+
 def after(seconds: str, start: str = "@now") -> str:
     """Return SQL for `start` plus `seconds`, a float. DATEADD itself takes 32-bit integers only."""
     minutes = f"floor({seconds} / 60)"
@@ -127,7 +131,7 @@ class SQLServer(Engine):
         "case when datediff_big(microsecond, @now, spent_until) > (burst - 1) * step "
         "then (datediff_big(microsecond, @now, spent_until) - (burst - 1) * step) / 1e6 else 0e0 end"
     )
-    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
+    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept, there=THERE)
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
@@ -227,7 +231,7 @@ class SQLServer(Engine):
         # or schedule, or set the same message of a subscription apart. A retry would not help against any other
         # duplicate.
         if number in DUPLICATES:
-            return bool(re.search(r"__(front|key|streams|writers|schedules|s\d+)$", refused_by(error) or ""))
+            return bool(re.search(r"__(front|key|streams|writers|schedules|paused|s\d+)$", refused_by(error) or ""))
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------

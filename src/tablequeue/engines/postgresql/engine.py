@@ -124,6 +124,10 @@ class PostgreSQL(Engine):
         "public",
         "select current_schema()",
         kinds=("queue", "topic", "subscription"),
+        there=(
+            "select proname from pg_proc where pronamespace = cast('{schema}' as regnamespace) "
+            "and proname in ('{table}_push', '{table}_pop')"
+        ),
         words={"payload_text": "payload", "headers_text": "headers"},
     )
     autocommit = in_autocommit("complete_and_claim", "stage")

@@ -69,18 +69,17 @@ class PostgreSQLTopics(Notifying, Topics):
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
         small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
-        if small or not hasattr(cursor, "copy"):
+        if small or params["now"] is not None or not hasattr(cursor, "copy"):
             return sorted(row[0] for row in self._rows(cursor, table, "topic_push_many", params))
         with atomic(cursor):
-            cursor.execute(table.statement("topic_reserve"), {**params, "n": len(payloads)})
-            ids, pushed_at = cursor.fetchone()
-            shared = (*(params[name] for name in ("headers", "producer", "group")), pushed_at)
-            rest = "".join(f"\t{copy_text(value)}" for value in shared) + "\n"
+            cursor.execute(table.statement("topic_reserve"), {"n": len(payloads)})
+            ids: list[int] = cursor.fetchone()[0]
+            rest = "".join(f"\t{copy_text(params[name])}" for name in ("headers", "producer", "group")) + "\n"
             with cursor.copy(table.statement("topic_copy")) as copy:
                 for chunk in copy_lines(ids, payloads, rest):
                     copy.write(chunk)
         self.notify(cursor, table, {})
-        return list(ids)
+        return ids
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]

@@ -1354,7 +1354,9 @@ select
             from (
                 select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
                 union all
-                select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
+                select min(lease_until) as at
+                from tq_events__s1 with (readpast, readcommittedlock)
+                where state = 'in_progress'
                 union all
                 select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
                 where lease_until is not null

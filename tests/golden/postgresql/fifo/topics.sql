@@ -115,7 +115,7 @@ create table tq_events (
     id bigint not null default (
         cast(cast(pg_current_xact_id() as text) as bigint) * 0 + nextval('tq_events__ids')
     ),
-    pushed_at timestamptz not null,
+    pushed_at timestamptz not null default statement_timestamp(),
     producer text,
     group_key text,
     headers json,
@@ -138,23 +138,28 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
+
+-- create_topic_sequence
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
 -- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
 -- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- Where there is neither a hole nor a gap, the new messages are one run, and it is enough to count them.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
 -- the topic was restored.
-create function tq_events__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
+create or replace function tq_events__sequence(all_holes boolean, patient boolean)
+    returns void language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
         next bigint;
         last bigint;
         recent bigint;
+        fresh record;
     begin
         if patient then
             perform pg_advisory_xact_lock(hashoidextended(cast('tq_events' as regclass), 8318836324));
@@ -163,6 +168,17 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
         select last_id into last from tq_events__runs order by last_id desc limit 1;
+        if not exists (select from tq_events__holes) then
+            select count(*) as messages, min(id) as low, max(id) as high
+            into fresh
+            from (select id from tq_events where id > last order by id limit 100000) as visible;
+            if fresh.messages = 0 then
+                return;
+            elsif fresh.low = last + 1 and fresh.high - fresh.low + 1 = fresh.messages then
+                insert into tq_events__runs (first_offset, first_id, last_id) values (next, fresh.low, fresh.high);
+                return;
+            end if;
+        end if;
         recent = case when all_holes then 0 else
             coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
         end;
@@ -245,8 +261,8 @@ select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
-    cast(:number as integer), cast(:sum as bigint)
+    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()),
+    :all_holes, cast(:held as uuid), cast(:number as integer), cast(:sum as bigint)
 );
 
 -- range_complete
@@ -970,7 +986,8 @@ select
 
 -- topic_copy
 -- A bulk push: the messages come as COPY's text, with the ids that topic_reserve gave. All of them, or none.
-copy tq_events (id, payload, headers, producer, group_key, pushed_at) from stdin;
+-- Their time is the default: to read it 20,000 times took a fifth of the server's time.
+copy tq_events (id, payload, headers, producer, group_key) from stdin;
 
 -- topic_flush
 -- Have the commit of this transaction flush the WAL up to its own record, and so all commits that it has seen: those
@@ -1047,11 +1064,9 @@ select pushed_at from tq_events where id = (
 );
 
 -- topic_reserve
--- For a bulk push: :n ids from the sequence in one row, and the time of its messages. In one transaction with
--- topic_copy, which has its id before the ids of the messages are given: see create_topic.
-select array_agg(nextval('tq_events__ids')), cast(coalesce(cast(:now as timestamptz), statement_timestamp()) as text)
-from generate_series(1, :n)
-where pg_current_xact_id() is not null;
+-- For a bulk push: :n ids from the sequence in one row. In one transaction with topic_copy, which has its id before the
+-- ids of the messages are given: see create_topic.
+select array_agg(nextval('tq_events__ids')) from generate_series(1, :n) where pg_current_xact_id() is not null;
 
 -- topic_rows
 -- The messages at the offsets from :start on and before :end, mostly in their order.

@@ -34,7 +34,9 @@ select
             from (
                 select min(due_at) as at from {queue} with (readpast, readcommittedlock) where state = 'scheduled'
                 union all
-                select min(lease_until) as at from {queue} with (readpast, readcommittedlock) where state = 'in_progress'
+                select min(lease_until) as at
+                from {queue} with (readpast, readcommittedlock)
+                where state = 'in_progress'
                 union all
                 select min(lease_until) as at from {ranges} with (readpast, readcommittedlock)
                 where lease_until is not null

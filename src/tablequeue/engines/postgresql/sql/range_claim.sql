@@ -3,6 +3,6 @@
 select
     {claimed}
 from {claim_range}(
-    case when {unpaused} then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, {now}, :all_holes, cast(:held as uuid),
-    cast(:number as integer), cast(:sum as bigint)
+    case when {unpaused} then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, {now},
+    :all_holes, cast(:held as uuid), cast(:number as integer), cast(:sum as bigint)
 );
