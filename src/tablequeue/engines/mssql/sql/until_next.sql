@@ -28,6 +28,7 @@ select
     end as seconds,
     iif(paused.until is null, 0, 1) as paused
     -- [limited]
-    , 0 as pushing, iif(exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0), 1, 0) as held
+    , 0 as pushing
+    , iif(exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0), 1, 0) as held
     -- [end]
 from (select max(until) as until from {paused} where name = '{table}' and until > @now) as paused;
