@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
-from tests.servers import Kind
+from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
+
+PATIENCE = 30.0
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -26,6 +29,63 @@ def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
         claims: list[Claim | None] = list(threads.map(lambda queue: queue.pop(), consumers))
     popped = [claim.id for claim in claims if claim is not None]
     assert sorted(popped) == ids, "each message goes to one consumer"
+
+
+def check_concurrency(queue: Queue) -> None:
+    """A queue with three places never has more in progress, and each way to finish a message frees its place."""
+    queue.push_many("abcdefghij", now=at(0))
+    one, two, three = queue.pop_many(5, now=at(0))
+    assert queue.pop(now=at(0)) is None, "a message has no place"
+    one.complete(now=at(1))
+    queue.release(two, now=at(1))
+    assert len(queue.pop_many(5, now=at(1))) == 2, "two places are free"
+    three.fail("why", retry=False, now=at(2))
+    assert len(queue.pop_many(5, lease=5, now=at(2))) == 1, "a place is free"
+    assert not queue.pop_many(5, now=at(6.9)), "no lease has expired"
+    assert len(queue.pop_many(5, now=at(7))) == 1, "an expired lease frees its place"
+    assert queue.stats(now=at(7)).in_progress == 3
+
+
+def check_claims_at_once(consumers: Sequence[Queue]) -> None:
+    """Consumers that pop at the same moment get no more messages than there are places."""
+    places = consumers[0].definition.concurrency
+    consumers[0].push_many("a" * 100)
+    for _ in range(5):
+        with ThreadPoolExecutor(len(consumers)) as threads:
+            claims = [claim for some in threads.map(lambda queue: queue.pop_many(2), consumers) for claim in some]
+        claims += consumers[0].pop_many(100)
+        assert len(claims) == places, "as many in progress as there are places"
+        consumers[0].complete_many(claims)
+
+
+def await_a_wait(place: Place, kind: Kind) -> None:
+    """Wait until a session of this server waits for another one."""
+    assert kind.blocked
+    deadline = monotonic() + PATIENCE
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+        while not kind.blocked(watch):
+            assert monotonic() < deadline, "nobody waits"
+
+
+def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: Callable[[], None]) -> int:
+    """Fill both places of a queue in a transaction, for whose end another claim waits. Return what that one claims.
+
+    It has looked for free places before. Those are filled by now.
+    """
+    queue.push_many("abcdef")
+    with ThreadPoolExecutor(1) as threads:
+        assert len(queue.pop_many(2, connection=connection)) == 2
+        other = threads.submit(queue.pop_many, 2)
+        await_a_wait()
+        connection.commit()
+        return len(other.result())
+
+
+def check_rate(queue: Queue) -> None:
+    """A queue with a rate of 6 a minute, and 3 at once, delivers no more, however much is asked for."""
+    queue.push_many("a" * 20, now=at(0))
+    asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
+    assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
 
 
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:

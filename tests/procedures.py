@@ -22,7 +22,9 @@ from tests.servers import KINDS, VariantKind
 from tests.support import with_parts
 
 # The files of the conformance suite that also test the procedures: those about verbs that have one.
-FILES = frozenset("test_at_most_once test_finish test_groups test_keys test_leases test_order test_take".split())
+FILES = frozenset(
+    "test_at_most_once test_finish test_groups test_keys test_leases test_limits test_order test_take".split()
+)
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
 # The procedures and the verbs draw different tokens; this maps one to the other.

@@ -20,7 +20,6 @@ from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
 from tablequeue.states import STATES
 from tests import crashes
+from tests.checks import await_a_wait
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
 from tests.crowd import PATIENCE, answer, started
 from tests.load import Load, end_all, reconcile
@@ -231,7 +231,7 @@ def test_a_server_that_dies_in_the_middle_of_a_statement(own_kind: Kind, own_ser
             f"values ({id}, 1, '2040-01-01 00:00:00', 'not committed')"
         )
         call = threads.submit(claim.complete)
-        await_a_wait(own_kind, own_place)
+        await_a_wait(own_place, own_kind)
         own_server.kill()
         error = call.exception(PATIENCE)
         own_server.start()
@@ -457,12 +457,3 @@ def reconnected(survivor: Survivor) -> Queue:
         return survivor.database.queue(survivor.queue)
     except ConnectionLost:
         return survivor.database.queue(survivor.queue)
-
-
-def await_a_wait(kind: Kind, place: Place) -> None:
-    """Wait until a session of this server waits for another one."""
-    assert kind.blocked
-    deadline = monotonic() + PATIENCE
-    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while not kind.blocked(connection):
-            assert monotonic() < deadline, "nobody waits"

@@ -14,7 +14,7 @@ from platform import machine
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Definition, PayloadType
+from tablequeue import Definition, PayloadType, Rate
 from tablequeue.cli.sql import operations, script
 from tablequeue.definition import HISTORIES, PAYLOADS, SubscriptionDefinition, TopicDefinition
 from tablequeue.engines.base import Table
@@ -56,6 +56,7 @@ def definitions(design: str) -> Iterator[Definition]:
     for payload in PAYLOADS:
         for history in HISTORIES:
             yield Definition(payload=payload, history=history, **DESIGNS[design])
+    yield Definition(concurrency=20, rate=Rate(100, per=60, burst=20), **DESIGNS[design])
     if design not in ("strict", "groups"):
         yield Definition(delivery="at_most_once", **DESIGNS[design])
 

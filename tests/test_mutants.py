@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, Queue, Rate
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import operations_of
 from tests import checks
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
 
@@ -244,6 +244,20 @@ def dead_letters(database: Database, kind: Kind) -> None:
     checks.check_dead_letters_move(database)
 
 
+CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
+CLAIMS_AT_ONCE = of_two(
+    lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
+)
+# What finds out whether the message of a place is in progress.
+OCCUPIED = (
+    r"(?s)where not exists \(.*?\n\)|- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
+    r"\(\s*select true from .*?\) is null and "
+)
+# What finds out whether a place was filled after the look at it.
+NOTE = r"and (place\.)?message = free.message and (place\.)?token = free.token"
+
+
 def transitions(**options: Any) -> Check:
     def run(database: Database, kind: Kind) -> None:
         check_states(database, **options)
@@ -303,6 +317,12 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a redrive that leaves the dead dead": (rewritten("'blocked'", "'dead'", "redrive"), TRANSITIONS_OF_GROUPS),
     "dead letters that stay": (rewritten("'dead'", "'blocked'", "move_dead"), dead_letters),
     "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
+    "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
+    "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
+    "a claim that spends nothing of the rate": (
+        rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
+        RATE,
+    ),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
@@ -324,3 +344,16 @@ def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Mutant, check: 
         database._runner.engine.render(operation, database._runner.engine.table("work", Definition()))
     rewrites: dict[str, int] = getattr(engine, "rewrites", {})
     assert all(rewrites.values()), "the mutant is no mutant: its text is the engine's own"
+
+
+@only("postgresql", "mariadb")
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_a_place_that_was_filled_while_the_claim_waited(place: Place, kind: Kind, mutated: bool) -> None:
+    """A claim that does not compare the notes, after it has waited for the rate, gets places that are occupied."""
+    mutant = rewritten(NOTE, "", "claim", "lock_slots")(kind.engine_class) if mutated else kind.engine_class
+    database = place.open_with(mutant)
+    queue = database.create_queue("work", payload="text", concurrency=2, rate=Rate(1000, burst=100))
+    with place.sa_engine().connect() as connection:
+        got = checks.claimed_after_a_wait(queue, connection, lambda: checks.await_a_wait(place, kind))
+    assert got == (2 if mutated else 0)
+    assert all(getattr(mutant, "rewrites", {"": 1}).values()), "the mutant is no mutant"

@@ -98,6 +98,9 @@ class Database:
                       message there instead of a dead letter here, in the transaction of its last failure, with its
                       errors. Its header `tablequeue-origin` has the `queue`, `id`, `attempts` and `key` that it had;
                       the key is free. `redrive`, of either queue, moves it back. Not if not given.
+        concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
+        rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
+                      given. docs/control.md explains both limits.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
         `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.

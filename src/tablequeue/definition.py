@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 from tablequeue.errors import BadDefinition
@@ -31,6 +32,8 @@ HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
+MOST_CONCURRENT = 10_000
+"""The highest limit of messages in progress: a claim looks at a row for each."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
 
@@ -76,6 +79,41 @@ class Backoff:
         return wait * (1 - self.jitter * random.random())
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """How many messages may be claimed: `number` in each `per` seconds, spread evenly, and `burst` of them at once.
+
+    number   how many, greater than 0; at most 1,000,000 a second.
+    per      seconds, or a timedelta; 1 second if not given.
+    burst    how many may be claimed at once after a quiet time; 1 if not given: then claims are evenly spaced.
+
+    In any `s` seconds at most `burst + s * number / per` messages are claimed. The time between two messages is rounded
+    up to a whole microsecond. The attribute `per` is seconds.
+    """
+
+    number: float
+    per: float
+    burst: int
+
+    def __init__(self, number: float, per: Duration = 1.0, burst: int = 1) -> None:
+        for name, value in {"number": number, "per": in_seconds(per), "burst": burst}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def step(self) -> int:
+        """Microseconds between two messages."""
+        return math.ceil(Fraction(repr(self.per)) * 1_000_000 / Fraction(repr(self.number)))
+
+    def check(self) -> None:
+        _positive("rate.number", self.number)
+        _duration("rate.per", self.per, "Give at most 100 years.")
+        _whole("rate.burst", self.burst, LARGEST)
+        if self.number / self.per > 1_000_000:
+            raise BadDefinition(f"rate is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
+        if self.step * self.burst > LONGEST * 1_000_000:
+            raise BadDefinition("rate has a burst that takes more than 100 years to come back.", "Give a smaller one.")
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """The definition of a queue; it is stored in the catalogue and does not change.
@@ -93,6 +131,8 @@ class Definition:
     history: History = "keep"
     delivery: Delivery = "at_least_once"
     dead_letter_to: str | None = None
+    concurrency: int | None = None
+    rate: Rate | None = None
     kind: ClassVar[Kind] = "queue"
     may_be_fair: ClassVar[bool] = True
 
@@ -106,9 +146,8 @@ class Definition:
         self._check_grouping()
         self._check_history()
         _duration("lease", self.lease, "Give at most 100 years.")
-        attempts = self.max_attempts
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
-            raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
+        _whole("max_attempts", self.max_attempts, LARGEST)
+        self._check_limits()
         if self.dead_letter_to is not None:
             self._check_dead_letters()
         if not isinstance(self.backoff, Backoff):
@@ -167,6 +206,28 @@ class Definition:
                 "Use at_least_once with max_attempts=1; or find lost messages with lost().",
             )
 
+    def _check_limits(self) -> None:
+        if self.concurrency is not None:
+            _whole("concurrency", self.concurrency, MOST_CONCURRENT)
+            if self.delivery == "at_most_once":
+                raise BadDefinition(
+                    "concurrency does not go with at_most_once, which does not know when a message is finished.",
+                    "Use at_least_once with max_attempts=1.",
+                )
+        if self.limited and self.fair:
+            raise BadDefinition(
+                "concurrency and rate do not go with groups='fair'.", "Leave the limits out, or the groups."
+            )
+        if self.rate is not None:
+            if not isinstance(self.rate, Rate):
+                raise BadDefinition(f"rate is {self.rate!r}.", "Give a tablequeue.Rate.")
+            self.rate.check()
+
+    @property
+    def limited(self) -> bool:
+        """Whether a claim may find messages ready and get fewer than it asks for."""
+        return self.concurrency is not None or self.rate is not None
+
     @property
     def grouped(self) -> bool:
         """Whether a message may hold up others. A strict queue is one group."""
@@ -207,15 +268,16 @@ class Definition:
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, without a queue for dead letters if there is none."""
-        values = dataclasses.asdict(self)
-        if self.dead_letter_to is None:
-            del values["dead_letter_to"]
-        return values
+        """Return the fields. Limits, and a queue for dead letters, are left out if they are not given."""
+        optional = ("dead_letter_to", "concurrency", "rate")
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if value is not None or name not in optional
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        return cls(**{**values, "backoff": Backoff(**values["backoff"])})
+        rate = values.get("rate")
+        return cls(**{**values, "backoff": Backoff(**values["backoff"]), "rate": rate and Rate(**rate)})
 
     def differences(self, other: Definition) -> list[str]:
         """Return a line for each option that differs, with this definition's value first."""
@@ -318,6 +380,8 @@ class QueueOptions(TypedDict, total=False):
     history: History
     delivery: Delivery
     dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
 
 
 class AlterOptions(TypedDict, total=False):
@@ -337,6 +401,11 @@ def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
 def _number(name: str, value: object) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise BadDefinition(f"{name} is {value!r}.", "Give a finite number.")
+
+
+def _whole(name: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise BadDefinition(f"{name} is {value!r}.", f"Give a whole number from 1 to {most}.")
 
 
 def _positive(name: str, value: Any) -> None:
@@ -364,6 +433,7 @@ __all__ = [
     "Order",
     "PayloadType",
     "QueueOptions",
+    "Rate",
     "SubscriptionDefinition",
     "SubscriptionOptions",
     "TopicDefinition",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tablequeue import Database, Definition
+from tablequeue import Database, Definition, Rate
 from tablequeue.definition import ORDERS
 from tests.cli.support import Run, lines
 
@@ -25,6 +25,19 @@ def test_create_takes_every_option(run: Run, db: Database) -> None:
     assert (definition.order, definition.payload, definition.lease) == ("heap", "text", 5)
     assert (definition.max_attempts, definition.history, definition.backoff.cap) == (2, "none", 4)
     assert shown["stats"]["finished"] is None
+
+
+def test_limits(run: Run, db: Database) -> None:
+    run("queue", "create", "calls", *"--concurrency 2 --rate 100 --rate-per 60 --rate-burst 20".split())
+    queue = db.queue("calls")
+    assert (queue.definition.concurrency, queue.definition.rate) == (2, Rate(100, per=60, burst=20))
+    queue.push_many(range(3))
+    queue.pop_many(3)
+    assert "2/2" in run("stats").stdout
+    assert lines(run("stats", "--json"))[0]["concurrency"] == 2
+    assert "rate_burst" in run("queue", "show", "calls").stdout
+    refused = run("queue", "create", "calls", "--rate-burst", 2, "--concurrency", 2, code=1)
+    assert "rate" in refused.stderr
 
 
 def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:

@@ -16,11 +16,13 @@ from tablequeue.definition import (
     KEEPS,
     LARGEST,
     LONGEST,
+    MOST_CONCURRENT,
     ORDERS,
     PAYLOADS,
     Backoff,
     Definition,
     Kind,
+    Rate,
     TopicDefinition,
 )
 
@@ -154,6 +156,16 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "dead_letter_to": click.option(
         "--dead-letter-to", metavar="QUEUE", help="The queue to which dead letters move.  [default: they stay]"
     ),
+    "concurrency": click.option(
+        "--concurrency",
+        type=click.IntRange(1, MOST_CONCURRENT),
+        help="Messages that may be in progress at once, in all consumers together.",
+    ),
+    "rate": click.option(
+        "--rate", type=float, help="Messages that may be claimed in --rate-per seconds, by all consumers together."
+    ),
+    "rate_per": _option("--rate-per", float, 1.0, "The seconds of --rate."),
+    "rate_burst": _option("--rate-burst", click.IntRange(1, LARGEST), 1, "Messages that may be claimed at once."),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -168,9 +180,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter")
 
+_LIMITS = ("concurrency", "rate", "rate_per", "rate_burst")
+
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "dead_letter_to"),
+    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "dead_letter_to", *_LIMITS),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }
@@ -191,6 +205,9 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a definition, of the options of a command."""
     own = {name: options[name] for name in OPTIONS[kind]}
     backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
+    per, burst = own.pop("rate_per", None), own.pop("rate_burst", None)
+    if own.get("rate") is not None:
+        own["rate"] = Rate(own["rate"], per, burst)
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
 
 

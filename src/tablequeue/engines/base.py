@@ -197,6 +197,10 @@ class EngineBase(ABC):
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
     """`own_clock`, unless `:now` is given."""
+    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots"  # noqa: S608
+    """The number of messages that may be in progress in a queue that limits them."""
+    until_token: ClassVar[str]
+    """The seconds until the rate of a queue allows a message, in the row of the rate."""
     client: ClassVar[Client]
     autocommit: ClassVar[frozenset[str]]
     """The operations that need no transaction around them; see operations.py."""
@@ -305,6 +309,22 @@ class EngineBase(ABC):
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
+            "slots": f"{queue}{PART}slots",
+            "rate": f"{queue}{PART}rate",
+            # How many messages a claim may claim.
+            "claim_limit": ":n",
+            "take_limit": ":n",
+            # Of a queue with limits: whether it has a place, the seconds until the rate allows a message, and the
+            # numbers for the text that creates it.
+            "room": f"(select count(*) from {queue} where state = 'in_progress') < ({self.places.format(queue)})"  # noqa: S608
+            if definition.concurrency
+            else "1 = 1",
+            "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
+            # The predicate of a claim without the low-water mark.
+            "free": self.claimable(definition),
+            "concurrency": str(definition.concurrency or 0),
+            "step": str(definition.rate.step if definition.rate else 0),
+            "burst": str(definition.rate.burst if definition.rate else 0),
             "staged_type": self.staged_types[definition.payload],
             # What is moved here keeps its due time; a due queue needs one, as a push has it.
             "source": f"{self.prefix}{table.source.table_name if table.source else 'tq_other'}",

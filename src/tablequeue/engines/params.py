@@ -96,6 +96,12 @@ class Params(TypedDict, total=False):
     pushed_at: Time
     popped_at: Time
     lease_until: Time
+    slots: str
+    """Free places of a queue, each with its note, as JSON."""
+    places: str
+    """Places, each with the message that it is to note, as JSON."""
+    removes: bool
+    """Whether messages are removed, so that none is in progress after that."""
     within: bool
     """Whether the operation runs in a caller's transaction."""
 

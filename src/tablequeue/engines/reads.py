@@ -22,6 +22,8 @@ class Next(NamedTuple):
     """Whether claims are paused: `seconds` is then the rest of the pause."""
     pushing: bool = False
     """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
+    held: bool = False
+    """Whether a message is ready that a limit of the queue holds back."""
 
 
 class Reads(Part):

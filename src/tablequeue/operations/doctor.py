@@ -48,6 +48,7 @@ def of_queue(context: Context) -> Iterator[Finding]:
         if check.of_queue:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
+    yield from (Finding(name, *words) for words in _places(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
 
@@ -116,6 +117,21 @@ def _lease(context: Context) -> Iterator[Words]:
             f"One message in a hundred took {longest:.3g} s or longer, and the lease is {definition.lease:g} s: when a "
             "lease ends, another consumer gets the message too.",
             "Pop with a longer lease=, or extend it while working; or make a new queue with a longer lease.",
+        )
+
+
+def _places(context: Context) -> Iterator[Words]:
+    """Say that the places of a queue have been occupied for so long that nothing else gets one."""
+    definition = context.table.definition
+    if definition.concurrency is None:
+        return
+    now = stats(context, None, None)
+    if now.in_progress >= definition.concurrency and (now.oldest_age or 0) > definition.lease:
+        yield (
+            f"All of its {definition.concurrency} places are occupied, and {now.ready} messages wait for one. The "
+            f"first of them was pushed {_hours(now.oldest_age or 0)} ago.",
+            "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
+            "streams that are abandoned. Else the limit is too low for what is pushed.",
         )
 
 

@@ -101,6 +101,8 @@ class Stats:
                 at least once, where none can be lost.
     window      what was done lately; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
+    concurrency    how many messages may be in progress at once; None: no limit.
+    rate           how many messages may be claimed a second; None: no limit.
     paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
 
@@ -116,6 +118,8 @@ class Stats:
     window: Window | None = None
     lag: Lag | None = None
     paused_until: datetime | None = None
+    concurrency: int | None = None
+    rate: float | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -133,6 +137,7 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         looked = _window(context, length, lost, now)
     counts = row._asdict()
     lag = counts.pop("lag")
+    definition = context.table.definition
     return Stats(
         context.table.name,
         **counts,
@@ -140,6 +145,8 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         window=looked,
         lag=lag and Lag(*lag),
         paused_until=control.paused_until(context, now),
+        concurrency=definition.concurrency,
+        rate=definition.rate.number / definition.rate.per if definition.rate else None,
     )
 
 

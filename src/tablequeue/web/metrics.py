@@ -67,7 +67,15 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
     behind = GaugeMetricFamily(
         "tablequeue_lag_seconds", "Seconds since the first of them was pushed; 0 if there is none.", labels=["queue"]
     )
+    places = GaugeMetricFamily(
+        "tablequeue_concurrency_limit", "Messages that may be in progress at once.", labels=["queue"]
+    )
+    rate = GaugeMetricFamily("tablequeue_rate_limit", "Messages that may be claimed a second.", labels=["queue"])
     for stats in found:
+        if stats.concurrency is not None:
+            places.add_metric([stats.queue], stats.concurrency)
+        if stats.rate is not None:
+            rate.add_metric([stats.queue], stats.rate)
         if stats.lag is not None:
             lag.add_metric([stats.queue], stats.lag.messages)
             behind.add_metric([stats.queue], stats.lag.seconds or 0)
@@ -78,7 +86,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
             finished.add_metric([stats.queue], stats.finished)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, lost, lag, behind)
+    yield from (messages, oldest, finished, lost, lag, behind, places, rate)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

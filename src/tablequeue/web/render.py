@@ -16,7 +16,7 @@ from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
 from tablequeue.names import subscription_of
 from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, estimates_of, number, rate, size
+from tablequeue.readable import duration, estimates_of, in_progress, number, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -51,6 +51,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "number": number,
+        "in_progress": in_progress,
         "rate": rate,
         "duration": duration,
         "size": size,

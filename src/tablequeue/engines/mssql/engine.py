@@ -139,6 +139,10 @@ class SQLServer(Engine):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
+    until_token = (
+        "case when datediff_big(microsecond, @now, spent_until) > (burst - 1) * step "
+        "then (datediff_big(microsecond, @now, spent_until) - (burst - 1) * step) / 1e6 else 0e0 end"
+    )
     procedure_syntax = ProcedureSyntax(
         "@p_{}", partial(quoted_role, "[]"), words={"of_inserted": "", "of_deleted": ""}, kept=kept, there=THERE
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.mssql.connection import atomic
 from tablequeue.engines.mssql.fair import SQLServerFair
@@ -22,7 +23,7 @@ T = TypeVar("T")
 ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
 
 
-class SQLServerMessages(Messages):
+class SQLServerMessages(Limits, Messages):
     fair = SQLServerFair()
 
     # -- pushing ---------------------------------------------------------------------------------------------------
@@ -110,15 +111,24 @@ class SQLServerMessages(Messages):
             raise
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        removes = operation != "claim"
         notes = table.definition.grouped and operation == "take_keep"
+
+        def claim(params: Params) -> list[Row]:
+            return self._rows(cursor, table, operation, params)
+
+        def claim_step(n: int) -> list[Row]:
+            step = params | {"n": n}
+            if not table.definition.limited:
+                return claim(step)
+            return [*self.claim_within(cursor, table, step, claim, removes=removes)]
+
         try:
-            if params["n"] <= STEP and not notes:
-                rows = self._rows(cursor, table, operation, params)
+            if params["n"] <= STEP and not notes and not table.definition.limited:
+                rows = claim(params)
             else:
                 with atomic(cursor):
-                    rows = claimed_in_steps(
-                        lambda n: self._rows(cursor, table, operation, params | {"n": n}), params["n"]
-                    )
+                    rows = claimed_in_steps(claim_step, params["n"])
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:

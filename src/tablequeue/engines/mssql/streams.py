@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
 from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
 from tablequeue.engines.staging import Staging
@@ -14,7 +15,7 @@ from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 
-class SQLServerStreams(Streams):
+class SQLServerStreams(Limits, Streams):
     fair = SQLServerFair()
 
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -23,10 +24,14 @@ class SQLServerStreams(Streams):
         return len(self._claim_stream(cursor, table, params))
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        def claim(n: int) -> list[Row]:
-            return self._rows(cursor, table, "stream_claim", params | {"n": n})
+        def claim(params: Params) -> list[Row]:
+            return self._rows(cursor, table, "stream_claim", params)
 
-        return claimed_in_steps(claim, params["n"])
+        def claim_step(n: int) -> list[Row]:
+            step = params | {"n": n}
+            return [*self.claim_within(cursor, table, step, claim)] if table.definition.limited else claim(step)
+
+        return claimed_in_steps(claim_step, params["n"])
 
     def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return sorted(super().stream_ids(cursor, table, params))

@@ -54,6 +54,10 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+            if definition.concurrency is not None:
+                ours[f"{stem}{PART}slots"] = ("slots", "drop_slots")
+            if definition.rate is not None:
+                ours[f"{stem}{PART}rate"] = ("rate", "drop_rate")
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]

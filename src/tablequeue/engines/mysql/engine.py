@@ -88,6 +88,7 @@ class MySQL(Engine):
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
+    until_token = f"greatest(0, timestampdiff(microsecond, {clock}, spent_until) - (burst - 1) * step) / 1e6"
     client = Client(
         "mariadb or mysql",
         "Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.",
@@ -114,8 +115,6 @@ class MySQL(Engine):
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
-            # The predicate of a claim without the low-water mark.
-            "free": self.claimable(definition),
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",

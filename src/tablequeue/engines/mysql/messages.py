@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.fair import MySQLFair, locked
@@ -38,7 +39,25 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-class MySQLMessages(Messages):
+class Seen(NamedTuple):
+    """What `look` found."""
+
+    rows: list[Row]
+    """Messages, as (id, due_at, priority)."""
+    slots: str
+    """The free places of a queue that limits its messages in progress; see free_slots.sql."""
+
+
+class FreeSlots(Limits):
+    """Finds the free places before a claim locks some of them."""
+
+    def _free_slots(self, cursor: Cursor, table: Table, params: Params) -> str:
+        if table.definition.concurrency is None:
+            return "[]"
+        return json.dumps(self._rows(cursor, table, "free_slots", {"look": 2 * params["n"] + LOOK}))
+
+
+class MySQLMessages(FreeSlots, Messages):
     fair = MySQLFair()
 
     # -- pushing ---------------------------------------------------------------------------------------------------
@@ -105,7 +124,8 @@ class MySQLMessages(Messages):
 
     @at_once(CLAIMS)
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["n"] > 1 or not cursor.ours or table.definition.fair:
+        definition = table.definition
+        if params["n"] > 1 or not cursor.ours or definition.fair or definition.limited:
             return self._removed(cursor, table, "claim_many", params)
         update, select = table.statements("claim")
         if not cursor.execute(update, params):
@@ -120,7 +140,9 @@ class MySQLMessages(Messages):
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
         lock, *changes = table.statements(operation)
-        with atomic(cursor):
+        removes = operation.startswith("take")
+
+        def removed(params: Params) -> list[Row]:
             if table.definition.fair:
                 rows = locked(cursor, table, params)
             elif cursor.ours:
@@ -133,11 +155,20 @@ class MySQLMessages(Messages):
                 more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
                 for change in changes:
                     cursor.execute(change, params | more)
-        rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
-        return rows
+            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
+            return rows
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return rows of (id, due_at, priority), or of (id, slot) in a fair queue."""
+        if not table.definition.limited:
+            with atomic(cursor):
+                return removed(params)
+        slots = self._free_slots(cursor, table, params) if cursor.ours else params["seen"].slots
+        with atomic(cursor):
+            return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> Seen:
+        return Seen(self._look(cursor, table, params), self._free_slots(cursor, table, params))
+
+    def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if table.definition.fair:
             return self.fair.found(cursor, table, params)
         find, _ = table.statements("claim_find")
@@ -150,8 +181,8 @@ class MySQLMessages(Messages):
         _, lock = table.statements("claim_find")
         look = 2 * params["n"] + LOOK
         while True:
-            within = self.look(cursor, table, params | {"look": look})
-            found = {row[0]: row for row in (*params["seen"], *within)}
+            within = self._look(cursor, table, params | {"look": look})
+            found = {row[0]: row for row in (*params["seen"].rows, *within)}
             ids = [row[0] for row in sorted(found.values(), key=FOUND.get(table.definition.order))]
             cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
             rows = list(cursor.fetchall())

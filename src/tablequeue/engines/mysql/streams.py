@@ -10,13 +10,14 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import MySQLFair, locked
+from tablequeue.engines.mysql.messages import FreeSlots
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 
-class MySQLStreams(Streams):
+class MySQLStreams(FreeSlots, Streams):
     fair = MySQLFair()
 
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -26,15 +27,21 @@ class MySQLStreams(Streams):
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         lock, change = table.statements("stream_claim")
-        if table.definition.fair:
-            rows = locked(cursor, table, params)
-        else:
-            cursor.execute(lock, params | {"low_water": 0})
-            rows = list(cursor.fetchall())
-        ids = [row[0] for row in rows]
-        if ids:
-            cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return rows
+
+        def claim(params: Params) -> list[Row]:
+            if table.definition.fair:
+                rows = locked(cursor, table, params)
+            else:
+                cursor.execute(lock, params | {"low_water": 0})
+                rows = list(cursor.fetchall())
+            if rows:
+                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+            return rows
+
+        if not table.definition.limited:
+            return claim(params)
+        slots = self._free_slots(cursor, table, params)
+        return [*self.claim_within(cursor, table, params | {"slots": slots}, claim)]
 
 
 class MySQLStaging(Staging):

@@ -20,6 +20,7 @@ from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
 from tablequeue.engines.postgresql.fair import SLOT, fair_words
+from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
 from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
@@ -108,6 +109,7 @@ class PostgreSQL(Engine):
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
     clock = f"coalesce(cast(:now as timestamptz), {own_clock})"
+    until_token = UNTIL_TOKEN.format(now=clock)
     client = Client(
         "psql",
         "With `psql --single-transaction` it is all or nothing.",
@@ -154,6 +156,7 @@ class PostgreSQL(Engine):
         return {
             **words,
             **self.messages.packs.words(words["queue"]),
+            **limit_words(definition, words),
             "array_type": array_type,
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",

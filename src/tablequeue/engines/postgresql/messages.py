@@ -102,8 +102,8 @@ class PostgreSQLMessages(Notifying, Messages):
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        if max(params["number"], params["n"]) >= self.packs.least:
-            with atomic(cursor):  # two statements, each of which may concern a pack
+        if max(params["number"], params["n"]) >= self.packs.least or table.definition.limited:
+            with atomic(cursor):  # two statements: each may concern a pack, or the first one frees places
                 return super().complete_and_claim(cursor, table, params)
         if table.definition.fair:
             return self._complete_and_claim_in_turn(cursor, table, params)

@@ -72,6 +72,8 @@ def may_pack(definition: Definition) -> bool:
     """Return whether a claim may be a pack.
 
     Not in a queue with groups: the head of a group must stay in its index, and the messages of a pack have no group.
-    Not at most once, because a claim moves its messages to the history.
+    Not at most once, because a claim moves its messages to the history. Not in a queue with limits, whose places note
+    the messages.
     """
-    return definition.delivery == "at_least_once" and not (definition.grouped or definition.fair)
+    apart = definition.grouped or definition.fair or definition.limited
+    return definition.delivery == "at_least_once" and not apart

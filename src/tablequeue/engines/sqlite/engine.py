@@ -18,16 +18,19 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
-from tablequeue.engines.sqlite.fair import SLOT, SQLiteStreams, fair_words
+from tablequeue.engines.sqlite.fair import SLOT, fair_words
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
-from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
+from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
 from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
+from tablequeue.names import PART
 
+# How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
+PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -70,6 +73,8 @@ class SQLite(Engine):
     )
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
+    places = f"select places from {{}}{PART}slots"  # noqa: S608
+    until_token = f"max(0, spent_until - (burst - 1) * step - {clock}) / 1e6"
     client = Client(
         "sqlite3",
         "Between `begin;` and `commit;` it is all or nothing.",
@@ -87,7 +92,22 @@ class SQLite(Engine):
 
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
-        return words | fair_words(words)
+        definition = table.definition
+        placed = granted = ":n"
+        if definition.concurrency is not None:
+            placed = PLACED.format(**words)
+        if definition.rate is not None:
+            granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
+        return (
+            words
+            | fair_words(words)
+            | {
+                # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
+                "placed": placed,
+                "claim_limit": granted if definition.rate else placed,
+                "take_limit": granted,
+            }
+        )
 
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import Fair
-from tablequeue.engines.streams import Streams
 
 SLOT = "ifnull(group_key, '')"
 
@@ -74,10 +73,6 @@ class SQLiteFair(Fair):
 
     def _served(self, cursor: Cursor, table: Table) -> None:
         self._run(cursor, table, "move_ring", {"served": table.ring.served})
-
-
-class SQLiteStreams(Streams):
-    fair = SQLiteFair()
 
 
 def fair_words(words: Mapping[str, str]) -> dict[str, str]:

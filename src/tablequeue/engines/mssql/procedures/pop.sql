@@ -53,6 +53,20 @@ begin
         -- [end]
         exec @moved = {queue}__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
+        -- [rate]
+        declare @granted bigint;
+        declare @granted_at datetime2(6);
+        exec @granted = {queue}__grant_rate @p_now, @granted_at output;
+        set @p_n = case when @p_n < @granted then @p_n else @granted end;
+        set @p_now = @granted_at;
+        -- [end]
+        -- [concurrency]
+        declare @slots nvarchar(max);
+        exec @p_n = {queue}__lock_slots @p_n, @slots output;
+        -- [end]
+        -- [limited]
+        if @p_n = 0 set @turn = 2;
+        -- [end]
         while @turn < 2
         begin
             -- [at_least_once]
@@ -81,6 +95,14 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+        -- [concurrency]
+        declare @ids nvarchar(max) = (select id from @claimed for json path);
+        exec {queue}__note_slots @slots, @ids, @p_token;
+        -- [end]
+        -- [rate]
+        set @granted = (select count(*) from @claimed);
+        if @granted > 0 exec {queue}__spend_rate @granted, @p_now;
+        -- [end]
         -- [at_most_once]
         insert into {history} (
             {history_row}

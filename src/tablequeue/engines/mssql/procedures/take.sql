@@ -43,6 +43,16 @@ begin
         -- [end]
         exec @moved = {queue}__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
+        -- [rate]
+        declare @granted bigint;
+        declare @granted_at datetime2(6);
+        exec @granted = {queue}__grant_rate @p_now, @granted_at output;
+        set @p_n = case when @p_n < @granted then @p_n else @granted end;
+        set @p_now = @granted_at;
+        -- [end]
+        -- [rate]
+        if @p_n = 0 set @turn = 2;
+        -- [end]
         while @turn < 2
         begin
             -- [keep]
@@ -71,6 +81,10 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+        -- [rate]
+        set @granted = (select count(*) from @claimed);
+        if @granted > 0 exec {queue}__spend_rate @granted, @p_now;
+        -- [end]
         -- [grouped]
         insert into {turns} (group_key)
         select convert(varbinary(1020), group_key)

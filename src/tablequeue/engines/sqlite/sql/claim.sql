@@ -11,7 +11,7 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease * 1000000 as integer)
 -- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+where id in (select id from {queue} where {claimable} order by {order_by} limit {claim_limit})
 -- [end]
 -- [fair]
 where id in (

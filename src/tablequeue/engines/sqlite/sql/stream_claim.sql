@@ -14,7 +14,7 @@ where id in (
     select id from {queue}
     where {claimable} and (:high is null or id <= :high)
     order by {order_by}
-    limit :n
+    limit {claim_limit}
 )
 -- [end]
 -- [fair]

@@ -14,7 +14,7 @@ select
         consumer = :consumer}
 from {queue}
 -- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
 -- [end]
 -- [fair]
 where id in (
@@ -23,7 +23,7 @@ where id in (
 -- [end]
 delete from {queue}
 -- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
 -- [end]
 -- [fair]
 where id in (

@@ -2,7 +2,7 @@
 -- Index: {table}__ready. Locks: the database. A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
 -- [not fair]
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
 -- [end]
 -- [fair]
 where id in (

@@ -3,11 +3,22 @@
 select
     case
         when paused.until is not null then (paused.until - {now}) / 1e6
+        -- [not limited]
         when exists (select 1 from {queue} where state = 'ready') then 0
+        -- [end]
+        -- [limited]
+        when exists (select 1 from {queue} where {free}) then case
+            when {room} then {until_room}
+            else ((select min(lease_until) from {queue} where state = 'in_progress') - {now}) / 1e6
+        end
+        -- [end]
         else (min(
             coalesce((select min(due_at) from {queue} where state = 'scheduled'), 9e18),
             coalesce((select min(lease_until) from {queue} where state = 'in_progress'), 9e18)
         ) - {now}) / 1e6
     end as seconds,
     paused.until is not null as paused
+    -- [limited]
+    , 0 as pushing, exists (select 1 from {queue} where {free}) and not ({room} and {until_room} <= 0) as held
+    -- [end]
 from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;
