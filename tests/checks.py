@@ -123,6 +123,17 @@ def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
     assert ids_of(queue.history()) == [ids[3]], "what is older is gone"
 
 
+def check_expiry(queue: Queue) -> None:
+    """In a queue with `expires=60`, a message that waits so long is never handed out, and ends in the history."""
+    group = design_group(queue, "a")
+    old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
+    young = queue.push("d", **group, now=at(1))
+    assert claimed(queue, now=at(60)).id == young, "it passes over the others"
+    assert queue.pop(now=at(60)) is None
+    gone = {message.id: message.state for message in queue.history() if message.id != young}
+    assert gone == dict.fromkeys(old, "expired")
+
+
 def check_at_most_once(queue: Queue) -> None:
     """A message that its consumer did not finish is never redelivered, and `lost` lists it."""
     id = queue.push("x", now=at(0))

@@ -27,6 +27,9 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+FEATURES = ("expires",)
+"""The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
+_DURATIONS = ("expires",)
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 LONGEST = 3.2e9
@@ -90,10 +93,11 @@ class Definition:
     backoff: Backoff = field(default_factory=Backoff)
     history: History = "keep"
     delivery: Delivery = "at_least_once"
+    expires: float | None = None
     kind: ClassVar[Kind] = "queue"
 
     def __post_init__(self) -> None:
-        for name in ("lease", "history"):
+        for name in ("lease", "history", *_DURATIONS):
             if isinstance(getattr(self, name), timedelta):
                 object.__setattr__(self, name, in_seconds(getattr(self, name)))
         _one_of("order", self.order, ORDERS)
@@ -102,6 +106,9 @@ class Definition:
         self._check_grouping()
         self._check_history()
         _duration("lease", self.lease, "Give at most 100 years.")
+        for name in _DURATIONS:
+            if (value := getattr(self, name)) is not None:
+                _duration(name, value, "Give at most 100 years.")
         attempts = self.max_attempts
         if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
             raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
@@ -168,7 +175,8 @@ class Definition:
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Return what the catalogue holds: the options of features that are off are left out."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in FEATURES or value}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -272,6 +280,7 @@ class QueueOptions(TypedDict, total=False):
     backoff: Backoff
     history: History
     delivery: Delivery
+    expires: Duration | None
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:

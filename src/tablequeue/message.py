@@ -32,6 +32,7 @@ class NewMessage:
     group: str | None = None
     key: str | None = None
     headers: Mapping[str, Any] | None = None
+    expires: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Message:
     """A message as peek, find, dead and history show it. Times are aware and in UTC.
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
-    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished. In the
-                    history of a queue that delivers at most once, in_progress: popped, and not completed.
+    state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
+                    finished or expired; or in_progress, delivered at most once and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.

@@ -72,6 +72,7 @@ class Queue:
         key: str | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int: ...
@@ -87,6 +88,7 @@ class Queue:
         key: str | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None: ...
@@ -101,6 +103,7 @@ class Queue:
         key: str | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None:
@@ -114,11 +117,13 @@ class Queue:
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
         headers      a dict of JSON values kept beside the payload.
+        expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
+                     the queue's if not given.
         connection, now   see `Queue`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -132,6 +137,7 @@ class Queue:
         group: str | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int]: ...
@@ -146,6 +152,7 @@ class Queue:
         group: str | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int | None]: ...
@@ -159,6 +166,7 @@ class Queue:
         group: str | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> Any:
@@ -168,7 +176,7 @@ class Queue:
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ def publish(
         "keyed": keyed,
         "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
+        "expires": None,
         "writer": writer,
         "batch": batch,
         "now": None,

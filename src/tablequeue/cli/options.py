@@ -140,6 +140,9 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         _DEFAULT.delivery,
         "at_least_once: a message whose consumer dies is delivered again; at_most_once: it never is, see `lost`.",
     ),
+    "expires": click.option(
+        "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
+    ),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -156,7 +159,7 @@ _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_
 
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery"),
+    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "expires"),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }

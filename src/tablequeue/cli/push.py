@@ -13,7 +13,7 @@ from rich.progress import track
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
-from tablequeue.cli.options import time_option
+from tablequeue.cli.options import Seconds, time_option
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
@@ -23,7 +23,7 @@ from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 
 # Options that a topic lacks.
-LACKING = {"delay": "delay", "due": "due time", "priority": "priority", "key": "deduplication key"}
+LACKING = {"delay": "delay", "due": "due time", "priority": "priority", "key": "deduplication key", "expires": "expiry"}
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
 
@@ -52,6 +52,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     show_default=True,
     help="If a live message has the key: refuse, push nothing, or print the id of that message.",
 )
+@click.option("--expires", type=Seconds(), help="Seconds until it expires, in a queue with --expires.")
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
 @click.option("--file", type=click.File("rb"), help="Push the contents of this file; - is the standard input.")
 @click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be pushed, and count them.")

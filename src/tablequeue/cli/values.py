@@ -43,6 +43,7 @@ _EXAMPLES = {
     "error": "'why'",
     "errors": "'[]'",
     "delay": "0",
+    "expires": "null",
     "age": "3600",
     "timeout": "1000",
     "priority": "0",

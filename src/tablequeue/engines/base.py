@@ -26,7 +26,7 @@ from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
-from tablequeue.states import HEAD_STATES, STATES
+from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 
 @dataclass(slots=True)
@@ -37,6 +37,12 @@ class Mark:
     """
 
     id: int = 0
+
+
+# The words of `expiry_words`, of a queue whose messages do not expire.
+NO_EXPIRY = dict.fromkeys(
+    "expires and_expires_at and_expires_seconds and_expires and_own_expires and_lasting and_no_expiry".split(), ""
+)
 
 
 def keeps_low_water(definition: Definition) -> bool:
@@ -240,6 +246,7 @@ class EngineBase(ABC):
             raise ValueError(state)
         definition = table.definition
         queue = f"{self.prefix}{table.table_name}"
+        expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         return {
             **self.common_words(),
             "queue": queue,
@@ -250,12 +257,15 @@ class EngineBase(ABC):
             "turn": f"{queue}{PART}turn",
             "order_by": self.order_by[definition.order],
             "ready_index": self.ready_index[definition.order],
-            "claimable": self.claimable(definition) + (" and id > :low_water" if table.claims_above_mark else ""),
+            "claimable": self.claimable(definition)
+            + (" and id > :low_water" if table.claims_above_mark else "")
+            + expiry["and_lasting"],
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
+            "waiting": f"state in ({', '.join(map(repr, WAITING_STATES))})",
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
@@ -268,7 +278,23 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "default_due": self.clock if definition.order == "due" else "null",
+            **expiry,
             **self.topic_words(table),
+        }
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        """Return the `{words}` of the texts about a queue whose messages expire.
+
+        expires   the seconds of a message that is pushed without seconds of its own.
+        """
+        given = {":expires": "and_expires", "expires": "and_own_expires"}
+        return {
+            "expires": repr(expires),
+            "and_expires_at": ", expires_at",
+            "and_expires_seconds": ", expires",
+            **{word: f", {self.after(f'coalesce({seconds}, {expires!r})')}" for seconds, word in given.items()},
+            "and_no_expiry": ", expires_at = null",
+            "and_lasting": f" and (expires_at is null or expires_at > {self.clock})",
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:
@@ -280,6 +306,10 @@ class EngineBase(ABC):
             "holes": f"{log}{PART}holes",
             "ranges": f"{self.prefix}{table.table_name}{PART}ranges",
         }
+
+    @abstractmethod
+    def after(self, seconds: str) -> str:
+        """Return SQL for the time so many seconds, an expression of SQL, after `{now}`."""
 
     def claimable(self, definition: Definition) -> str:
         """Return the predicate of a claim, without the low-water mark."""

@@ -83,6 +83,13 @@ class Messages(Part):
         table.ready_after(0)
         return moved
 
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Move up to `n` waiting messages whose time is over to the history; without one they become dead letters.
+
+        The messages of the queue expire. Return their number.
+        """
+        return len(self._rows(cursor, table, by_history("expire", table), params))
+
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
         return len(self._rows(cursor, table, "promote", params))

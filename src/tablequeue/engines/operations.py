@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tablequeue.definition import Definition
+from tablequeue.definition import FEATURES, Definition
 from tablequeue.engines.texts import operations_of
 
 
@@ -48,6 +48,8 @@ CREATE = {
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
+    "create_expiry": "expires",
+    "create_expired": "expires keep",
     "create_ranges": "subscription",
 }
 
@@ -163,6 +165,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "sweep": Operation(
         Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
     ),
+    "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
     "promote": Operation(Effect.WRITE),
     # Finishing
     "complete": Operation(
@@ -208,6 +211,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_lost": "at_most_once",
             "stats_finished": "keep",
             "stats_pushed": "keep",
+            "stats_expired": "expires keep",
         },
     ),
     "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
@@ -262,6 +266,7 @@ _CLAIMED = "queue subscription"
 # can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
+    "_expire": Procedure(needs="expires"),
     "_expired": Procedure(),
     "_insert_each": Procedure(),
     "_move_on": Procedure(needs="grouped"),
@@ -331,7 +336,7 @@ def conditions(definition: Definition) -> set[str]:
         definition.payload,
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.order in ("due", "priority") else "by_id",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        *(name for name in ("grouped", "strict", "groups", "retention", *FEATURES) if getattr(definition, name)),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

@@ -47,6 +47,8 @@ class Params(TypedDict, total=False):
     """Seconds until the message is ready."""
     due: Time | None
     """The time at which the message is ready."""
+    expires: float | None
+    """Seconds until the message expires; None: those of the queue."""
     priority: int
     group: str | None
     key: str | None

@@ -69,7 +69,10 @@ class Reads(Part):
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         row = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        return StatsRow(*(*row, finished))
+        definition = table.definition
+        counted = definition.expires and definition.keeps_history
+        expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
+        return StatsRow(*(*row, finished), expired=expired)
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""

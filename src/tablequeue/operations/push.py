@@ -14,7 +14,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
 from tablequeue.operations.claim import promote_after
-from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.operations.context import Context, Params, positive, seconds
 from tablequeue.payload import dump_headers
 
 OnConflict = Literal["raise", "skip", "return"]
@@ -31,6 +31,7 @@ class Options(NamedTuple):
     priority: int | None
     group: str | None
     headers: Mapping[str, Any] | None
+    expires: Duration | None = None
 
 
 NOTHING = Options(None, None, None, None, None)
@@ -172,7 +173,7 @@ def _row(context: Context, payload: Any, options: Options, key: str | None) -> P
 
 
 def _options(context: Context, options: Options) -> Params:
-    delay, due, priority, group, headers = options
+    delay, due, priority, group, headers, expires = options
     headers = telemetry.carried(headers)
     definition = context.table.definition
     if definition.kind == "topic" and (delay is not None or due is not None):
@@ -181,12 +182,18 @@ def _options(context: Context, options: Options) -> Params:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
         check_priority(context.table, priority)
+    if expires is not None and definition.expires is None:
+        raise BadInput(
+            f"The messages of the {definition.kind} {context.table.name!r} do not expire.",
+            "Leave expires out, or create a queue with expires, the seconds of a message without seconds of its own.",
+        )
     if definition.order == "due" and delay is None and due is None:
         delay = 0
     return {
         "headers": None if headers is None else dump_headers(headers),
         "delay": None if delay is None else seconds(delay, "delay"),
         "due": None if due is None else context.time(due, "due"),
+        "expires": None if expires is None else positive(expires, "expires"),
         "priority": 0 if priority is None else priority,
         "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,
@@ -201,6 +208,7 @@ def _merged(message: NewMessage, options: Options) -> Options:
         priority=options.priority if message.priority is None else message.priority,
         group=options.group if message.group is None else message.group,
         headers=options.headers if message.headers is None else message.headers,
+        expires=options.expires if message.expires is None else message.expires,
     )
 
 

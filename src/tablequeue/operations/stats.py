@@ -100,6 +100,7 @@ class Stats:
                 at least once, where none can be lost.
     window      what was done lately; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
+    expired     messages of the history that expired, up to 100,000; None where messages do not expire.
     """
 
     queue: str
@@ -113,6 +114,7 @@ class Stats:
     lost: int | None = None
     window: Window | None = None
     lag: Lag | None = None
+    expired: int | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:

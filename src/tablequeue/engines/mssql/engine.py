@@ -179,6 +179,16 @@ class SQLServer(Engine):
             "run.first_id + @ends - run.first_offset, run.last_id)",
         }
 
+    def after(self, seconds: str) -> str:
+        return after(seconds)
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        return super().expiry_words(expires) | {
+            "and_expires": f", {after('@expires')}",
+            "and_own_expires": f", {after(f'coalesce(given.expires, {expires!r}e0)')}",
+            "and_lasting": " and (expires_at is null or expires_at > @now)",
+        }
+
     def claimable(self, definition: Definition) -> str:
         states = ready_states(definition)
         return f"{states} and due_at <= @now" if definition.order == "due" else states

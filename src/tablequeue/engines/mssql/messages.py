@@ -15,7 +15,7 @@ from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, ste
 from tablequeue.engines.texts import Row
 
 # The options that each row of push_each may have.
-ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
+ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay", "expires")
 
 
 class SQLServerMessages(Messages):
@@ -76,6 +76,14 @@ class SQLServerMessages(Messages):
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         return sum(len(cursor.execute(batch, params).fetchall()) for batch in table.statements("sweep"))
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if not (table.definition.grouped and table.definition.keeps_history):
+            return super().expire(cursor, table, params)
+        with atomic(cursor):
+            rows = self._rows(cursor, table, "expire_keep", params)
+            self._note(cursor, table, _groups(rows, 1))
+        return len(rows)
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:

@@ -97,14 +97,15 @@ class MySQL(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
+        words = super().words(table, state)
         return {
-            **super().words(table, state),
+            **words,
             **procedures.words(self.dialect.name, definition),
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
             # The predicate of a claim without the low-water mark.
-            "free": self.claimable(definition),
+            "free": self.claimable(definition) + words["and_lasting"],
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",
@@ -121,6 +122,9 @@ class MySQL(Engine):
             "pieces": PIECES.format(**words, finished_messages=FINISHED),
             "unclaimed": UNCLAIMED.format(**words),
         }
+
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + interval {seconds} second"
 
     def claimable(self, definition: Definition) -> str:
         if definition.order not in INDEXED:

@@ -52,7 +52,8 @@ class MySQLMessages(Messages):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
-        rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params, now, states)[1:])
+        values = row_values(params, now, states, table.definition.expires)
+        rest = cursor.mogrify(",%s" * (len(values) - 1) + ")", values[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
         # A single statement needs no transaction, which would cost two more round trips.
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
@@ -69,8 +70,8 @@ class MySQLMessages(Messages):
         taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
-            cursor.mogrify("(%s,%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params | rows[place], now, states))
-            for place in places
+            cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
+            for values in (row_values(params | rows[place], now, states, table.definition.expires) for place in places)
         )
         ids: list[int | None] = [None] * len(rows)
         with atomic(cursor):
@@ -202,6 +203,9 @@ class MySQLMessages(Messages):
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "sweep", params))
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(self._found(cursor, table, by_history("expire", table), params))
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

@@ -30,11 +30,10 @@ class SQLiteMessages(Messages):
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["now"] is None:
-            # All its statements must use the same time.
-            (now,) = cursor.execute(f"select {table.engine.clock}", params).fetchone()
-            params = {**params, "now": now}
-        return super()._take(cursor, table, params)
+        return super()._take(cursor, table, _at_one_time(cursor, table, params))
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return super().expire(cursor, table, _at_one_time(cursor, table, params))
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
         moved = super()._sweep(cursor, table, params)
@@ -42,6 +41,14 @@ class SQLiteMessages(Messages):
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.
             moved += super()._sweep(cursor, table, params)
         return moved
+
+
+def _at_one_time(cursor: Cursor, table: Table, params: Params) -> Params:
+    """Return the parameters with a time, which all statements of an operation use."""
+    if params["now"] is not None:
+        return params
+    (now,) = cursor.execute(f"select {table.engine.clock}", params).fetchone()
+    return {**params, "now": now}
 
 
 def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:

@@ -75,7 +75,7 @@ begin
         declare @words nvarchar(2048);
         while 1 = 1
         begin
-            {sql push due=@due_utc into=nothing};
+            {sql push expires=null due=@due_utc into=nothing};
             set @id = case when @@rowcount = 1 then scope_identity() end;
             if @id is not null or @p_on_conflict = 'skip' break;
             if @p_on_conflict = 'raise'

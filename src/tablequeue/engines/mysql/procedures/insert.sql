@@ -64,7 +64,7 @@ begin
         set taken = false, p_id = null;
         begin
             declare continue handler for 1062 set taken = true; -- the insert alone is undone
-            {sql push};
+            {sql push expires=null};
         end;
         if not taken then
             set p_id = last_insert_id();

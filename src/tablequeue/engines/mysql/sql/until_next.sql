@@ -3,6 +3,11 @@
 select case
     when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0
     else timestampdiff(microsecond, {now}, least(
+        -- [expires grouped]
+        coalesce((
+            select min(expires_at) from {queue} force index ({table}__expires) where state = 'scheduled'
+        ), '9999-01-01'),
+        -- [end]
         coalesce((
             select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
         ), '9999-01-01'),

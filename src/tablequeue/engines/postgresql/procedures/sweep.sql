@@ -20,6 +20,20 @@ returns bigint language plpgsql as $$
         loop
             moved := moved + 1;
         end loop;
+        -- [expires keep]
+        for message in
+            {sql expire_keep n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
+        -- [expires none]
+        for message in
+            {sql expire_none n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
         -- [grouped]
         moved := moved + {queue}_promote(most, p_now);
         -- [end]

@@ -6,6 +6,9 @@ select
     case
         when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
         else cast(extract(epoch from least(
+            -- [expires grouped]
+            (select min(expires_at) from {queue} where {waiting}),
+            -- [end]
             (select min(due_at) from {queue} where state = 'scheduled'),
             (select min(lease_until) from {queue} where state = 'in_progress'),
             (select min(lease_until) from {packs})
