@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue.operations.claim import leased
 from tests.servers import Kind
 from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
 
@@ -126,6 +127,10 @@ def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
 def check_expiry(queue: Queue) -> None:
     """In a queue with `expires=60`, a message that waits so long is never handed out, and ends in the history."""
     group = design_group(queue, "a")
+    queue.push("a", **group, now=at(0))
+    context = queue.context
+    assert not context.run(context.messages.claim, leased(context, 9, 60, at(60))[1]), "no sweep yet"
+    queue.purge()
     old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
     young = queue.push("d", **group, now=at(1))
     assert claimed(queue, now=at(60)).id == young, "it passes over the others"

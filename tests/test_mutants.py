@@ -223,6 +223,7 @@ AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_o
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
+EXPIRY = on(checks.check_expiry, "expiry", expires=60)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
@@ -281,6 +282,12 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a release that buries": (rewritten(r"'ready' end", "'dead' end", "release"), TRANSITIONS),
     "a push that is never scheduled": (rewritten("'scheduled'", "'ready'", "push"), TRANSITIONS),
     "a redrive that leaves the dead dead": (rewritten("'blocked'", "'dead'", "redrive"), TRANSITIONS_OF_GROUPS),
+    "a claim of messages whose time is over": (
+        rewritten("expires_at is null or", "1 = 1 or", "claim", "claim_many"),
+        EXPIRY,
+    ),
+    "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
+    "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

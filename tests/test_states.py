@@ -34,9 +34,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "no_history": {"history": "none"},
     "due_no_history": {"order": "due", "history": "none"},
     "groups_no_history": {"groups": True, "history": "none"},
-    "expires": {"expires": 5000},
-    "expires_no_history": {"expires": 5000, "history": "none"},
-    "groups_expire": {"groups": True, "expires": 5000},
+    "expires": {"expires": 500_000_000},
+    "expires_no_history": {"expires": 500_000_000, "history": "none"},
+    "groups_expire": {"groups": True, "expires": 500_000_000},
 }
 
 

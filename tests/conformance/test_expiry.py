@@ -10,6 +10,7 @@ import pytest
 
 from tablequeue import Database, NewMessage, Queue, staging
 from tablequeue.errors import BadDefinition, BadInput
+from tablequeue.operations.claim import leased
 from tablequeue.stream import Stream
 from tests.checks import check_expiry
 from tests.support import at, claimed, design_group, found, ids_of, refuses
@@ -88,7 +89,7 @@ def test_a_claim_passes_over_what_no_sweep_has_moved_yet(waiting: Queue) -> None
     waiting.push(1, now=at(0))
     later = waiting.push(2, now=at(30))
     context = waiting.context
-    params = {"n": 10, "token": "0" * 32, "consumer": "me", "lease": 60, "low_water": 0, "now": context.time(at(60))}
+    _, params = leased(context, 10, 60, at(60))
     assert [row[0] for row in context.run(context.messages.claim, params)] == [later]
 
 

@@ -40,9 +40,7 @@ class Mark:
 
 
 # The words of `expiry_words`, of a queue whose messages do not expire.
-NO_EXPIRY = dict.fromkeys(
-    "expires and_expires_at and_expires_seconds and_expires and_own_expires and_lasting and_no_expiry".split(), ""
-)
+NO_EXPIRY = dict.fromkeys("expires expires_at lifetime until own_until in_time no_expiry".split(), "")
 
 
 def keeps_low_water(definition: Definition) -> bool:
@@ -259,7 +257,7 @@ class EngineBase(ABC):
             "ready_index": self.ready_index[definition.order],
             "claimable": self.claimable(definition)
             + (" and id > :low_water" if table.claims_above_mark else "")
-            + expiry["and_lasting"],
+            + expiry["in_time"],
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
@@ -287,14 +285,14 @@ class EngineBase(ABC):
 
         expires   the seconds of a message that is pushed without seconds of its own.
         """
-        given = {":expires": "and_expires", "expires": "and_own_expires"}
+        given = {":expires": "until", "expires": "own_until"}
         return {
             "expires": repr(expires),
-            "and_expires_at": ", expires_at",
-            "and_expires_seconds": ", expires",
+            "expires_at": ", expires_at",
+            "lifetime": ", expires",
             **{word: f", {self.after(f'coalesce({seconds}, {expires!r})')}" for seconds, word in given.items()},
-            "and_no_expiry": ", expires_at = null",
-            "and_lasting": f" and (expires_at is null or expires_at > {self.clock})",
+            "no_expiry": ", expires_at = null",
+            "in_time": f" and (expires_at is null or expires_at > {self.clock})",
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:

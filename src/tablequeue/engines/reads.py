@@ -72,7 +72,7 @@ class Reads(Part):
         definition = table.definition
         counted = definition.expires and definition.keeps_history
         expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
-        return StatsRow(*(*row, finished), expired=expired)
+        return StatsRow(*(*row, finished, None, expired))
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""

@@ -184,9 +184,9 @@ class SQLServer(Engine):
 
     def expiry_words(self, expires: float) -> dict[str, str]:
         return super().expiry_words(expires) | {
-            "and_expires": f", {after('@expires')}",
-            "and_own_expires": f", {after(f'coalesce(given.expires, {expires!r}e0)')}",
-            "and_lasting": " and (expires_at is null or expires_at > @now)",
+            "until": f", {after('@expires')}",
+            "own_until": f", {after(f'coalesce(given.expires, {expires!r}e0)')}",
+            "in_time": " and (expires_at is null or expires_at > @now)",
         }
 
     def claimable(self, definition: Definition) -> str:

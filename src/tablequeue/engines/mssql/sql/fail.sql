@@ -10,7 +10,7 @@ declare @now datetime2(6) = {now};
 declare @due datetime2(6) = {now_and_delay};
 update {queue} with (rowlock)
 set state = case
-        when attempts >= @max_attempts{and_lasting} then 'dead'
+        when attempts >= @max_attempts{in_time} then 'dead'
         when @delay > 0 then 'scheduled'
         else 'ready'
     end,

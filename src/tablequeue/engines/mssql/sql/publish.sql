@@ -18,10 +18,10 @@ declare @expires float = coalesce(cast(:expires as float), {expires});
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
 from openjson(@attempts) as entry;
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{and_expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 select
     payload, headers, @producer, coalesce(priority, 0), coalesce(group_key, @group), dedup_key, @now,
-    coalesce(due_at, {default_due}), case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{and_expires}
+    coalesce(due_at, {default_due}), case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from {staged} as batch
 where write_id = @write and attempt in (select attempt from @given)
     and not exists (

@@ -15,11 +15,11 @@ declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay}
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
 -- [end]
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{and_expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 {note_inserted}output inserted.id
 select
     @payload, @headers, @producer, @priority, @group, @key, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{and_expires}
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 where @key is null
     or not exists (
         select 1 from {queue} as there with (readcommittedlock)

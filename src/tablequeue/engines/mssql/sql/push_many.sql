@@ -13,10 +13,10 @@ declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay}
 -- [expires]
 declare @expires float = coalesce(cast(:expires as float), {expires});
 -- [end]
-insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{and_expires_at})
+insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at})
 output inserted.id
 select
     {payload_of_value}, @headers, @producer, @priority, @group, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{and_expires}
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from openjson(@payloads) as batch
 order by cast(batch.[key] as int);

@@ -1,6 +1,7 @@
 -- Up to :n waiting messages whose time is over move to the history, as expired.
--- Index: {table}__expires. The first statement finds messages without locks, the second locks those that still wait, by their ids, and skips
--- locked rows. The others move them. Locks: the rows. A crash leaves all or nothing.
+-- The first statement finds messages without locks. The second one locks by their ids those that still wait, and skips
+-- locked rows. The others move them.
+-- Index: {table}__expires. Locks: the rows. A crash leaves all or nothing.
 select id from (
     (
         select id from {queue} force index ({table}__expires)

@@ -4,7 +4,7 @@
 -- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
 update {queue}
 set state = elt(
-        last_insert_id(case when attempts >= :max_attempts{and_lasting} then 3 when :delay > 0 then 2 else 1 end),
+        last_insert_id(case when attempts >= :max_attempts{in_time} then 3 when :delay > 0 then 2 else 1 end),
         'ready', 'scheduled', 'dead'
     ),
     due_at = case when attempts < :max_attempts then {now} + interval :delay second else due_at end,

@@ -4,7 +4,7 @@
 with failed as (
     update {queue}
     set state = case
-            when attempts >= :max_attempts{and_lasting} then 'dead'
+            when attempts >= :max_attempts{in_time} then 'dead'
             when cast(:delay as float8) > 0 then 'scheduled'
             else 'ready'
         end,

@@ -17,6 +17,6 @@ from (
         {now} as pushed_at,
         coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') as due_at
         -- [expires]
-        {and_expires} as expires_at
+        {until} as expires_at
         -- [end]
 ) as times;

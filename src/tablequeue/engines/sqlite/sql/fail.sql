@@ -2,7 +2,7 @@
 -- if this was its last attempt. The error is kept.
 -- Index: the primary key. Locks: the database. A crash leaves the message in progress until its lease expires.
 update {queue}
-set state = case when attempts >= :max_attempts{and_lasting} then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
+set state = case when attempts >= :max_attempts{in_time} then 'dead' when :delay > 0 then 'scheduled' else 'ready' end,
     due_at = case when attempts < :max_attempts then {now} + cast(:delay * 1000000 as integer) else due_at end,
     errors = json_insert(
         coalesce(errors, '[]'), '$[#]',
