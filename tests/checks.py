@@ -139,6 +139,16 @@ def check_expiry(queue: Queue) -> None:
     assert gone == dict.fromkeys(old, "expired")
 
 
+def check_key_for(queue: Queue, **options: Any) -> None:
+    """In a queue with `key_for=300`, a key stays taken for so long after its push, finished or not."""
+    id = queue.push("a", key="k", **options, now=at(0))
+    claimed(queue, now=at(1)).complete(now=at(1))
+    for seconds in (1, 299):
+        assert queue.push("b", key="k", on_conflict="return", **options, now=at(seconds)) == id
+    later = queue.push("b", key="k", on_conflict="return", **options, now=at(300))
+    assert later > id
+
+
 def check_at_most_once(queue: Queue) -> None:
     """A message that its consumer did not finish is never redelivered, and `lost` lists it."""
     id = queue.push("x", now=at(0))

@@ -224,6 +224,7 @@ REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 EXPIRY = on(checks.check_expiry, "expiry", expires=60)
+KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
@@ -288,6 +289,11 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     ),
     "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
     "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
+    "a key that is free at once": (
+        rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys"),
+        KEY_FOR,
+    ),
+    "a key that stays taken": (rewritten(r"(\S*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

@@ -90,6 +90,9 @@ class Database:
                       deleted from there after that time; `none`: it is deleted at once.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
+        key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
+                      not, and after that while a message of the queue has it. `push` may give another time. None (if
+                      not given): only while a message of the queue has it.
         expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
                       in the history as `expired`; without a history, as a dead letter. `push` may give another time.
                       None (if not given): messages do not expire.

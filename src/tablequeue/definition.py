@@ -27,9 +27,9 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-FEATURES = ("expires",)
+FEATURES = ("expires", "key_for")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
-_DURATIONS = ("expires",)
+_DURATIONS = ("expires", "key_for")
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 LONGEST = 3.2e9
@@ -94,6 +94,7 @@ class Definition:
     history: History = "keep"
     delivery: Delivery = "at_least_once"
     expires: float | None = None
+    key_for: float | None = None
     kind: ClassVar[Kind] = "queue"
 
     def __post_init__(self) -> None:
@@ -281,6 +282,7 @@ class QueueOptions(TypedDict, total=False):
     history: History
     delivery: Delivery
     expires: Duration | None
+    key_for: Duration | None
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:

@@ -70,6 +70,7 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -86,6 +87,7 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -101,6 +103,7 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -116,6 +119,8 @@ class Queue:
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
+        key_for      in a queue with `key_for`: the time from the push for which the key stays taken, finished or not,
+                     in seconds or as a timedelta; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
         expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
                      the queue's if not given.
@@ -123,7 +128,7 @@ class Queue:
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
-        options = Options(delay, due, priority, group, headers, expires)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -135,6 +140,7 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -150,6 +156,7 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -164,6 +171,7 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
         expires: Duration | None = None,
@@ -176,7 +184,7 @@ class Queue:
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        options = Options(delay, due, priority, group, headers, expires)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------

@@ -143,6 +143,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "expires": click.option(
         "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
     ),
+    "key_for": click.option(
+        "--key-for",
+        type=Seconds(),
+        help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
+    ),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -159,7 +164,7 @@ _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_
 
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "expires"),
+    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "expires", "key_for"),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }

@@ -23,7 +23,14 @@ from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 
 # Options that a topic lacks.
-LACKING = {"delay": "delay", "due": "due time", "priority": "priority", "key": "deduplication key", "expires": "expiry"}
+LACKING = {
+    "delay": "delay",
+    "due": "due time",
+    "priority": "priority",
+    "key": "deduplication key",
+    "expires": "expiry",
+    "key_for": "deduplication key",
+}
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
 
@@ -45,6 +52,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
 @click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
+@click.option("--key-for", type=Seconds(), help="Seconds for which its key stays taken, in a queue with --key-for.")
 @click.option(
     "--on-conflict",
     type=click.Choice(ON_CONFLICT),
@@ -150,7 +158,7 @@ def _check_topic(topic: Topic, options: Mapping[str, Any]) -> None:
         if options[name] is not None:
             raise BadInput(
                 f"{topic.name!r} is a topic, whose messages have no {words}.",
-                f"Leave --{name} out, or push to a queue.",
+                f"Leave --{name.replace('_', '-')} out, or push to a queue.",
             )
 
 

@@ -49,6 +49,7 @@ _EXAMPLES = {
     "priority": "0",
     "headers": "null",
     "key": "null",
+    "taken": "'[[\"key\", null]]'",
     "keys": "'[\"key\"]'",
     "groups": "'[\"group\"]'",
     "due": "null",

@@ -275,6 +275,8 @@ class EngineBase(ABC):
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
+            "keys": f"{queue}{PART}keys",
+            "key_for": repr(definition.key_for),
             "default_due": self.clock if definition.order == "due" else "null",
             **expiry,
             **self.topic_words(table),

@@ -40,6 +40,25 @@ class Messages(Part):
         """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
         return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
 
+    def take_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
+        """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
+
+        The keys of the queue stay taken for a time. Return those that were free.
+        """
+        return {row[0] for row in self._rows(cursor, table, "take_keys", params)}
+
+    def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Note the messages that took keys: `taken` has their ids. A key without an id is free again."""
+        self._run(cursor, table, "name_keys", params)
+
+    def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
+        return dict(self._rows(cursor, table, "taken_keys", params))  # type: ignore[arg-type]
+
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` keys whose time is over. Return their number."""
+        return len(self._rows(cursor, table, "forget_keys", params))
+
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError

@@ -144,6 +144,7 @@ class SQLServer(Engine):
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
+            "free_until": after("free.seconds"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).

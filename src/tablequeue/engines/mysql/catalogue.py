@@ -54,6 +54,8 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+            if definition.key_for:
+                ours[f"{stem}{PART}keys"] = ("keys", "drop_keys")
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]

@@ -87,6 +87,10 @@ class MySQLMessages(Messages):
                 found[key] = id
         return found
 
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self._run(cursor, table, "forget_keys", params)
+        return cursor.rowcount
+
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
         now, step = self._rows(cursor, table, "push_clock", {"now": params["now"]})[0]
