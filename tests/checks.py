@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue.errors import NoResult
 from tablequeue.operations.claim import leased
 from tests.servers import Kind
 from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
@@ -147,6 +148,19 @@ def check_key_for(queue: Queue, **options: Any) -> None:
         assert queue.push("b", key="k", on_conflict="return", **options, now=at(seconds)) == id
     later = queue.push("b", key="k", on_conflict="return", **options, now=at(300))
     assert later > id
+
+
+def check_results(queue: Queue, **options: Any) -> None:
+    """In a queue with results, that of a message is what its consumer gave, as long as it is in the history."""
+    ids = [queue.push(payload, **options, now=at(0)) for payload in "ab"]
+    for _ in ids:
+        message = claimed(queue, now=at(0))
+        message.complete(result={"of": message.id}, now=at(message.id))
+    assert [queue.result(id) for id in ids] == [{"of": id} for id in ids]
+    queue.purge_history(0, now=at(ids[0]))
+    with pytest.raises(NoResult):
+        queue.result(ids[0])
+    assert queue.context.run(queue.context.reads.result, {"id": ids[0]}) is None, "it left with its message"
 
 
 def check_at_most_once(queue: Queue) -> None:

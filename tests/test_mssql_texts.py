@@ -40,7 +40,7 @@ parses = pytest.mark.skipif(
 ENGINE = SQLServer(sa.URL.create("mssql").get_dialect()())
 CREATING = (
     "install", "create", "create_due", "create_groups", "create_history", "create_expiry", "create_expired",
-    "create_keys", "create_streams", "create_staged", "create_schedules",
+    "create_keys", "create_results", "create_streams", "create_staged", "create_schedules",
 )  # fmt: skip
 TOPICS = [name for name in operations_of("mssql") if re.match(r"(create_|drop_|publish_)?(topic|range)|sequence", name)]
 OPERATIONS = [name for name in operations_of("mssql") if name not in TOPICS]
@@ -57,7 +57,7 @@ def definitions(design: str) -> Iterator[Definition]:
         for history in HISTORIES:
             yield Definition(payload=payload, history=history, **DESIGNS[design])
     for history in ("keep", "none"):
-        yield Definition(expires=60, key_for=60, history=history, **DESIGNS[design])
+        yield Definition(expires=60, key_for=60, results=history == "keep", history=history, **DESIGNS[design])
     if design not in ("strict", "groups"):
         yield Definition(delivery="at_most_once", **DESIGNS[design])
 

@@ -225,6 +225,7 @@ BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
 EXPIRY = on(checks.check_expiry, "expiry", expires=60)
 KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
+RESULTS = on(checks.check_results, "results", results=True)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
@@ -294,6 +295,13 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         KEY_FOR,
     ),
     "a key that stays taken": (rewritten(r"(\S*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
+    "a result that is not the message's": (rewritten(":id, ", ":id + 1000, ", "keep_results"), RESULTS),
+    "results that outlive their messages": (
+        rewritten(
+            "(?s)create trigger .*|references .* on delete cascade|,\\s+constraint .* cascade", "", "create_results"
+        ),
+        RESULTS,
+    ),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

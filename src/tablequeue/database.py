@@ -93,6 +93,8 @@ class Database:
         key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
                       not, and after that while a message of the queue has it. `push` may give another time. None (if
                       not given): only while a message of the queue has it.
+        results       whether `complete` may give a result, which `result` returns as long as the message is in the
+                      history. False if not given.
         expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
                       in the history as `expired`; without a history, as a dead letter. `push` may give another time.
                       None (if not given): messages do not expire.

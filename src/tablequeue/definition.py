@@ -27,7 +27,7 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-FEATURES = ("expires", "key_for")
+FEATURES = ("expires", "key_for", "results")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "key_for")
 LARGEST = (1 << 31) - 1
@@ -95,6 +95,7 @@ class Definition:
     delivery: Delivery = "at_least_once"
     expires: float | None = None
     key_for: float | None = None
+    results: bool = False
     kind: ClassVar[Kind] = "queue"
 
     def __post_init__(self) -> None:
@@ -139,6 +140,13 @@ class Definition:
             )
 
     def _check_history(self) -> None:
+        if not isinstance(self.results, bool):
+            raise BadDefinition(f"results is {self.results!r}.", "Give True or False.")
+        if self.results and self.history == "none":
+            raise BadDefinition(
+                "results need a history: a result is kept as long as its message is.",
+                "Use history='keep' or a retention.",
+            )
         if isinstance(self.history, str):
             if self.history not in HISTORIES:
                 raise BadDefinition(
@@ -283,6 +291,7 @@ class QueueOptions(TypedDict, total=False):
     delivery: Delivery
     expires: Duration | None
     key_for: Duration | None
+    results: bool
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:

@@ -96,7 +96,9 @@ class Finisher(Protocol):
     def name(self) -> str: ...
     @property
     def load_time(self) -> Callable[[Any], datetime]: ...
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None: ...
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
     def fail(
         self,
         message: Claim,
@@ -195,12 +197,14 @@ class Claim:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
         return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
-    def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        self._queue.complete(self, connection=connection, now=now)
+        self._queue.complete(self, result=result, connection=connection, now=now)
 
     def fail(
         self,

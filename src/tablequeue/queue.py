@@ -16,6 +16,7 @@ from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
+from tablequeue.operations import results as kept
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -253,19 +254,40 @@ class Queue:
                 return claims
         return []
 
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self.context, (message,), now, connection)
+        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
 
-    def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
+    def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message, in a queue with `results`; None if it was completed without one.
+
+        Waits up to `wait` (seconds, or a timedelta) for the message to finish. `NoResult` if it is not finished by
+        then, or if it never will be: it is a dead letter, has expired, or does not exist. `NoResult.state` says which.
+        """
+        return kept.result(self.context, id, wait)
+
+    def complete_many(
+        self,
+        messages: Iterable[Claim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> None:
         """Complete all messages of a batch in one round trip.
+
+        results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
-        finish.complete(self.context, messages, now, connection)
+        finish.complete(self.context, messages, now, connection, results)
 
     def fail(
         self,

@@ -17,6 +17,7 @@ from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
+from tablequeue.cli.result import result
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
@@ -39,6 +40,7 @@ COMMANDS = (
     dead,
     lost,
     history,
+    result,
     work,
     stats,
     top,

@@ -148,6 +148,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         type=Seconds(),
         help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
     ),
+    "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -164,7 +165,18 @@ _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_
 
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "expires", "key_for"),
+    "queue": (
+        "order",
+        "strict",
+        "groups",
+        "payload",
+        *_RETRIES,
+        "history",
+        "delivery",
+        "expires",
+        "key_for",
+        "results",
+    ),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }

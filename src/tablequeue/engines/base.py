@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,6 +95,8 @@ class Table(Statements):
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
+        self.of_results = False
+        """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
         self.rank = engine.rank(definition.order)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
@@ -113,6 +116,13 @@ class Table(Statements):
         one, a claim in another thread could undo this before the next claim.
         """
         self.mark = Mark(min(self.mark.id, id))
+
+    @cached_property
+    def waiting_for_results(self) -> Table:
+        """The table as the notifier knows it, with a channel of its own, for those who wait for results."""
+        table = self.engine.table(self.name, self.definition, f"{self.table_name}{PART}results")
+        table.of_results = True
+        return table
 
     @property
     def channel(self) -> str:
@@ -276,6 +286,7 @@ class EngineBase(ABC):
             "writers": f"{queue}{PART}writers",
             "staged_type": self.staged_types[definition.payload],
             "keys": f"{queue}{PART}keys",
+            "results": f"{queue}{PART}results",
             "key_for": repr(definition.key_for),
             "default_due": self.clock if definition.order == "due" else "null",
             **expiry,

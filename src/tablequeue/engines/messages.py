@@ -139,6 +139,13 @@ class Messages(Part):
         row = self._row(cursor, table, "extend", params)
         return row and row[0]
 
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Keep the results of messages that this transaction has completed: `rows` have their ids and results."""
+        cursor.executemany(table.statement("keep_results"), params["rows"])
+
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Notify those who wait for results when this transaction commits, if the database can do it."""
+
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
         errors: Any = []

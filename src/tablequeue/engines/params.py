@@ -58,6 +58,8 @@ class Params(TypedDict, total=False):
     """Seconds that the key of the message stays taken; None: those of the queue."""
     taken: str
     """Keys with their seconds, or with the ids of messages, as JSON."""
+    result: str
+    """The result of a message, as JSON."""
     producer: str
     consumer: str
     rows: Any

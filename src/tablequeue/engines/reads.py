@@ -36,6 +36,11 @@ class Reads(Part):
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._row(cursor, table, "find", params)
 
+    def result(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        """Return the result of the finished message `id`, as JSON; None if it has none."""
+        row = self._row(cursor, table, "result", params)
+        return row and row[0]
+
     def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
         return self._rows(cursor, table, "live", params)

@@ -15,13 +15,27 @@ from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, checked_id, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.operations.results import completing, dump
 from tablequeue.states import FailedState
 
 
-def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+def complete(
+    context: Context,
+    claims: Iterable[Claim],
+    now: datetime | None,
+    connection: Any,
+    results: Sequence[Any] | None = None,
+) -> None:
     claims = tuple(claims)
+    if results is not None and len(results) != len(claims):
+        raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
+    complete: Callable[..., list[int]] = context.messages.complete
+    dumped = dump(context, results or ())
+    if context.table.definition.results:
+        kept = {claim.id: result for claim, result in zip(claims, dumped, strict=False) if result is not None}
+        complete = completing(context, kept)
     try:
-        _finish(context, context.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
+        _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     except LeaseLost:
         promote_after(context, now, connection, len(claims))  # for the others of the batch, which were completed
         raise

@@ -184,7 +184,8 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
     try:
         match first.verb:
             case "complete":
-                queue.complete_many(ending.claim for ending in call)
+                given = [ending.result for ending in call] if queue.definition.results else None
+                queue.complete_many([ending.claim for ending in call], results=given)
             case "release":
                 queue.release_many((ending.claim for ending in call), delay=first.delay)
             case _:

@@ -125,6 +125,10 @@ class SQLServerMessages(Messages):
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        for row in params["rows"]:
+            self._run(cursor, table, "keep_results", row)
+
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._by_ids(cursor, table, super().release, params)
 

@@ -54,6 +54,8 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+            if definition.results:
+                ours[f"{stem}{PART}results"] = ("results", "drop_results")
             if definition.key_for:
                 ours[f"{stem}{PART}keys"] = ("keys", "drop_keys")
             if definition.kind == "subscription":
@@ -65,5 +67,6 @@ class MySQLCatalogue(Catalogue):
                     f"The database has a table {name} that is not this queue.",
                     "Choose another queue name, or rename what is there.",
                 )
-        for name, _ in found:
+        # First what refers to another one of them.
+        for name, _ in sorted(found, key=lambda row: ours[row[0]][0] != "results"):
             self._run(cursor, table, ours[name][1], params)

@@ -138,6 +138,11 @@ class PostgreSQLMessages(Notifying, Messages):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
         return self._one(super().extend, cursor, table, params)
 
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        # Not in a caller's transaction, which may be prepared: see notify.sql.
+        if table.engine.is_ours(cursor):
+            self.notify(cursor, table.waiting_for_results, {})
+
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
