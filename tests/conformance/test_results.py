@@ -10,8 +10,7 @@ import pytest
 
 from tablequeue import Claim, Database, Queue, aio
 from tablequeue.errors import BadDefinition, BadInput, BadPayload, LeaseLost, NoResult
-from tablequeue.worker import Done, Worker
-from tablequeue.worker.handler import Handler
+from tablequeue.worker import Done, Handler, Worker
 from tests.checks import check_results
 from tests.servers import Place
 from tests.support import at, claimed, design_group, refuses
