@@ -335,6 +335,11 @@ class AsyncQueue(AsyncVerbs[Queue]):
         while (batch := await self._threads.run(partial(next, batches, None))) is not None:
             yield batch
 
+    # -- controlling -----------------------------------------------------------------------------------------------
+
+    pause = same(Queue.pause)
+    resume = same(Queue.resume)
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     dead = same(Queue.dead)

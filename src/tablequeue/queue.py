@@ -15,7 +15,7 @@ from tablequeue import telemetry
 from tablequeue.definition import Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import claim, finish, inspect, maintain, push, stats, unreadable
+from tablequeue.operations import claim, control, finish, inspect, maintain, push, stats, unreadable
 from tablequeue.operations import results as kept
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -446,6 +446,20 @@ class Queue:
         its own: no snapshot stays open between two of them.
         """
         return inspect.history_batches(self.context, low, high, size)
+
+    # -- controlling -----------------------------------------------------------------------------------------------
+
+    def pause(self, until: datetime | None = None, *, connection: Any = None) -> None:
+        """Hand out no message until `until`, an aware time; None: until `resume`. Pushes go on.
+
+        It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
+        procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
+        """
+        control.pause(self.context, until, connection)
+
+    def resume(self, *, connection: Any = None) -> None:
+        """End the pause, if there is one. Consumers that wait notice within half a second."""
+        control.resume(self.context, connection)
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 

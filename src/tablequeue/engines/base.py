@@ -267,7 +267,9 @@ class EngineBase(ABC):
             "ready_index": self.ready_index[definition.order],
             "claimable": self.claimable(definition)
             + (" and id > :low_water" if table.claims_above_mark else "")
+            + f" and {self.unpaused(table)}"
             + expiry["in_time"],
+            "unpaused": self.unpaused(table),
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
@@ -326,6 +328,14 @@ class EngineBase(ABC):
         """Return the predicate of a claim, without the low-water mark."""
         states = ready_states(definition)
         return f"{states} and due_at <= {self.clock}" if definition.order == "due" else states
+
+    def unpaused(self, table: Table, moment: str | None = None) -> str:
+        """Return the predicate that claims of the queue are not paused. A claim tests it once."""
+        paused = self.common_words()["paused"]
+        return (
+            f"not exists (select 1 from {paused} where name = '{table.table_name}' "  # noqa: S608  (checked names)
+            f"and until > {moment or self.clock})"
+        )
 
     def split(self, text: str) -> list[str]:
         """Split a file into what is sent in one round trip: a statement, or a batch of them."""

@@ -122,6 +122,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_history": "keep",
             "drop_keys": "key_for",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -175,6 +176,9 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,

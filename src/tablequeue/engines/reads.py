@@ -18,6 +18,8 @@ class Next(NamedTuple):
 
     seconds: Any
     """Seconds until then; 0 or less if a message can be popped now, None if none is expected."""
+    paused: bool = False
+    """Whether claims are paused: `seconds` is then the rest of the pause."""
     pushing: bool = False
     """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from tablequeue.definition import Duration
 from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
+from tablequeue.operations import control
 from tablequeue.operations.context import Context, Params, seconds
 
 # Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
@@ -101,6 +102,7 @@ class Stats:
     window      what was done lately; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
     expired     messages of the history that expired, up to 100,000; None where messages do not expire.
+    paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
 
     queue: str
@@ -115,6 +117,7 @@ class Stats:
     window: Window | None = None
     lag: Lag | None = None
     expired: int | None = None
+    paused_until: datetime | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -132,7 +135,14 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         looked = _window(context, length, lost, now)
     counts = row._asdict()
     lag = counts.pop("lag")
-    return Stats(context.table.name, **counts, lost=_total(lost), window=looked, lag=lag and Lag(*lag))
+    return Stats(
+        context.table.name,
+        **counts,
+        lost=_total(lost),
+        window=looked,
+        lag=lag and Lag(*lag),
+        paused_until=control.paused_until(context, now),
+    )
 
 
 # -- private ---------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Waiter:
         self._back_off = 0.0
         self._busy_since: float | None = None
         self._pushing_since: float | None = None
+        self._paused = False
 
     def __enter__(self) -> Self:
         return self
@@ -111,8 +112,12 @@ class Waiter:
         """Return the seconds until the next look, if no wake-up comes; None: pop now, or `end` has come."""
         self._busy_since = None
         # In this order: of a push after the look the notifier tells.
-        listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
+        notifier = None if self._paused else self._notifier  # the pushes of a pause need wake nobody
+        listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
         coming = self._context.run(self._context.reads.until_next, {"now": None})
+        if coming.paused and not self._paused:
+            self.leave()
+        self._paused = bool(coming.paused)
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop: pop at once. If it is locked, that pop does not find it either: pause after it.

@@ -194,6 +194,9 @@ class SQLServer(Engine):
         states = ready_states(definition)
         return f"{states} and due_at <= @now" if definition.order == "due" else states
 
+    def unpaused(self, table: Table, moment: str | None = "@now") -> str:
+        return super().unpaused(table, moment)
+
     def split(self, text: str) -> list[str]:
         return batches_in(text)
 

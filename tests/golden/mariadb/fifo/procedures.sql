@@ -44,7 +44,7 @@ begin
             select json_arrayagg(id), count(*) into looked, seen from (
                 select id, due_at, priority
                 from tq_emails force index (tq_emails__state)
-                where state = 'ready' and sweep_at is null and id > 0
+                where state = 'ready' and sweep_at is null and id > 0 and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as datetime(6)), utc_timestamp(6)))
                 order by id
                 limit wide
             ) as ready;

@@ -249,6 +249,7 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
+where not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
@@ -1321,43 +1322,47 @@ order by finished_at desc;
 -- Indexes: those of the states, tq_events__s1__last, tq_events__s1__lease, the primary keys; one entry of each, a hundred holes.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
-select case
-    when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
-        or exists (
-            select 1 from tq_events with (readpast, readcommittedlock)
-            where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
-        )
-        or (
-            select top (1) first_offset + last_id - first_id
-            from tq_events__runs with (readpast, readcommittedlock)
-            order by first_offset desc
-        ) > (
-            select top (1) last_offset
-            from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
-            order by id desc
-        )
-        or exists (
-            select 1
+select
+    case
+        when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
+        when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
+            or exists (
+                select 1 from tq_events with (readpast, readcommittedlock)
+                where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
+            )
+            or (
+                select top (1) first_offset + last_id - first_id
+                from tq_events__runs with (readpast, readcommittedlock)
+                order by first_offset desc
+            ) > (
+                select top (1) last_offset
+                from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+                order by id desc
+            )
+            or exists (
+                select 1
+                from (
+                    select top (100) first_id, last_id
+                    from tq_events__holes with (readpast, readcommittedlock)
+                    order by first_id desc
+                ) as hole
+                inner join tq_events as message with (forceseek, readpast, readcommittedlock)
+                    on message.id between hole.first_id and hole.last_id
+            ) then 0e0
+        else datediff_big(microsecond, @now, (
+            select min(coming.at)
             from (
-                select top (100) first_id, last_id
-                from tq_events__holes with (readpast, readcommittedlock)
-                order by first_id desc
-            ) as hole
-            inner join tq_events as message with (forceseek, readpast, readcommittedlock)
-                on message.id between hole.first_id and hole.last_id
-        ) then 0e0
-    else datediff_big(microsecond, @now, (
-        select min(coming.at)
-        from (
-            select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
-            union all
-            select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
-            union all
-            select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
-            where lease_until is not null
-        ) as coming
-    )) / 1e6
-end as seconds;
+                select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
+                union all
+                select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
+                union all
+                select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
+                where lease_until is not null
+            ) as coming
+        )) / 1e6
+    end as seconds,
+    iif(paused.until is null, 0, 1) as paused
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > @now) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and keep it until the transaction ends.

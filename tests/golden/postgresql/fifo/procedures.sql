@@ -59,7 +59,7 @@ create or replace function public.tq_emails_claim(
                     lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
                 where ctid = any(array(
                     select ctid from public.tq_emails
-                    where state = 'ready' and id > 0
+                    where state = 'ready' and id > 0 and not exists (select 1 from public.tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as timestamptz), statement_timestamp()))
                     order by id
                     limit p_n
                     for update skip locked
@@ -107,7 +107,7 @@ create or replace function public.tq_emails_remove(
                     delete from public.tq_emails
                     where id = any(array(
                         select id from public.tq_emails
-                        where state = 'ready' and id > 0
+                        where state = 'ready' and id > 0 and not exists (select 1 from public.tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as timestamptz), statement_timestamp()))
                         order by id
                         limit p_n
                         for update skip locked

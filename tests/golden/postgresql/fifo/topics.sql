@@ -240,12 +240,12 @@ from (
 
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
--- See create_ranges.
+-- While claims are paused it claims none. See create_ranges.
 select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
+    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
     cast(:number as integer), cast(:sum as bigint)
 );
 
@@ -934,6 +934,7 @@ limit :n;
 -- Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
         when exists (select 1 from tq_events__s1 where state = 'ready')
             or exists (select 1 from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
             or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
@@ -949,7 +950,9 @@ select
             (select min(lease_until) from tq_events__s1__ranges where lease_until is not null)
         ) - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
     end as seconds,
-    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing;
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and hold it until the transaction ends.

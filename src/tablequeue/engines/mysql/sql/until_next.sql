@@ -1,18 +1,22 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
 -- Index: {table}__state, one entry of each state. Locks: none.
-select case
-    when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0
-    else timestampdiff(microsecond, {now}, least(
-        -- [expires grouped]
-        coalesce((
-            select min(expires_at) from {queue} force index ({table}__expires) where state = 'scheduled'
-        ), '9999-01-01'),
-        -- [end]
-        coalesce((
-            select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
-        ), '9999-01-01'),
-        coalesce((
-            select min(sweep_at) from {queue} force index ({table}__state) where state = 'in_progress'
-        ), '9999-01-01')
-    )) / 1e6
-end as seconds;
+select
+    case
+        when paused.until is not null then timestampdiff(microsecond, {now}, paused.until) / 1e6
+        when exists (select 1 from {queue} force index ({table}__state) where state = 'ready'){or_noted} then 0
+        else timestampdiff(microsecond, {now}, least(
+            -- [expires grouped]
+            coalesce((
+                select min(expires_at) from {queue} force index ({table}__expires) where state = 'scheduled'
+            ), '9999-01-01'),
+            -- [end]
+            coalesce((
+                select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
+            ), '9999-01-01'),
+            coalesce((
+                select min(sweep_at) from {queue} force index ({table}__state) where state = 'in_progress'
+            ), '9999-01-01')
+        )) / 1e6
+    end as seconds,
+    paused.until is not null as paused
+from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;

@@ -4,6 +4,7 @@
 -- of each. Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - {now}) as float8)
         when exists (select 1 from {queue} where state = 'ready'){or_noted} then 0
         else cast(extract(epoch from least(
             -- [expires grouped]
@@ -14,4 +15,6 @@ select
             (select min(lease_until) from {packs})
         ) - {now}) as float8)
     end as seconds,
-    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing;
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing
+from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;

@@ -1,0 +1,26 @@
+"""Control of a queue for all of its consumers: pause its claims, and let them go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tablequeue.operations.context import Context, Params
+
+# The end of a pause that only `resume` ends.
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def pause(context: Context, until: datetime | None, connection: Any) -> None:
+    params: Params = {"until": context.time(FOREVER if until is None else until, "until")}
+    context.run(context.engine.pauses.pause, params, connection)
+
+
+def resume(context: Context, connection: Any) -> None:
+    context.run(context.engine.pauses.resume, {}, connection)
+
+
+def paused_until(context: Context, now: datetime | None) -> datetime | None:
+    """Return when the pause of the claims ends; None if they are not paused."""
+    until = context.run(context.engine.pauses.paused, {"now": context.time(now)})
+    return None if until is None else context.engine.load_time(until)
