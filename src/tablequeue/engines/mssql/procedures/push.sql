@@ -56,7 +56,7 @@ begin
         -- [end]
         -- [key_for]
         if @p_key is not null
-            throw 51001, N'The keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
+            throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]
         if len((@p_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
             throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;

@@ -95,7 +95,7 @@ begin
         -- [end]
         -- [key_for]
         if exists (select 1 from @given where dedup_key is not null)
-            throw 51001, N'The keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
+            throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]
         if exists (
             select 1 from @given

@@ -1,5 +1,5 @@
--- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of arrays
--- with a key.
+-- Return those of the keys that are taken, with the ids of the messages that took them. :taken is a JSON array of
+-- arrays with a key.
 -- Index: the primary key. Locks: none under READ_COMMITTED_SNAPSHOT; else shared ones.
 declare @taken nvarchar(max) = cast(:taken as nvarchar(max));
 declare @now datetime2(6) = {now};
