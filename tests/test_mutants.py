@@ -294,8 +294,11 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys"),
         KEY_FOR,
     ),
-    "a key that stays taken": (rewritten(r"(\S*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
-    "a result that is not the message's": (rewritten(":id, ", ":id + 1000, ", "keep_results"), RESULTS),
+    "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
+    "a result that nobody gave": (
+        rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
+        RESULTS,
+    ),
     "results that outlive their messages": (
         rewritten(
             "(?s)create trigger .*|references .* on delete cascade|,\\s+constraint .* cascade", "", "create_results"
