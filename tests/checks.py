@@ -14,7 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue.errors import NoResult
 from tablequeue.operations import maintain
+from tablequeue.operations.claim import leased
 from tablequeue.operations.context import Context
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
@@ -197,6 +199,45 @@ def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
     # A process shortens the history at its first claim, and then once a minute.
     assert other.pop(now=at(100)) is None
     assert ids_of(queue.history()) == [ids[3]], "what is older is gone"
+
+
+def check_expiry(queue: Queue) -> None:
+    """In a queue with `expires=60`, a message that waits so long is never handed out, and ends in the history."""
+    group = design_group(queue, "a")
+    queue.push("a", **group, now=at(0))
+    context = queue.context
+    assert not context.run(context.messages.claim, leased(context, 9, 60, at(60))[1]), "no sweep yet"
+    queue.purge()
+    old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
+    young = queue.push("d", **group, now=at(1))
+    assert claimed(queue, now=at(60)).id == young, "it passes over the others"
+    assert queue.pop(now=at(60)) is None
+    gone = {message.id: message.state for message in queue.history() if message.id != young}
+    assert gone == dict.fromkeys(old, "expired")
+
+
+def check_key_for(queue: Queue, **options: Any) -> None:
+    """In a queue with `key_for=300`, a key stays taken for so long after its push, finished or not."""
+    id = queue.push("a", key="k", **options, now=at(0))
+    claimed(queue, now=at(1)).complete(now=at(1))
+    for seconds in (1, 299):
+        assert queue.push("b", key="k", on_conflict="return", **options, now=at(seconds)) == id
+    later = queue.push("b", key="k", on_conflict="skip", **options, now=at(300))
+    assert later is not None, "the time is over"
+    assert later > id
+
+
+def check_results(queue: Queue, **options: Any) -> None:
+    """In a queue with results, that of a message is what its consumer gave, as long as it is in the history."""
+    ids = [queue.push(payload, **options, now=at(0)) for payload in "ab"]
+    for _ in ids:
+        message = claimed(queue, now=at(0))
+        message.complete(result={"of": message.id}, now=at(message.id))
+    assert [queue.result(id) for id in ids] == [{"of": id} for id in ids]
+    queue.purge_history(0, now=at(ids[0]))
+    with pytest.raises(NoResult):
+        queue.result(ids[0])
+    assert queue.context.run(queue.context.reads.result, {"id": ids[0]}) is None, "it left with its message"
 
 
 def check_at_most_once(queue: Queue) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tablequeue import Definition
+from tablequeue.states import WAITING_STATES
 
 Held = tuple[int, str]  # a claim: its id and its token
 Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters
@@ -41,6 +42,7 @@ class Item:
     first_popped_at: datetime | None = None
     popped_at: datetime | None = None
     lease_until: datetime | None = None
+    expires_at: datetime | None = None
     finished_at: datetime | None = None
     errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
 
@@ -109,7 +111,7 @@ class Model:
             item.token = item.lease_until = None
             if item.id in self.live:
                 spent = item.attempts >= self.definition.max_attempts
-                item.state = state = "dead" if spent else "scheduled" if wait else "ready"
+                item.state = state = "dead" if spent and not is_over(item, now) else "scheduled" if wait else "ready"
                 item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
         return state
 
@@ -130,6 +132,7 @@ class Model:
         for item in (letters := self._dead(which)):
             item.state, item.attempts = "blocked" if self.definition.grouped else "ready", 0
             item.due_at = item.due_at if self.definition.order == "due" else None
+            item.expires_at = None
         self._settle(now)
         return len(letters)
 
@@ -184,9 +187,21 @@ class Model:
                 item.state = "ready"
             elif item.state == "in_progress" and item.lease_until is not None and item.lease_until <= now:
                 item.errors.append((item.attempts, now, item.consumer, "lease expired"))
-                item.state = "dead" if item.attempts >= self.definition.max_attempts else "ready"
+                spent = item.attempts >= self.definition.max_attempts
+                item.state = "dead" if spent and not is_over(item, now) else "ready"
                 item.token = item.lease_until = None
+        self._expire(now, locked)
         self._settle(now)
+
+    def _expire(self, now: datetime, locked: Container[int]) -> None:
+        for item in [item for id, item in self.live.items() if id not in locked]:
+            if item.state in WAITING_STATES and is_over(item, now):
+                if self.definition.keeps_history:
+                    self._finish(item, now)
+                    item.state = "expired"
+                else:
+                    item.errors.append((item.attempts, now, item.consumer, "expired"))
+                    item.state = "dead"
 
     def _settle(self, now: datetime) -> None:
         """In each group without a head, make the lowest blocked id the head."""
@@ -215,6 +230,10 @@ def _in_turn(ready: Sequence[Item], given: Sequence[int]) -> list[Item]:
         waiting.remove(group)
         items.append(rest[group].pop(0))
     return items
+
+
+def is_over(item: Item, now: datetime) -> bool:
+    return item.expires_at is not None and item.expires_at <= now
 
 
 def _delete(table: dict[int, Item], items: list[Item]) -> int:

@@ -237,6 +237,9 @@ REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 MOVE = on(checks.check_move, "move", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 WINDOW = on(checks.check_window, "window")
+EXPIRY = on(checks.check_expiry, "expiry", expires=60)
+KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
+RESULTS = on(checks.check_results, "results", results=True)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
 
 
@@ -322,6 +325,27 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that spends nothing of the rate": (
         rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
         RATE,
+    ),
+    "a claim of messages whose time is over": (
+        rewritten("expires_at is null or", "1 = 1 or", "claim", "claim_many"),
+        EXPIRY,
+    ),
+    "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
+    "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
+    "a key that is free at once": (
+        rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys"),
+        KEY_FOR,
+    ),
+    "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
+    "a result that nobody gave": (
+        rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
+        RESULTS,
+    ),
+    "results that outlive their messages": (
+        rewritten(
+            "(?s)create trigger .*|references .* on delete cascade|,\\s+constraint .* cascade", "", "create_results"
+        ),
+        RESULTS,
     ),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }

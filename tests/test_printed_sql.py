@@ -56,7 +56,8 @@ OPTIONS = {
     "fair": "--groups fair",
 }
 # Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
-NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back", "close_holes"}
+# And one that needs an index which queues have whose messages expire.
+NO_SCRIPTS = {"expire", "push_copy", "topic_copy", "leave", "put_back", "close_holes"}
 
 
 @dataclass

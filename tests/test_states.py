@@ -35,6 +35,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "no_history": {"history": "none"},
     "due_no_history": {"order": "due", "history": "none"},
     "groups_no_history": {"groups": True, "history": "none"},
+    "expires": {"expires": 500_000_000},
+    "expires_no_history": {"expires": 500_000_000, "history": "none"},
+    "groups_expire": {"groups": True, "expires": 500_000_000},
 }
 
 
@@ -110,6 +113,10 @@ IN_WORDS = {
     "none": "without a history",
     "due": "in a `due` queue",
     "due keep": "in a `due` queue with a history",
+    "expires keep": "with a history",
+    "expires none": "without a history",
+    "expires keep grouped": "with a history",
+    "expires none grouped": "without a history",
     "due none": "in a `due` queue without a history",
     "at_most_once": "at most once",
     "dead_letter_to": "it moves to another queue",

@@ -190,8 +190,15 @@ def live_through(database: Database, queue: Queue) -> None:
             assert take(now=at(0)) is None
             assert queue.redrive([id]) if redriven else queue.purge_dead([id])
             empty()
+    if definition.expires:
+        # Behind the first one, of a group, one waits; and one for its time. Then the time of all is over.
+        push(1, now=at(5000))
+        push(2, now=at(5000))
+        queue.push(3, delay=2 * definition.expires, **design_group(queue, "h"), now=at(5000))
+        queue.pop(now=at(5000 + definition.expires))
+        empty()
     if definition.keeps_history:
-        queue.purge_history(0, now=at(10_000))
+        queue.purge_history(0, now=at(10_000 + (definition.expires or 0)))
     _move(database, queue, push)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial, wraps
 from time import monotonic
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from tablequeue import telemetry
-from tablequeue.aiowait import AsyncWaiter
+from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
@@ -24,6 +24,7 @@ from tablequeue.operations import finish
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
 from tablequeue.states import FailedState, LiveState
@@ -209,19 +210,26 @@ class AsyncQueue(AsyncVerbs[Queue]):
         claims = await self._within(connection, self._own.take_many, n, now=now)
         return [AsyncClaim(self, claim) for claim in claims]
 
-    async def complete(self, message: AsyncClaim, *, connection: Any = None, now: datetime | None = None) -> None:
+    async def complete(
+        self, message: AsyncClaim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
-        `LeaseLost`, and no change, if the claim is no longer held.
+        `result` is that of `Queue.complete`. `LeaseLost`, and no change, if the claim is no longer held.
         """
-        await message.complete(connection=connection, now=now)
+        await message.complete(result=result, connection=connection, now=now)
 
     async def complete_many(
-        self, messages: Iterable[AsyncClaim], *, connection: Any = None, now: datetime | None = None
+        self,
+        messages: Iterable[AsyncClaim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> None:
         """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
         claims, run = [message.claim for message in messages], self._threads.run_to_end
-        await self._call(run, self._own.complete_many, claims, connection=connection, now=now)
+        await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
 
     async def fail(
         self,
@@ -402,6 +410,21 @@ class AsyncQueue(AsyncVerbs[Queue]):
             await waiter.wait(left)
         waiter.found()
         return batch
+
+    async def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message; see `Queue.result`. No thread is occupied while it waits."""
+        woken = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        waiter = ResultWaiter(self._own.context, id, wait, partial(wake, loop, woken))
+        try:
+            while (looked := await self._threads.run(waiter.look))[1] is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(looked[1]):
+                        await woken.wait()
+                woken.clear()
+            return looked[0]
+        finally:
+            self._threads.start(waiter.leave)
 
     def _waiter(self) -> AsyncWaiter:
         return AsyncWaiter(self._own, self._threads)

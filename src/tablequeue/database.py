@@ -101,6 +101,14 @@ class Database:
         concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
         rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
                       given. docs/control.md explains both limits.
+        key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
+                      not, and after that while a message of the queue has it. `push` may give another time. None (if
+                      not given): only while a message of the queue has it.
+        results       whether `complete` may give a result, which `result` returns as long as the message is in the
+                      history. False if not given.
+        expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
+                      in the history as `expired`; without a history, as a dead letter. `push` may give another time.
+                      None (if not given): messages do not expire.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
         `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.

@@ -30,6 +30,9 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+FEATURES = ("expires", "key_for", "results")
+"""The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
+_DURATIONS = ("expires", "key_for")
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 MOST_CONCURRENT = 10_000
@@ -133,11 +136,14 @@ class Definition:
     dead_letter_to: str | None = None
     concurrency: int | None = None
     rate: Rate | None = None
+    expires: float | None = None
+    key_for: float | None = None
+    results: bool = False
     kind: ClassVar[Kind] = "queue"
     may_be_fair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("lease", "history"):
+        for name in ("lease", "history", *_DURATIONS):
             if isinstance(getattr(self, name), timedelta):
                 object.__setattr__(self, name, in_seconds(getattr(self, name)))
         _one_of("order", self.order, ORDERS)
@@ -150,6 +156,9 @@ class Definition:
         self._check_limits()
         if self.dead_letter_to is not None:
             self._check_dead_letters()
+        for name in _DURATIONS:
+            if (value := getattr(self, name)) is not None:
+                _duration(name, value, "Give at most 100 years.")
         if not isinstance(self.backoff, Backoff):
             raise BadDefinition(f"backoff is {self.backoff!r}.", "Give a tablequeue.Backoff.")
         _positive("backoff.cap", self.backoff.cap)
@@ -185,6 +194,13 @@ class Definition:
             raise BadDefinition(f"groups is {self.groups!r}.", f"Give {choice}.")
 
     def _check_history(self) -> None:
+        if not isinstance(self.results, bool):
+            raise BadDefinition(f"results is {self.results!r}.", "Give True or False.")
+        if self.results and self.history == "none":
+            raise BadDefinition(
+                "results need a history: a result is kept as long as its message is.",
+                "Use history='keep' or a retention.",
+            )
         if isinstance(self.history, str):
             if self.history not in HISTORIES:
                 raise BadDefinition(
@@ -268,11 +284,9 @@ class Definition:
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields. Limits, and a queue for dead letters, are left out if they are not given."""
-        optional = ("dead_letter_to", "concurrency", "rate")
-        return {
-            name: value for name, value in dataclasses.asdict(self).items() if value is not None or name not in optional
-        }
+        """Return what the catalogue holds: options that are off are left out."""
+        optional = ("dead_letter_to", "concurrency", "rate", *FEATURES)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in optional}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -382,6 +396,9 @@ class QueueOptions(TypedDict, total=False):
     dead_letter_to: str | None
     concurrency: int | None
     rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
+    results: bool
 
 
 class AlterOptions(TypedDict, total=False):
@@ -391,6 +408,9 @@ class AlterOptions(TypedDict, total=False):
     max_attempts: int
     backoff: Backoff
     history: History
+    expires: Duration
+    key_for: Duration
+    results: bool
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:

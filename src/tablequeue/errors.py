@@ -120,6 +120,14 @@ class Conflict(TablequeueError):
     """The database rolled the transaction back because of a concurrent one; nothing was changed."""
 
 
+class NoResult(TablequeueError):
+    """A message has no result: it is not finished, or it never will be. `state` is its state; None: there is none."""
+
+    def __init__(self, cause: str, remedy: str, state: str | None = None) -> None:
+        super().__init__(cause, remedy)
+        self.state = state
+
+
 class NoRights(TablequeueError):
     """The database user may not do this."""
 
@@ -166,6 +174,7 @@ __all__ = [
     "LeaseLost",
     "Locked",
     "MessagesDropped",
+    "NoResult",
     "NoRights",
     "PipelineFailed",
     "QueueDiffers",

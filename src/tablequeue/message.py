@@ -35,6 +35,8 @@ class NewMessage:
     group: str | None = None
     key: str | None = None
     headers: Mapping[str, Any] | None = None
+    expires: Duration | None = None
+    key_for: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Message:
     """A message as peek, find, dead and history show it. Times are aware and in UTC.
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
-    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group) or finished. In the
-                    history of a queue that delivers at most once, in_progress: popped, and not completed.
+    state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
+                    finished or expired; or in_progress, delivered at most once and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.
@@ -97,7 +99,9 @@ class Finisher(Protocol):
     def name(self) -> str: ...
     @property
     def load_time(self) -> Callable[[Any], datetime]: ...
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None: ...
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
     def fail(
         self,
         message: Claim,
@@ -196,12 +200,14 @@ class Claim:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
         return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
-    def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        self._queue.complete(self, connection=connection, now=now)
+        self._queue.complete(self, result=result, connection=connection, now=now)
 
     def fail(
         self,

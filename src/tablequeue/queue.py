@@ -16,6 +16,7 @@ from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import alter, claim, control, finish, inspect, maintain, move, push, stats, unreadable
+from tablequeue.operations import results as kept
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -70,8 +71,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int: ...
@@ -85,8 +88,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None: ...
@@ -99,8 +104,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None:
@@ -113,12 +120,16 @@ class Queue:
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
+        key_for      in a queue with `key_for`: the time from the push for which the key stays taken, finished or not,
+                     in seconds or as a timedelta; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
+        expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
+                     the queue's if not given.
         connection, now   see `Queue`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -130,8 +141,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int]: ...
@@ -144,8 +157,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int | None]: ...
@@ -157,8 +172,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> Any:
@@ -168,7 +185,7 @@ class Queue:
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
@@ -237,19 +254,40 @@ class Queue:
                 return claims
         return []
 
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self.context, (message,), now, connection)
+        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
 
-    def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
+    def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message, in a queue with `results`; None if it was completed without one.
+
+        Waits up to `wait` (seconds, or a timedelta) for the message to finish. `NoResult` if it is not finished by
+        then, or if it never will be: it is a dead letter, has expired, or does not exist. `NoResult.state` says which.
+        """
+        return kept.result(self.context, id, wait)
+
+    def complete_many(
+        self,
+        messages: Iterable[Claim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> None:
         """Complete all messages of a batch in one round trip.
+
+        results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
-        finish.complete(self.context, messages, now, connection)
+        finish.complete(self.context, messages, now, connection, results)
 
     def fail(
         self,

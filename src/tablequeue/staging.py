@@ -118,6 +118,11 @@ def publish(
     check_text(producer or context.who, "producer")
     if writer is not None:
         check_text(writer, "writer")
+    if queue.definition.key_for and any(one.keyed for one in staged):
+        raise BadInput(
+            f"The keys of {queue.name!r} stay taken for a time, which writes of many processes cannot take.",
+            "Leave the keys out, or write by push_many.",
+        )
     expected = sum(one.messages for one in staged)
     keyed = any(one.keyed for one in staged)
     params: Params = {
@@ -126,6 +131,7 @@ def publish(
         "keyed": keyed,
         "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
+        "expires": None,
         "writer": writer,
         "batch": batch,
         "now": None,

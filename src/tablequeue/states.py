@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished"]
+State = LiveState | Literal["finished", "expired"]
+"""The state of a message; those in the history are finished, or expired: their time was over while they waited."""
 FailedState = Literal["ready", "scheduled", "dead", "lost"]
 """The state of a message after a failed attempt."""
 Start = Literal["new"]
@@ -47,6 +48,7 @@ VERBS: Mapping[str, str] = {
     "fail": "fail",
     "release": "release",
     "sweep": "sweep",
+    "expire": "expire",
     "promote": "promote",
     "redrive": "redrive redrive_ids move_back",
     "purge": "purge purge_ids",
@@ -94,6 +96,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("dead", "redrive", "ready", "not grouped"),
     Transition("dead", "redrive", "blocked", "grouped"),
     Transition("dead", "purge", "deleted"),
+    Transition("ready", "expire", "expired", "expires keep"),
+    Transition("ready", "expire", "dead", "expires none"),
+    Transition("scheduled", "expire", "expired", "expires keep"),
+    Transition("scheduled", "expire", "dead", "expires none"),
+    Transition("blocked", "expire", "expired", "expires keep grouped"),
+    Transition("blocked", "expire", "dead", "expires none grouped"),
+    Transition("expired", "purge_history", "deleted", "expires keep"),
     Transition("finished", "purge_history", "deleted", "keep"),
     # In the transaction of the take, whose caller cannot read the payload.
     Transition("finished", "put_back", "dead", "keep", "payload unreadable"),

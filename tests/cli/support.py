@@ -36,6 +36,7 @@ COMMANDS = [
     "peek work",
     "push work 1",
     "pop work",
+    "result work 1",
     "complete work 1 ffffffffffffffffffffffffffffffff",
     "fail work 1 ffffffffffffffffffffffffffffffff",
     "dead list work",

@@ -79,6 +79,21 @@ def test_create_may_alter(db: Database) -> None:
     refuses(QueueDiffers, db.create_queue, "events", if_exists="alter")
 
 
+def test_features_are_switched_on_and_changed(db: Database) -> None:
+    queue = db.create_queue("work")
+    queue.push("before", now=at(0))
+    queue.alter(expires=60, key_for=300, results=True)
+    id = queue.push("x", key="a", now=at(0))
+    assert [message.payload for message in queue.pop_many(5, now=at(100))] == ["before"]
+    assert found(queue, id).state in ("ready", "expired")
+    assert queue.push("y", key="a", on_conflict="return", now=at(200)) == id
+    queue.alter(expires=120)
+    assert db.queue("work").definition.expires == 120
+    for name in ("expires", "key_for"):
+        refuses(BadDefinition, queue.alter, **{name: None})
+    refuses(BadDefinition, queue.alter, results=False)
+
+
 def test_a_subscription_is_altered(db: Database) -> None:
     topic = db.create_topic("events")
     mail = topic.subscribe("mail")

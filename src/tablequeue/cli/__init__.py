@@ -18,6 +18,7 @@ from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
+from tablequeue.cli.result import result
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
@@ -41,6 +42,7 @@ COMMANDS = (
     move,
     lost,
     history,
+    result,
     work,
     stats,
     top,

@@ -166,6 +166,15 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "rate_per": _option("--rate-per", float, 1.0, "The seconds of --rate."),
     "rate_burst": _option("--rate-burst", click.IntRange(1, LARGEST), 1, "Messages that may be claimed at once."),
+    "expires": click.option(
+        "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
+    ),
+    "key_for": click.option(
+        "--key-for",
+        type=Seconds(),
+        help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
+    ),
+    "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -184,7 +193,20 @@ _LIMITS = ("concurrency", "rate", "rate_per", "rate_burst")
 
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery", "dead_letter_to", *_LIMITS),
+    "queue": (
+        "order",
+        "strict",
+        "groups",
+        "payload",
+        *_RETRIES,
+        "history",
+        "delivery",
+        "dead_letter_to",
+        "expires",
+        "key_for",
+        "results",
+        *_LIMITS,
+    ),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -27,7 +28,7 @@ from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
-from tablequeue.states import HEAD_STATES, STATES
+from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 
 @dataclass(slots=True)
@@ -38,6 +39,10 @@ class Mark:
     """
 
     id: int = 0
+
+
+# The words of `expiry_words`, of a queue whose messages do not expire.
+NO_EXPIRY = dict.fromkeys("expires expires_at lifetime until own_until in_time no_expiry".split(), "")
 
 
 @dataclass(slots=True)
@@ -103,6 +108,8 @@ class Table(Statements):
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
+        self.of_results = False
+        """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
         self.dead_letters: Table | None = None
         """The table of the queue to which dead letters move, if the definition names one."""
@@ -137,6 +144,13 @@ class Table(Statements):
         """
         self.mark = Mark(min(self.mark.id, id))
         self.ring.marks = {}
+
+    @cached_property
+    def waiting_for_results(self) -> Table:
+        """The table as the notifier knows it, with a channel of its own, for those who wait for results."""
+        table = self.engine.table(self.name, self.definition, f"{self.table_name}{PART}results")
+        table.of_results = True
+        return table
 
     @property
     def channel(self) -> str:
@@ -280,6 +294,7 @@ class EngineBase(ABC):
             raise ValueError(state)
         definition = table.definition
         queue = f"{self.prefix}{table.table_name}"
+        expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         return {
             **self.common_words(),
             "queue": queue,
@@ -292,13 +307,15 @@ class EngineBase(ABC):
             "ready_index": self.ready_index[definition.arrangement],
             "claimable": self.claimable(definition)
             + (" and id > :low_water" if table.claims_above_mark else "")
-            + f" and {self.unpaused(table)}",
+            + f" and {self.unpaused(table)}"
+            + expiry["in_time"],
             "unpaused": self.unpaused(table),
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
+            "waiting": f"state in ({', '.join(map(repr, WAITING_STATES))})",
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
@@ -321,7 +338,7 @@ class EngineBase(ABC):
             else "1 = 1",
             "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
             # The predicate of a claim without the low-water mark.
-            "free": self.claimable(definition),
+            "free": self.claimable(definition) + expiry["in_time"],
             "concurrency": str(definition.concurrency or 0),
             "step": str(definition.rate.step if definition.rate else 0),
             "burst": str(definition.rate.burst if definition.rate else 0),
@@ -339,7 +356,26 @@ class EngineBase(ABC):
             "and_slot": f", {self.slot} as slot" if definition.fair else "",
             "and_null": ", null" if definition.fair else "",
             "ring": f"{queue}{PART}ring",
+            "keys": f"{queue}{PART}keys",
+            "results": f"{queue}{PART}results",
+            "key_for": repr(definition.key_for),
+            **expiry,
             **self.topic_words(table),
+        }
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        """Return the `{words}` of the texts about a queue whose messages expire.
+
+        expires   the seconds of a message that is pushed without seconds of its own.
+        """
+        given = {":expires": "until", "expires": "own_until"}
+        return {
+            "expires": repr(expires),
+            "expires_at": ", expires_at",
+            "lifetime": ", expires",
+            **{word: f", {self.after(f'coalesce({seconds}, {expires!r})')}" for seconds, word in given.items()},
+            "no_expiry": ", expires_at = null",
+            "in_time": f" and (expires_at is null or expires_at > {self.clock})",
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:
@@ -351,6 +387,10 @@ class EngineBase(ABC):
             "holes": f"{log}{PART}holes",
             "ranges": f"{self.prefix}{table.table_name}{PART}ranges",
         }
+
+    @abstractmethod
+    def after(self, seconds: str) -> str:
+        """Return SQL for the time so many seconds, an expression of SQL, after `{now}`."""
 
     def claimable(self, definition: Definition) -> str:
         """Return the predicate of a claim, without the low-water mark."""

@@ -44,6 +44,25 @@ class Messages(Part):
         """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
         return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
 
+    def take_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
+        """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
+
+        The keys of the queue stay taken for a time. Return those that were free.
+        """
+        return {row[0] for row in self._rows(cursor, table, "take_keys", params)}
+
+    def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Note the messages that took keys: `taken` has their ids. A key without an id is free again."""
+        self._run(cursor, table, "name_keys", params)
+
+    def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
+        return dict(self._rows(cursor, table, "taken_keys", params))  # type: ignore[arg-type]
+
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` keys whose time is over. Return their number."""
+        return len(self._rows(cursor, table, "forget_keys", params))
+
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError
@@ -104,6 +123,13 @@ class Messages(Part):
         table.ready_after(0)
         return len(moved)
 
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Move up to `n` waiting messages whose time is over to the history; without one they become dead letters.
+
+        The messages of the queue expire. Return their number.
+        """
+        return len(self._rows(cursor, table, by_history("expire", table), params))
+
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
         return len(self._rows(cursor, table, "promote", params))
@@ -133,6 +159,13 @@ class Messages(Part):
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
         return dict(self._rows(cursor, table, "extend", params))  # type: ignore[arg-type]
+
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Keep the results of messages that this transaction has completed: `rows` have their ids and results."""
+        cursor.executemany(table.statement("keep_results"), params["rows"])
+
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Notify those who wait for results when this transaction commits, if the database can do it."""
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""

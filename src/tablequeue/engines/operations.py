@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tablequeue.definition import Definition
+from tablequeue.definition import FEATURES, Definition
 from tablequeue.engines.texts import operations_of
 
 
@@ -50,6 +50,10 @@ CREATE = {
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
+    "create_results": "results",
+    "create_keys": "key_for",
+    "create_expiry": "expires",
+    "create_expired": "expires keep",
     "create_ranges": "subscription",
     "create_slots": "concurrency",
     "create_rate": "rate",
@@ -126,9 +130,11 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_fair": "fair",
             "drop_groups": "grouped",
+            "drop_results": "results",
             "drop_history": "keep",
             "drop_slots": "concurrency",
             "drop_rate": "rate",
+            "drop_keys": "key_for",
             "drop_streams": "",
             "resume": "",
             "unregister": "",
@@ -149,6 +155,10 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
+    "take_keys": Operation(Effect.STEP),
+    "name_keys": Operation(Effect.STEP),
+    "taken_keys": Operation(Effect.READ),
+    "forget_keys": Operation(Effect.WRITE),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
@@ -183,6 +193,7 @@ OPERATIONS: Mapping[str, Operation] = {
         {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
         | {"move_dead": "dead_letter_to"},
     ),
+    "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
     "promote": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),
     "resume": Operation(Effect.WRITE),
@@ -199,6 +210,8 @@ OPERATIONS: Mapping[str, Operation] = {
         parts="complete_packed unpack range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP),
+    "keep_results": Operation(Effect.STEP),
+    "result": Operation(Effect.READ),
     "fail": Operation(
         Effect.WRITE,
         _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
@@ -232,6 +245,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_lost": "at_most_once",
             "stats_finished": "keep",
             "stats_pushed": "keep",
+            "stats_expired": "expires keep",
         },
     ),
     "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
@@ -287,6 +301,7 @@ _CLAIMED = "queue subscription"
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
     "_move_dead": Procedure(needs="dead_letter_to"),
+    "_expire": Procedure(needs="expires"),
     "_expired": Procedure(),
     "_grant_rate": Procedure(needs="rate"),
     "_insert_each": Procedure(),
@@ -363,7 +378,7 @@ def conditions(definition: Definition) -> set[str]:
         "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
         *(
             name
-            for name in ("grouped", "strict", "retention", "limited", "concurrency", "rate")
+            for name in ("grouped", "strict", "retention", "limited", "concurrency", "rate", *FEATURES)
             if getattr(definition, name)
         ),
         *(["groups"] if definition.needs_groups else []),

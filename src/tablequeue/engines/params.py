@@ -55,11 +55,19 @@ class Params(TypedDict, total=False):
     """Seconds until the message is ready."""
     due: Time | None
     """The time at which the message is ready."""
+    expires: float | None
+    """Seconds until the message expires; None: those of the queue."""
     priority: int
     group: str | None
     key: str | None
     keys: Any
     """Deduplication keys: a list. Some engines send it as JSON."""
+    key_for: float | None
+    """Seconds that the key of the message stays taken; None: those of the queue."""
+    taken: str
+    """Keys with their seconds, or with the ids of messages, as JSON."""
+    result: str
+    """The result of a message, as JSON."""
     producer: str
     consumer: str
     rows: Any

@@ -40,6 +40,11 @@ class Reads(Part):
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._row(cursor, table, "find", params)
 
+    def result(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        """Return the result of the finished message `id`, as JSON; None if it has none."""
+        row = self._row(cursor, table, "result", params)
+        return row and row[0]
+
     def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
         return self._rows(cursor, table, "live", params)
@@ -73,7 +78,10 @@ class Reads(Part):
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         row = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        return StatsRow(*(*row, finished))
+        definition = table.definition
+        counted = definition.expires and definition.keeps_history
+        expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
+        return StatsRow(*(*row, finished, None, expired))
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tablequeue.definition import AlterOptions, Definition, Kind
+from tablequeue.definition import FEATURES, AlterOptions, Definition, Kind
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.runner import Runner
@@ -61,6 +61,9 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
             raise _fixed(definition, wanted, name)
     if wanted.keeps_history != definition.keeps_history:
         raise _fixed(definition, wanted, "history")
+    for name in FEATURES:
+        if getattr(definition, name) and not getattr(wanted, name):
+            raise BadDefinition(f"{name} cannot be switched off.", "Create another queue, and move the messages there.")
     return wanted
 
 

@@ -84,7 +84,7 @@ def check_prefetch(context: Context, prefetch: int) -> None:
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """Make due and abandoned messages ready, or dead if they have no attempts left; return how many.
+    """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
 
     In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
     ends. Only where one writer holds the whole database is it a part of that transaction.
@@ -96,6 +96,8 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
     }
     run = context.run if context.engine.sweeps_within else context.run_beside
     moved = run(context.messages.sweep, params, connection)
+    if context.table.definition.expires:
+        moved += run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
     if context.table.definition.grouped and context.engine.promotes:
         moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
@@ -170,6 +172,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
+        if table.definition.key_for and connection is None:
+            moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         retention = table.definition.retention
         if retention is not None and connection is None and monotonic() >= table.next_purge:

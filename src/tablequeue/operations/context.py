@@ -127,6 +127,14 @@ def seconds(duration: Duration, what: str) -> float:
     return float(value)
 
 
+def positive(duration: Duration, what: str) -> float:
+    """Return a duration in seconds, if it is above 0 and at most 100 years; else `BadInput`."""
+    value = seconds(duration, what)
+    if not value:
+        raise BadInput(f"{what} is {duration!r}.", "Give more than 0 seconds, or a timedelta.")
+    return value
+
+
 def count(number: int, what: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= LARGEST:
         raise BadInput(f"{what} is {number!r}.", f"Give a whole number from 1 to {LARGEST}.")
@@ -138,4 +146,4 @@ def whole_ids(ids: Sequence[int]) -> list[int]:
     return [checked_id(id) for id in ids]
 
 
-__all__ = ["Context", "Params", "count", "seconds", "whole_ids"]
+__all__ = ["Context", "Params", "count", "positive", "seconds", "whole_ids"]

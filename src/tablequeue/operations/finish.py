@@ -15,14 +15,28 @@ from tablequeue.errors import BadInput, LeaseLost
 from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.operations.results import completing, dump
 from tablequeue.states import FailedState
 
 C = TypeVar("C", bound=Collection[int])
 
 
-def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+def complete(
+    context: Context,
+    claims: Iterable[Claim],
+    now: datetime | None,
+    connection: Any,
+    results: Sequence[Any] | None = None,
+) -> None:
     claims = tuple(claims)
-    _, lost = _finish(context, context.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
+    if results is not None and len(results) != len(claims):
+        raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
+    complete: Callable[..., list[int]] = context.messages.complete
+    dumped = dump(context, results or ())
+    if context.table.definition.results:
+        kept = {claim.id: result for claim, result in zip(claims, dumped, strict=False) if result is not None}
+        complete = completing(context, kept)
+    _, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     promote_after(context, now, connection, len(claims))
     if lost is not None:
         raise lost

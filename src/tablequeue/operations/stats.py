@@ -103,6 +103,7 @@ class Stats:
     lag         how far the subscription is behind its topic; None of a queue.
     concurrency    how many messages may be in progress at once; None: no limit.
     rate           how many messages may be claimed a second; None: no limit.
+    expired     messages of the history that expired, up to 100,000; None where messages do not expire.
     paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
 
@@ -117,6 +118,7 @@ class Stats:
     lost: int | None = None
     window: Window | None = None
     lag: Lag | None = None
+    expired: int | None = None
     paused_until: datetime | None = None
     concurrency: int | None = None
     rate: float | None = None

@@ -61,6 +61,9 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
         f"Finished messages in the history; an estimate from {COUNTED:,} on.",
         labels=["queue"],
     )
+    expired = GaugeMetricFamily(
+        "tablequeue_expired_messages", f"Messages of the history that expired, up to {COUNTED:,}.", labels=["queue"]
+    )
     lag = GaugeMetricFamily(
         "tablequeue_lag_messages", "Messages that no consumer of the subscription has claimed.", labels=["queue"]
     )
@@ -84,9 +87,11 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
         oldest.add_metric([stats.queue], stats.oldest_age or 0)
         if stats.finished is not None:
             finished.add_metric([stats.queue], stats.finished)
+        if stats.expired is not None:
+            expired.add_metric([stats.queue], stats.expired)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, lost, lag, behind, places, rate)
+    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

@@ -190,7 +190,9 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
     try:
         match first.verb:
             case "complete":
-                queue.complete_many(claims)
+                kept = queue.definition.results
+                results = [ending.result for ending in call for _ in ending.claims] if kept else None
+                queue.complete_many(claims, results=results)
             case "release":
                 queue.release_many(claims, delay=first.delay or 0)
             case _:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tablequeue.definition import Definition
+from tablequeue.errors import BadPayload
 from tablequeue.message import Claim
 from tablequeue.operations.context import seconds
+from tablequeue.payload import CODECS
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze
 from tablequeue.worker.pool import Assignment
 
@@ -22,6 +25,7 @@ class Ending(NamedTuple):
     becomes   what the messages become, as `Worker.run` counts it; "" is not counted.
     delay     seconds until the messages are ready again, after `release` and `fail`; None: the queue's backoff.
     final     whether the message becomes a dead letter at once.
+    result    its result, if the queue keeps results.
     """
 
     claims: Sequence[Claim]
@@ -31,6 +35,7 @@ class Ending(NamedTuple):
     delay: float | None = 0.0
     error: str = ""
     final: bool = False
+    result: Any = None
 
 
 def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> list[Ending]:
@@ -41,7 +46,7 @@ def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[O
     done: list[Claim] = []
     others: list[Ending] = []
     for claim, outcome in zip(assignment.claims, outcomes, strict=True):
-        if isinstance(outcome, Done):
+        if type(outcome) is Done and (outcome.result is None or not definition.results):
             done.append(claim)
         elif not isinstance(outcome, Finished):
             others.append(_checked_ending(definition, claim, assignment, outcome))
@@ -58,7 +63,7 @@ def unbegun_endings(definition: Definition, assignment: Assignment, reason: str)
     return [Ending(assignment.claims, assignment, "release", "")]
 
 
-def picklable(outcome: Outcome) -> Outcome:
+def picklable(definition: Definition, outcome: Outcome) -> Outcome:
     """Return the outcome in a form that another process can load: without exceptions or classes of the handler."""
     match outcome:
         case Retry():
@@ -70,6 +75,11 @@ def picklable(outcome: Outcome) -> Outcome:
             return Snooze(until.astimezone(UTC) if isinstance(until, datetime) else seconds(until, "until"))
         case Finished():
             return Finished()
+        case Done(result) if definition.results and result is not None:
+            try:
+                return Done(json.loads(CODECS["json"].dump(result)))
+            except BadPayload as error:
+                return Retry(error=error_text(error))
     return Done()
 
 
@@ -86,18 +96,18 @@ def error_text(error: str | BaseException) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _checked_ending(
-    definition: Definition, claim: Claim, assignment: Assignment, outcome: Retry | DeadLetter | Snooze
-) -> Ending:
+def _completed(claim: Claim, assignment: Assignment, result: Any = None) -> Ending:
+    return Ending([claim], assignment, "complete", "completed", result=result)
+
+
+def _checked_ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
     try:
         return _ending(definition, claim, assignment, outcome)
     except Exception as error:
         return _failure(definition, claim, assignment, error)
 
 
-def _ending(
-    definition: Definition, claim: Claim, assignment: Assignment, outcome: Retry | DeadLetter | Snooze
-) -> Ending:
+def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
     match outcome:
         case Retry():
             after = None if outcome.after is None else seconds(outcome.after, "after")
@@ -106,6 +116,10 @@ def _ending(
             return _failure(definition, claim, assignment, outcome.error, final=True)
         case Snooze():
             return _snooze(definition, claim, assignment, outcome)
+        case Done() if definition.results:
+            CODECS["json"].dump(outcome.result)  # a result that is no JSON fails the attempt
+            return _completed(claim, assignment, outcome.result)
+    return _completed(claim, assignment)
 
 
 def _failure(

@@ -167,6 +167,7 @@ class SQLServer(Engine):
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
+            "free_until": after("free.seconds"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
@@ -200,6 +201,16 @@ class SQLServer(Engine):
             "low": "iif(run.first_offset < @begins, run.first_id + @begins - run.first_offset, run.first_id)",
             "high": "iif(run.first_offset + run.last_id - run.first_id > @ends, "
             "run.first_id + @ends - run.first_offset, run.last_id)",
+        }
+
+    def after(self, seconds: str) -> str:
+        return after(seconds)
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        return super().expiry_words(expires) | {
+            "until": f", {after('@expires')}",
+            "own_until": f", {after(f'coalesce(given.expires, {expires!r}e0)')}",
+            "in_time": " and (expires_at is null or expires_at > @now)",
         }
 
     def claimable(self, definition: Definition) -> str:

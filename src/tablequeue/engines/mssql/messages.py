@@ -20,7 +20,7 @@ from tablequeue.engines.texts import Row
 T = TypeVar("T")
 
 # The options that each row of push_each may have.
-ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
+ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay", "expires")
 
 
 class SQLServerMessages(Limits, Messages):
@@ -100,6 +100,14 @@ class SQLServerMessages(Limits, Messages):
         for start in range(0, len(ids), STEP):
             super()._move_dead(cursor, table, params, ids[start : start + STEP])
 
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if not (table.definition.grouped and table.definition.keeps_history):
+            return super().expire(cursor, table, params)
+        with atomic(cursor):
+            rows = self._rows(cursor, table, "expire_keep", params)
+            self._note(cursor, table, _groups(rows, 1))
+        return len(rows)
+
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         try:
             with atomic(cursor):
@@ -148,6 +156,10 @@ class SQLServerMessages(Limits, Messages):
             rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
+
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        for row in params["rows"]:
+            self._run(cursor, table, "keep_results", row)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return [id for done in self._by_ids(cursor, table, super().release, params) for id in done]

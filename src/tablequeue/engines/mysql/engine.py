@@ -109,8 +109,9 @@ class MySQL(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
+        words = super().words(table, state)
         return {
-            **super().words(table, state),
+            **words,
             **procedures.words(self.dialect.name, definition),
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
@@ -133,6 +134,9 @@ class MySQL(Engine):
             "pieces": PIECES.format(**words, finished_messages=FINISHED),
             "unclaimed": UNCLAIMED.format(**words),
         }
+
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + interval {seconds} second"
 
     def claimable(self, definition: Definition) -> str:
         if definition.arrangement not in INDEXED:

@@ -74,7 +74,8 @@ class MySQLMessages(FreeSlots, Messages):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
-        rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params, now, states)[1:])
+        values = row_values(params, now, states, table.definition.expires)
+        rest = cursor.mogrify(",%s" * (len(values) - 1) + ")", values[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
         # A single statement needs no transaction, which would cost two more round trips.
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
@@ -91,8 +92,8 @@ class MySQLMessages(FreeSlots, Messages):
         taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
-            cursor.mogrify("(%s,%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params | rows[place], now, states))
-            for place in places
+            cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
+            for values in (row_values(params | rows[place], now, states, table.definition.expires) for place in places)
         )
         ids: list[int | None] = [None] * len(rows)
         with atomic(cursor):
@@ -107,6 +108,10 @@ class MySQLMessages(FreeSlots, Messages):
             for key, id in self._rows(cursor, table, "find_keys", {"keys": tuple(keys[start : start + KEYS])}):
                 found[key] = id
         return found
+
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self._run(cursor, table, "forget_keys", params)
+        return cursor.rowcount
 
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
@@ -268,6 +273,9 @@ class MySQLMessages(FreeSlots, Messages):
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return self._found(cursor, table, "sweep", params)
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(self._found(cursor, table, by_history("expire", table), params))
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

@@ -204,6 +204,9 @@ class PostgreSQL(Engine):
             "unclaimed": UNCLAIMED.format(**words, last_id=last_id),
         }
 
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + cast({seconds} as float8) * interval '1 second'"
+
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
 

@@ -42,7 +42,7 @@ select message.id
 from ring
 cross join lateral (
     select id from {queue}
-    where state = 'ready' and {slot} = ring.slot and id >= ring.id{within}
+    where state = 'ready' and {slot} = ring.slot and id >= ring.id{within}{in_time}
     order by id
     limit case
         when {n} = 1 then 1

@@ -42,6 +42,7 @@ _ARRAYS = {
     "keys": "key",
     "dues": "due",
     "delays": "delay",
+    "each_expires": "expires",
 }
 
 
@@ -73,12 +74,12 @@ class PostgreSQLMessages(Notifying, Messages):
         if small or not hasattr(cursor, "copy"):
             return sorted(row[0] for row in self._rows(cursor, table, "push_many", params))
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
-        ids, pushed_at, due_at, state = cursor.fetchone()
+        ids, pushed_at, due_at, state, *expires_at = cursor.fetchone()
         shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
-        rest = "".join(f"\t{copy_text(value)}" for value in shared)
+        rest = "".join(f"\t{copy_text(value)}" for value in (*shared, state, *expires_at))
         # Not copy.write_row(): our own text escapes the columns that all rows share only once.
         with cursor.copy(table.statement("push_copy")) as copy:
-            for chunk in copy_lines(ids, payloads, f"{rest}\t{state}\n"):
+            for chunk in copy_lines(ids, payloads, f"{rest}\n"):
                 copy.write(chunk)
         self.notify(cursor, table, {})
         return ids
@@ -161,6 +162,11 @@ class PostgreSQLMessages(Notifying, Messages):
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
+
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        # Not in a caller's transaction, which may be prepared: see notify.sql.
+        if table.engine.is_ours(cursor):
+            self.notify(cursor, table.waiting_for_results, {})
 
     # -- private -----------------------------------------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ class Packs:
         }
 
     def has_next(self, table: Table, n: int) -> bool:
-        """Return whether the next claim, of `n` messages, is to be a pack."""
-        if n < self.least or not may_pack(table.definition):
+        """Return whether the next claim, of `n` messages, is to be a pack: not of messages that expire."""
+        if n < self.least or not may_pack(table.definition) or table.definition.expires:
             return False
         assert isinstance(table, PackedTable)
         if table.by_row:

@@ -112,6 +112,9 @@ class SQLite(Engine):
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}
 
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + cast({seconds} * 1000000 as integer)"
+
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are
 

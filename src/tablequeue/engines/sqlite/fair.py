@@ -51,7 +51,7 @@ with recursive behind (slot) as (
 select message.id
 from ring
 cross join {queue} as message
-where {unpaused} and state = 'ready' and {slot} = ring.slot{within} and id <= ifnull(
+where {unpaused} and state = 'ready' and {slot} = ring.slot{within}{in_time} and id <= ifnull(
     case when ring.number <= :n % (select max(number) from ring) then (
         select id from {queue} where state = 'ready' and {slot} = ring.slot{within}
         order by id limit 1 offset :n / (select max(number) from ring)

@@ -36,6 +36,9 @@ class SQLiteMessages(Messages):
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return super()._claim(cursor, table, granted(cursor, table, params))
 
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return super().expire(cursor, table, at_one_time(cursor, table, params))
+
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         params = at_one_time(cursor, table, params)
         return super()._take(cursor, table, granted(cursor, table, params, removes=True))

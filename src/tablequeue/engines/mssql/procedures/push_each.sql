@@ -102,6 +102,10 @@ begin
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
+        -- [key_for]
+        if exists (select 1 from @given where dedup_key is not null)
+            throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
+        -- [end]
         if exists (
             select 1 from @given
             where len((dedup_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255

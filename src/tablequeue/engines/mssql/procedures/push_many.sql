@@ -79,7 +79,7 @@ begin
         -- [end]
         declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
         declare @pushed table (id bigint not null primary key);
-        {sql push_many payloads=@p_messages due=@due_utc into=@pushed};
+        {sql push_many expires=null payloads=@p_messages due=@due_utc into=@pushed};
         -- [grouped]
         insert into {turns} (group_key)
         select @group where exists (select 1 from @pushed);

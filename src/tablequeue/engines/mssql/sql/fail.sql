@@ -9,7 +9,7 @@ declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
 update message
 set state = case
-        when attempts >= @max_attempts then 'dead'
+        when attempts >= @max_attempts{in_time} then 'dead'
         when given.delay > 0 then 'scheduled'
         else 'ready'
     end,

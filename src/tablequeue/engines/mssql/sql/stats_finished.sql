@@ -15,4 +15,7 @@ select top (@n)
     datediff_big(microsecond, finished_at, @now) / 1e6 as ago
 from {history}
 where finished_at > @since and finished_at <= @now
+    -- [expires]
+    and outcome is null
+    -- [end]
 order by finished_at desc;

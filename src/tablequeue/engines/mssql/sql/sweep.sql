@@ -19,13 +19,13 @@ declare @max_attempts int = :max_attempts;
 declare @now datetime2(6) = {now};
 declare @error nvarchar(max) = N'lease expired';
 with expired as (
-    select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
+    select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors{expires_at}
     from {queue} with (index ({table}__in_progress), rowlock, readpast, updlock, readcommittedlock)
     where state = 'in_progress' and lease_until <= @now
     order by lease_until
 )
 update expired
-set state = case when attempts >= @max_attempts then 'dead' else 'ready' end,
+set state = case when attempts >= @max_attempts{in_time} then 'dead' else 'ready' end,
     errors = {errors_and_one},
     token = null,
     lease_until = null

@@ -20,6 +20,10 @@ select
         else datediff_big(microsecond, @now, (
             select min(coming.at)
             from (
+                -- [expires grouped]
+                select min(expires_at) as at from {queue} where {waiting}
+                union all
+                -- [end]
                 select min(due_at) as at from {queue} where state = 'scheduled'
                 union all
                 select min(lease_until) as at from {queue} where state = 'in_progress'

@@ -4,12 +4,14 @@
 -- remembers the state for fail_state. A look at the row would come too late, because another consumer may have claimed
 -- the message meanwhile.
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
-select message.id, case when attempts >= :max_attempts then 'dead' when delay > 0 then 'scheduled' else 'ready' end
+select
+    message.id,
+    case when attempts >= :max_attempts{in_time} then 'dead' when delay > 0 then 'scheduled' else 'ready' end
 from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 for update;
 update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 set state = elt(
-        last_insert_id(case when attempts >= :max_attempts then 3 when delay > 0 then 2 else 1 end),
+        last_insert_id(case when attempts >= :max_attempts{in_time} then 3 when delay > 0 then 2 else 1 end),
         'ready', 'scheduled', 'dead'
     ),
     due_at = case when attempts < :max_attempts then {now} + interval delay second else due_at end,

@@ -10,5 +10,8 @@ select
     timestampdiff(microsecond, finished_at, {now}) / 1e6 as ago
 from {history} force index ({table}__finished)
 where finished_at > {now} - interval :age second and finished_at <= {now}
+    -- [expires]
+    and outcome is null
+    -- [end]
 order by finished_at desc
 limit :n;

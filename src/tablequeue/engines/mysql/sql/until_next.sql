@@ -16,6 +16,11 @@ select
         when false{or_noted} then 0
         -- [end]
         else timestampdiff(microsecond, {now}, least(
+            -- [expires grouped]
+            coalesce((
+                select min(expires_at) from {queue} force index ({table}__expires) where state = 'scheduled'
+            ), '9999-01-01'),
+            -- [end]
             coalesce((
                 select min(sweep_at) from {queue} force index ({table}__state) where state = 'scheduled'
             ), '9999-01-01'),

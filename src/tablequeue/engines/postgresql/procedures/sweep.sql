@@ -29,6 +29,20 @@ returns bigint language plpgsql as $$
         -- [dead_letter_to]
         {sql move_dead ids=swept origin=origin};
         -- [end]
+        -- [expires keep]
+        for message in
+            {sql expire_keep n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
+        -- [expires none]
+        for message in
+            {sql expire_none n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
         -- [grouped]
         moved := moved + {queue}_promote(most, p_now);
         -- [end]

@@ -5,7 +5,7 @@
 with failed as (
     update {queue} as message
     set state = case
-            when attempts >= :max_attempts then 'dead'
+            when attempts >= :max_attempts{in_time} then 'dead'
             when given.delay > 0 then 'scheduled'
             else 'ready'
         end,

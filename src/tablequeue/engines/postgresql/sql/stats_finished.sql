@@ -10,5 +10,8 @@ select
     cast(extract(epoch from {now} - finished_at) as float8) as ago
 from {history}
 where finished_at > {now} - cast(:age as float8) * interval '1 second' and finished_at <= {now}
+    -- [expires]
+    and outcome is null
+    -- [end]
 order by finished_at desc
 limit :n;

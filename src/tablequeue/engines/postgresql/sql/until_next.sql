@@ -18,6 +18,9 @@ select
         when false{or_noted} then 0
         -- [end]
         else cast(extract(epoch from least(
+            -- [expires grouped]
+            (select min(expires_at) from {queue} where {waiting}),
+            -- [end]
             (select min(due_at) from {queue} where state = 'scheduled'),
             (select min(lease_until) from {queue} where state = 'in_progress'),
             (select min(lease_until) from {packs})

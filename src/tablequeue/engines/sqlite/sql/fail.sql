@@ -2,7 +2,11 @@
 -- again after its delay, or a dead letter if this was its last attempt. The error is kept.
 -- Index: the primary key. Locks: the database. A crash leaves them in progress until their leases expire.
 update {queue} as message
-set state = case when attempts >= :max_attempts then 'dead' when given.delay > 0 then 'scheduled' else 'ready' end,
+set state = case
+        when attempts >= :max_attempts{in_time} then 'dead'
+        when given.delay > 0 then 'scheduled'
+        else 'ready'
+    end,
     due_at = case
         when attempts < :max_attempts then {now} + cast(given.delay * 1000000 as integer)
         else due_at

@@ -10,5 +10,8 @@ select
     ({now} - finished_at) / 1e6 as ago
 from {history}
 where finished_at > {now} - cast(:age * 1000000 as integer) and finished_at <= {now}
+    -- [expires]
+    and outcome is null
+    -- [end]
 order by finished_at desc
 limit :n;

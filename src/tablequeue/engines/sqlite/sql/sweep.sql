@@ -2,7 +2,7 @@
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
 -- Indexes: {table}__scheduled, {table}__in_progress. A crash leaves all or nothing.
 update {queue}
-set state = case when state = 'in_progress' and attempts >= :max_attempts then 'dead' else 'ready' end,
+set state = case when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead' else 'ready' end,
     errors = case
         when state = 'in_progress' then json_insert(
             coalesce(errors, '[]'), '$[#]',

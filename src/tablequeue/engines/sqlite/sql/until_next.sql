@@ -13,6 +13,9 @@ select
         end
         -- [end]
         else (min(
+            -- [expires grouped]
+            coalesce((select min(expires_at) from {queue} where {waiting}), 9e18),
+            -- [end]
             coalesce((select min(due_at) from {queue} where state = 'scheduled'), 9e18),
             coalesce((select min(lease_until) from {queue} where state = 'in_progress'), 9e18)
         ) - {now}) / 1e6
