@@ -48,14 +48,18 @@ AIMS = {
     **{(engine, what, QUEUE): 1 for engine in CONTENDERS for what in ONE_BY_ONE},
 }
 TEN, ONE = "10 subscriptions", "1 subscription"
-# Messages of the drain under a held snapshot; its parts; and those of the log that is dropped meanwhile.
-HELD, FIFTHS = 50_000, 5
+# Seconds for which a snapshot is held, and the parts whose rates are compared; messages of a push in that time, and of
+# each claim.
+HELD, HELD_FULL, FIFTHS = 5, 60, 5
+BLOCK, CLAIMED = 10_000, 100
+# Messages of a log whose old segments are dropped, and claims in that time.
 OLD, OLD_FULL = 200_000, 10_000_000
 CLAIMS = 2_000
 CONDITIONS = (
     f"Payloads of 100 bytes, one process; {FULL:,} messages in bulk, {SINGLY_FULL:,} one by one. A topic has one "
     "subscription, which pops 1,000 messages at a time and completes those before in the same call. `bare driver`: the "
-    "statements of a queue, row by row."
+    "statements of a queue, row by row. A snapshot is held for "
+    f"{HELD_FULL} s, in which messages are pushed by {BLOCK:,} and popped by {CLAIMED}."
 )
 
 
@@ -75,33 +79,33 @@ def subscribed(engine: str, url: str, messages: Sequence[str], repeats: int) -> 
             yield Figure(LABELS[engine], f"push with {TEN}", contender, "messages/s", rates, aim)
 
 
-def held(url: str, messages: int) -> tuple[float, float]:
-    """Drain under a held snapshot. Return the rate of the last fifth over that of the first, and dead rows a claim."""
+def held(url: str, seconds: float) -> tuple[float, float]:
+    """Push and drain for so long under a held snapshot.
+
+    Return the rate of the last fifth of the time over that of the first, and dead rows a claim.
+    """
     with tablequeue.connect(url) as database:
         topic = database.create_topic("held", payload="text")
         subscription = topic.subscribe("all")
-        pushed = payloads(messages)
-        topic.push_many(pushed)
+        block = payloads(BLOCK)
+        pushes = 0
+
+        def fifth() -> float:
+            nonlocal pushes
+            before, began = pushes, perf_counter()
+            while perf_counter() < began + seconds / FIFTHS:
+                topic.push_many(block)
+                check(block, drained(subscription, BLOCK, CLAIMED))
+                pushes += 1
+            return (pushes - before) / (perf_counter() - began)
+
         with database.engine.connect().execution_options(isolation_level="REPEATABLE READ") as reader:
             reader.exec_driver_sql("select count(*) from tq_held")
-            delivered: list[str] = []
-            claims = 0
-
-            def fifth() -> None:
-                nonlocal claims
-                wanted = len(delivered) + messages // FIFTHS
-                while len(delivered) < wanted:
-                    batch = subscription.pop_many(100)
-                    delivered.extend(message.payload for message in batch)
-                    subscription.complete_many(batch)
-                    claims += 1
-
-            rates = [rate(fifth, messages // FIFTHS) for _ in range(FIFTHS)]
-            check(pushed, delivered)
+            rates = [fifth() for _ in range(FIFTHS)]
         database.close()  # a session reports its dead rows at the latest when it ends
         dead = _dead_rows(database.engine)
         topic.drop()
-        return rates[-1] / rates[0], dead / claims
+        return rates[-1] / rates[0], dead / (pushes * BLOCK / CLAIMED)
 
 
 def _dead_rows(engine: sa.Engine) -> int:
@@ -153,7 +157,7 @@ def main() -> None:
                 figures += contest(engine, two, ONE_BY_ONE, singly, arguments.repeats, aim)
             figures += subscribed(engine, url, bulk, arguments.repeats)
             if engine == "postgresql":
-                rounds = [held(url, HELD if arguments.full else MESSAGES) for _ in range(arguments.repeats)]
+                rounds = [held(url, HELD_FULL if arguments.full else HELD) for _ in range(arguments.repeats)]
                 ratios, dead = zip(*rounds, strict=True)
                 what = "a held snapshot: last fifth / first"
                 figures.append(Figure(LABELS[engine], what, OURS, "ratio", ratios, 0.95))

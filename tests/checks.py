@@ -6,15 +6,22 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from time import monotonic
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
-from tests.servers import Kind
-from tests.support import at, at_once, check_fenced, claimed, design_group, ids_of, snapshot
+from tablequeue.errors import NoResult
+from tablequeue.operations import maintain
+from tablequeue.operations.claim import leased
+from tablequeue.operations.context import Context
+from tests.servers import Kind, Place
+from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
+
+PATIENCE = 30.0
 
 
 def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
@@ -24,6 +31,63 @@ def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
         claims: list[Claim | None] = list(threads.map(lambda queue: queue.pop(), consumers))
     popped = [claim.id for claim in claims if claim is not None]
     assert sorted(popped) == ids, "each message goes to one consumer"
+
+
+def check_concurrency(queue: Queue) -> None:
+    """A queue with three places never has more in progress, and each way to finish a message frees its place."""
+    queue.push_many("abcdefghij", now=at(0))
+    one, two, three = queue.pop_many(5, now=at(0))
+    assert queue.pop(now=at(0)) is None, "a message has no place"
+    one.complete(now=at(1))
+    queue.release(two, now=at(1))
+    assert len(queue.pop_many(5, now=at(1))) == 2, "two places are free"
+    three.fail("why", retry=False, now=at(2))
+    assert len(queue.pop_many(5, lease=5, now=at(2))) == 1, "a place is free"
+    assert not queue.pop_many(5, now=at(6.9)), "no lease has expired"
+    assert len(queue.pop_many(5, now=at(7))) == 1, "an expired lease frees its place"
+    assert queue.stats(now=at(7)).in_progress == 3
+
+
+def check_claims_at_once(consumers: Sequence[Queue]) -> None:
+    """Consumers that pop at the same moment get no more messages than there are places."""
+    places = consumers[0].definition.concurrency
+    consumers[0].push_many("a" * 100)
+    for _ in range(5):
+        with ThreadPoolExecutor(len(consumers)) as threads:
+            claims = [claim for some in threads.map(lambda queue: queue.pop_many(2), consumers) for claim in some]
+        claims += consumers[0].pop_many(100)
+        assert len(claims) == places, "as many in progress as there are places"
+        consumers[0].complete_many(claims)
+
+
+def await_a_wait(place: Place, kind: Kind) -> None:
+    """Wait until a session of this server waits for another one."""
+    assert kind.blocked
+    deadline = monotonic() + PATIENCE
+    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch:
+        while not kind.blocked(watch):
+            assert monotonic() < deadline, "nobody waits"
+
+
+def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: Callable[[], None]) -> int:
+    """Fill both places of a queue in a transaction, for whose end another claim waits. Return what that one claims.
+
+    It has looked for free places before. Those are filled by now.
+    """
+    queue.push_many("abcdef")
+    with ThreadPoolExecutor(1) as threads:
+        assert len(queue.pop_many(2, connection=connection)) == 2
+        other = threads.submit(queue.pop_many, 2)
+        await_a_wait()
+        connection.commit()
+        return len(other.result())
+
+
+def check_rate(queue: Queue) -> None:
+    """A queue with a rate of 6 a minute, and 3 at once, delivers no more, however much is asked for."""
+    queue.push_many("a" * 20, now=at(0))
+    asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
+    assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
 
 
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
@@ -90,6 +154,20 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [second]
 
 
+def check_fair_share(queue: Queue) -> None:
+    """In a fair queue, the messages of small tenants come in the first rounds, however many a large one has."""
+    queue.push_many(["x"] * 300, group="large")
+    small = [f"small {number}" for number in range(10)]
+    for group in small:
+        queue.push_many(["x"] * 3, group=group)
+    one_by_one = [claimed(queue).group for _ in range(11)]
+    assert sorted(filter(None, one_by_one)) == ["large", *small], "one of each in the first round"
+    at_once = [claim.group for claim in queue.pop_many(22)]
+    for turn in (at_once[:11], at_once[11:]):
+        assert sorted(filter(None, turn)) == ["large", *small], "one of each in each round"
+    assert [claim.group for claim in queue.pop_many(267)] == ["large"] * 267, "what is left of a share goes to others"
+
+
 def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
     """The commit finishes the message, and it is never redelivered."""
     id = queue.push("x", **options)
@@ -121,6 +199,45 @@ def check_retention(queue: Queue, other: Queue, **options: Any) -> None:
     # A process shortens the history at its first claim, and then once a minute.
     assert other.pop(now=at(100)) is None
     assert ids_of(queue.history()) == [ids[3]], "what is older is gone"
+
+
+def check_expiry(queue: Queue) -> None:
+    """In a queue with `expires=60`, a message that waits so long is never handed out, and ends in the history."""
+    group = design_group(queue, "a")
+    queue.push("a", **group, now=at(0))
+    context = queue.context
+    assert not context.run(context.messages.claim, leased(context, 9, 60, at(60))[1]), "no sweep yet"
+    queue.purge()
+    old = [*queue.push_many("ab", **group, now=at(0)), queue.push("c", **group, delay=50, now=at(0))]
+    young = queue.push("d", **group, now=at(1))
+    assert claimed(queue, now=at(60)).id == young, "it passes over the others"
+    assert queue.pop(now=at(60)) is None
+    gone = {message.id: message.state for message in queue.history() if message.id != young}
+    assert gone == dict.fromkeys(old, "expired")
+
+
+def check_key_for(queue: Queue, **options: Any) -> None:
+    """In a queue with `key_for=300`, a key stays taken for so long after its push, finished or not."""
+    id = queue.push("a", key="k", **options, now=at(0))
+    claimed(queue, now=at(1)).complete(now=at(1))
+    for seconds in (1, 299):
+        assert queue.push("b", key="k", on_conflict="return", **options, now=at(seconds)) == id
+    later = queue.push("b", key="k", on_conflict="skip", **options, now=at(300))
+    assert later is not None, "the time is over"
+    assert later > id
+
+
+def check_results(queue: Queue, **options: Any) -> None:
+    """In a queue with results, that of a message is what its consumer gave, as long as it is in the history."""
+    ids = [queue.push(payload, **options, now=at(0)) for payload in "ab"]
+    for _ in ids:
+        message = claimed(queue, now=at(0))
+        message.complete(result={"of": message.id}, now=at(message.id))
+    assert [queue.result(id) for id in ids] == [{"of": id} for id in ids]
+    queue.purge_history(0, now=at(ids[0]))
+    with pytest.raises(NoResult):
+        queue.result(ids[0])
+    assert queue.context.run(queue.context.reads.result, {"id": ids[0]}) is None, "it left with its message"
 
 
 def check_at_most_once(queue: Queue) -> None:
@@ -226,6 +343,7 @@ def _plan(database: Database, statement: str, n: int) -> str:
     """In lower case."""
     params = {"n": n, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
     params |= {"consumer": None, "now": None}
+    params |= {"starts": [0, -(1 << 63)], "above": [(1 << 63) - 1, -(1 << 63)], "ends": [(1 << 63) - 1, 0]}
     with database.engine.begin() as connection:
         return str(list(connection.exec_driver_sql(statement, params))).lower()
 
@@ -270,6 +388,24 @@ def check_reschedule(queue: Queue) -> None:
     message = queue.pop(now=at(51))
     assert message is not None, "a rescheduled message is not ready at its new time"
     assert message.id == id
+
+
+def check_move(queue: Queue) -> None:
+    """A message that is moved is in one queue, once, with its attempts and errors; a moved dead letter stays one."""
+    runner = queue.context.runner
+    other = Queue(Context.at(runner, maintain.create(runner, "other", queue.definition), "test"))
+    dead = queue.push("dead", now=at(0))
+    for _ in range(queue.definition.max_attempts):
+        claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))
+    tried, fresh = queue.push("tried", key="k", headers={"a": 1}, now=at(1)), queue.push("fresh", now=at(2))
+    claimed(queue, now=at(2)).fail("no", retry_in=0, now=at(2))
+    before = {id: found(queue, id) for id in (dead, tried, fresh)}
+    moved = queue.move([dead, tried, fresh], to=other, now=at(3))
+    assert [queue.find(id) for id in before] == [None, None, None], "it is in one queue"
+    for id, message in before.items():
+        after = found(other, moved[id])
+        assert replace(after, id=id) == message, "it keeps what it has"
+    assert [claim.payload for claim in other.pop_many(9, now=at(3))] == ["tried", "fresh"]
 
 
 def check_complete_many(queue: Queue) -> None:
@@ -321,7 +457,30 @@ RULES: dict[str, Rule] = {
     "priority": (ready, lambda message: (-message.priority, message.id)),
     "strict": (heads, by_id),
     "groups": (heads, by_id),
+    "fair": (ready, None),
 }
+
+
+class Turns:
+    """The promise of a fair queue: messages of a group come in the order of their ids, and no group is served twice
+    while another one has a message ready."""
+
+    def __init__(self) -> None:
+        self.since: dict[str | None, set[str | None]] = {}
+        """For each group that has had a message ready since it was served: the groups that were served since then."""
+
+    def check(self, popped: Iterable[Expected], waiting: Iterable[Expected]) -> None:
+        rest: dict[str | None, list[Expected]] = {}
+        for message in sorted(waiting, key=by_id):
+            rest.setdefault(message.group, []).append(message)
+        for message in popped:
+            assert message is rest[message.group].pop(0), "in order within the group"
+            self.since = {group: self.since.get(group, set()) for group in rest if rest[group]}
+            for group, served in self.since.items():
+                if group != message.group:
+                    assert message.group not in served, f"{message.group!r} is served twice while {group!r} waits"
+                    served.add(message.group)
+            self.since.pop(message.group, None)
 
 
 class Life:
@@ -334,12 +493,13 @@ class Life:
         self.time = 0
         self.live: dict[int, Expected] = {}
         self.dead: set[int] = set()
-        design = "strict" if definition.strict else "groups" if definition.groups else definition.order
+        design = "strict" if definition.strict else "groups" if definition.grouped else definition.arrangement
+        self.turns = Turns() if definition.fair else None
         self.eligible, self.rank = RULES[design]
 
     def push(self) -> None:
         priority = self.chance.randint(-1, 1) if self.queue.definition.order == "priority" else None
-        group = self.chance.choice("abc") if self.queue.definition.groups else None
+        group = self.chance.choice("abc") if self.queue.definition.takes_groups else None
         options: dict[str, Any] = {"delay": self.chance.choice([None, 0, 3, 7]), "priority": priority, "group": group}
         number = self.chance.randint(1, 4)
         one_by_one = self.chance.choice([True, False])
@@ -357,6 +517,8 @@ class Life:
         if self.rank is None:
             assert len(set(popped)) == len(popped) == min(n, len(may_go)), "as many as were asked for"
             assert set(popped) <= {message.id for message in may_go}, "only those that are ready"
+            if self.turns is not None:
+                self.turns.check([self.live[id] for id in popped], may_go)
         else:
             assert popped == [message.id for message in sorted(may_go, key=self.rank)[:n]], "in order"
         for claim in claims:
@@ -433,3 +595,24 @@ def check_order(queue: Queue, seed: int, steps: int = 80) -> None:
         else:
             life.finish(step)
     life.drain()
+
+
+def check_dead_letters_move(db: Database) -> None:
+    """A dead letter is in the other queue as soon as it is one, whatever made it so, and nowhere else."""
+    failed = db.create_queue("failed")
+    work = db.create_queue("work", dead_letter_to="failed", max_attempts=1)
+    work.push_many(["failed", "refused", "expired", "completed"], now=at(0))
+    batch = work.pop_many(4, lease=5, now=at(0))
+    assert work.fail(batch[0], "no", now=at(1)) == "dead"
+    assert work.fail_many(batch[1:2], "no", retry=False, now=at(1)) == ["dead"]
+    work.complete(batch[3], now=at(1))
+    assert [message.payload for message in failed.peek()] == ["failed", "refused"]
+    assert work.pop(now=at(6)) is None
+    there = failed.peek()
+    assert [message.payload for message in there] == ["failed", "refused", "expired"]
+    assert [[error.error for error in message.errors] for message in there] == [["no"], ["no"], ["lease expired"]]
+    assert [message.headers["tablequeue-origin"]["id"] for message in there] == [claim.id for claim in batch[:3]]
+    assert work.dead() == []
+    assert work.redrive(now=at(7)) == 3
+    assert failed.peek() == []
+    assert sorted(claim.payload for claim in work.pop_many(9, now=at(7))) == ["expired", "failed", "refused"]

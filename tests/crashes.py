@@ -257,9 +257,19 @@ VERBS: dict[str, Verb] = {
         lambda m: m.held[0].fail("why", now=at(2)), GROUPS | LAST, push_to_groups, hold=1, promotes=True
     ),
     "fail at most once": Verb(lambda m: m.held[0].fail("why", now=at(2)), ONCE, push_four, hold=1),
+    "fail_many": Verb(
+        lambda m: m.queue.fail_many(m.held, "why", retry_in=5, now=at(2)), {"max_attempts": 2}, push_four, hold=3
+    ),
+    "fail_many for the last time": Verb(
+        lambda m: m.queue.fail_many(m.held, "why", now=at(2)), GROUPS | LAST, push_to_groups, hold=2, promotes=True
+    ),
     "release": Verb(lambda m: m.held[0].release(now=at(2)), before=push_four, hold=1),
     "release_many": Verb(lambda m: m.queue.release_many(m.held, delay=5, now=at(2)), before=push_four, hold=3),
     "extend": Verb(lambda m: m.held[0].extend(30, now=at(2)), before=push_four, hold=1),
+    "extend_many": Verb(lambda m: m.queue.extend_many(m.held, 30, now=at(2)), before=push_four, hold=3),
+    "fail_many of many": Verb(
+        lambda m: m.queue.fail_many(m.held, "why", retry_in=5, now=at(2)), before=push_many, hold=MANY
+    ),
     "pop_many of many": Verb(lambda m: m.queue.pop_many(MANY, lease=LEASE, now=at(2)), before=push_many),
     "sweep of many lost leases": Verb(
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), before=push_many, hold=MANY + 10, commits=2, time=20
@@ -318,6 +328,15 @@ def stop_in_drop(place: Place, number: int, pipe: Connection) -> None:
     database = open_stepping(place, steps)
     steps.armed = True
     database.queue("made").drop()
+    steps.step("returned")
+
+
+def stop_in_move(place: Place, number: int, pipe: Connection) -> None:
+    """Move all messages of a queue up to this step, report it, and stay there until killed."""
+    steps = Steps(_standing_at(number, pipe))
+    database = open_stepping(place, steps)
+    steps.armed = True
+    database.queue("a").move(to=database.queue("b"))
     steps.step("returned")
 
 

@@ -41,7 +41,7 @@ def kind(kind: Callable[..., Any], server: Callable[[], Any]) -> Any:
 
 def index_of(queue: Any, state: str) -> str:
     """One index contains all states. Another one contains the messages to claim, if they are not claimed by id."""
-    own = state == "ready" and queue.definition.order in ("due", "priority")
+    own = state == "ready" and queue.definition.arrangement in ("due", "priority", "fair")
     return f"tq_{queue.name}__{'ready' if own else 'state'}"
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tablequeue import Definition
+from tablequeue.states import WAITING_STATES
 
 Held = tuple[int, str]  # a claim: its id and its token
 Which = Sequence[int] | Callable[["Item"], bool] | None  # dead letters
@@ -41,6 +42,7 @@ class Item:
     first_popped_at: datetime | None = None
     popped_at: datetime | None = None
     lease_until: datetime | None = None
+    expires_at: datetime | None = None
     finished_at: datetime | None = None
     errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
     told: bool = False
@@ -115,7 +117,7 @@ class Model:
                 state = "cancelled"
             elif item.id in self.live:
                 spent = item.attempts >= self.definition.max_attempts
-                item.state = state = "dead" if spent else "scheduled" if wait else "ready"
+                item.state = state = "dead" if spent and not is_over(item, now) else "scheduled" if wait else "ready"
                 item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
         return state
 
@@ -161,6 +163,7 @@ class Model:
         for item in (letters := self._dead(which)):
             item.state, item.attempts = "blocked" if self.definition.grouped else "ready", 0
             item.due_at = item.due_at if self.definition.order == "due" else None
+            item.expires_at = None
         self._settle(now)
         return len(letters)
 
@@ -181,6 +184,8 @@ class Model:
         ready = [item for id, item in sorted(self.live.items()) if item.state == "ready"]
         if order == "heap" and len(given) == min(n, len(ready)) and set(given) <= {item.id for item in ready}:
             return [self.live[id] for id in given]
+        if self.definition.fair and len(given) == min(n, len(ready)):
+            return _in_turn(ready, given)
         ranks: dict[str, Callable[[Item], Any]] = {
             "lifo": lambda item: -item.id,
             "due": lambda item: item.due_at,
@@ -220,9 +225,21 @@ class Model:
                 if item.told:
                     self._cancelled(item, now)
                     continue
-                item.state = "dead" if item.attempts >= self.definition.max_attempts else "ready"
+                spent = item.attempts >= self.definition.max_attempts
+                item.state = "dead" if spent and not is_over(item, now) else "ready"
                 item.token = item.lease_until = None
+        self._expire(now, locked)
         self._settle(now)
+
+    def _expire(self, now: datetime, locked: Container[int]) -> None:
+        for item in [item for id, item in self.live.items() if id not in locked]:
+            if item.state in WAITING_STATES and is_over(item, now):
+                if self.definition.keeps_history:
+                    self._finish(item, now)
+                    item.state = "expired"
+                else:
+                    item.errors.append((item.attempts, now, item.consumer, "expired"))
+                    item.state = "dead"
 
     def _settle(self, now: datetime) -> None:
         """In each group without a head, make the lowest blocked id the head."""
@@ -233,6 +250,28 @@ class Model:
             if item.state == "blocked" and item.group not in heads:
                 item.state = "scheduled" if item.due_at is not None and item.due_at > now else "ready"
                 heads.add(item.group)
+
+
+def _in_turn(ready: Sequence[Item], given: Sequence[int]) -> list[Item]:
+    """Return the first message of each group, then the second ones, and so on; in each round the groups as given."""
+    rest: dict[str | None, list[Item]] = {}
+    for item in ready:
+        rest.setdefault(item.group, []).append(item)
+    group_of = {item.id: item.group for item in ready}
+    items: list[Item] = []
+    waiting: list[str | None] = []
+    for id in given:
+        waiting = waiting or [group for group in rest if rest[group]]
+        group = group_of.get(id)
+        if group not in waiting:
+            group = waiting[0]
+        waiting.remove(group)
+        items.append(rest[group].pop(0))
+    return items
+
+
+def is_over(item: Item, now: datetime) -> bool:
+    return item.expires_at is not None and item.expires_at <= now
 
 
 def _delete(table: dict[int, Item], items: list[Item]) -> int:

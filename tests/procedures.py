@@ -23,7 +23,8 @@ from tests.support import with_parts
 
 # The files of the conformance suite that also test the procedures: those about verbs that have one.
 FILES = frozenset(
-    "test_at_most_once test_cancel test_finish test_groups test_keys test_leases test_order test_take".split()
+    "test_at_most_once test_cancel test_finish test_groups test_keys test_leases test_limits test_order "
+    "test_take".split()
 )
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
@@ -186,17 +187,36 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
         def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
             return [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
 
-        def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-            rows = self._held(cursor, table, "fail", params | {"retry_in": params["delay"]}, FAIL)
-            return rows[0][0] if rows else None
+        def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+            delays = params["delays"]
+            if isinstance(delays, str):
+                delays = [delay for _, delay in json.loads(delays)]
+            retries = [{"retry_in": delay} for delay in delays]
+            return self._each(cursor, table, "fail", params, retries, FAIL)
 
         def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
             rows = call(cursor, table, "cancel", {name: params.get(name) for name in ("ids", "now")})
             return [(id, bool(told)) for id, told in rows]
 
-        def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-            rows = self._held(cursor, table, "extend", params | {"seconds": params["lease"]}, ("id", "seconds", "now"))
-            return rows[0][0] if rows else None
+        def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+            leases = [{"seconds": params["lease"]}] * len(table.engine.load_ids(params["ids"]))
+            return self._each(cursor, table, "extend", params, leases, ("id", "seconds", "now"))
+
+        def _each(
+            self,
+            cursor: Cursor,
+            table: Table,
+            verb: str,
+            params: Params,
+            more: Sequence[dict[str, Any]],
+            names: Sequence[str],
+        ) -> dict[int, Any]:
+            """Call a procedure for each message. Return what it answers for those that are held."""
+            answers: dict[int, Any] = {}
+            for id, own in zip(table.engine.load_ids(params["ids"]), more, strict=True):
+                if rows := self._held(cursor, table, verb, params | {"id": id} | own, names):
+                    answers[id] = rows[0][0]
+            return answers
 
         def _held(self, cursor: Cursor, table: Table, verb: str, params: Params, names: Sequence[str]) -> list[Row]:
             """Return the rows of a procedure that acts under a token; none if it reports that the lease is lost."""

@@ -27,6 +27,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "priority": {"order": "priority"},
     "strict": {"strict": True},
     "groups": {"groups": True},
+    "fair": {"groups": "fair"},
 }
 
 

@@ -20,7 +20,6 @@ from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from tablequeue.engines import engine_class
 from tablequeue.errors import ConnectionLost, TablequeueError, Unreachable
 from tablequeue.states import STATES
 from tests import crashes
+from tests.checks import await_a_wait
 from tests.crashes import VERBS, Steps, Verb, begin, go_through, open_stepping
 from tests.crowd import PATIENCE, answer, started
 from tests.load import Load, end_all, reconcile
@@ -121,6 +121,22 @@ def test_a_drop_killed_at_any_step_can_be_done_again(place: Place, definition: d
         queue = database.create_queue("made", **definition)
         assert counts(queue) == {}, "nothing of the old queue comes back"
         check_works(queue)
+
+
+@pytest.mark.parametrize("definition", [{}, {"groups": True}], ids=str)
+def test_a_move_killed_at_any_step_moves_all_or_nothing(place: Place, definition: dict[str, Any]) -> None:
+    database = place.open()
+    queue, other = (database.create_queue(name, payload="text", **definition) for name in "ab")
+    everything = ["a", "b", "c"]
+    queue.push_many(everything, **design_group(queue, "g"))
+    words = steps_of(place, lambda database: database.queue("a").move(to=database.queue("b")))
+    for number in range(1, len(words) + 1):
+        other.move(to=queue)
+        with standing(crashes.stop_in_move, place, number) as pipe:
+            assert answer(pipe) == words[number - 1]
+        found = [sorted(message.payload for message in shape(each)) for each in (queue, other)]
+        assert found in ([everything, []], [[], everything])
+    assert found == [[], everything], "after the last step"
 
 
 def test_clients_killed_at_random_under_load(place: Place, tmp_path: Path) -> None:
@@ -215,7 +231,7 @@ def test_a_server_that_dies_in_the_middle_of_a_statement(own_kind: Kind, own_ser
             f"values ({id}, 1, '2040-01-01 00:00:00', 'not committed')"
         )
         call = threads.submit(claim.complete)
-        await_a_wait(own_kind, own_place)
+        await_a_wait(own_place, own_kind)
         own_server.kill()
         error = call.exception(PATIENCE)
         own_server.start()
@@ -441,12 +457,3 @@ def reconnected(survivor: Survivor) -> Queue:
         return survivor.database.queue(survivor.queue)
     except ConnectionLost:
         return survivor.database.queue(survivor.queue)
-
-
-def await_a_wait(kind: Kind, place: Place) -> None:
-    """Wait until a session of this server waits for another one."""
-    assert kind.blocked
-    deadline = monotonic() + PATIENCE
-    with place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while not kind.blocked(connection):
-            assert monotonic() < deadline, "nobody waits"

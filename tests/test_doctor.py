@@ -31,6 +31,14 @@ def words(findings: list[Finding], queue: str | None = "work") -> str:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
+def test_places_that_stay_occupied(db: Database) -> None:
+    queue = db.create_queue("work", concurrency=1, lease=0.001)
+    queue.push_many([1, 2])
+    assert not [each for each in db.doctor("work") if "places" in each.cause]
+    assert queue.pop(lease=60)
+    assert [each for each in db.doctor("work") if "All of its 1 places" in each.cause]
+
+
 def test_a_new_queue_is_healthy(db: Database, design: str) -> None:
     db.create_queue("work", **DESIGNS[design])
     db.create_queue("bare", history="none", **DESIGNS[design])

@@ -29,6 +29,7 @@ DESIGNS = {
     "fifo": "",
     "due": "--order due",
     "groups": "--groups",
+    "fair": "--groups fair",
     "at_most_once": "--delivery at_most_once",
     "no_history": "--history none --payload bytes",
 }

@@ -71,6 +71,7 @@ class New:
     priority: int | None = None
     group: str = "x"
     key: str | None = None
+    expires: int | None = None
     plain: bool = False
 
     def __repr__(self) -> str:
@@ -89,6 +90,7 @@ def news(draw: st.DrawFn) -> New:
         priority=draw(st.sampled_from([None, -1, 7])),
         group=draw(st.sampled_from("xyz")),
         key=draw(st.sampled_from([None, None, None, "k", "l"])),
+        expires=draw(st.sampled_from([None, None, 500, 3000])),
         plain=draw(st.booleans()),
         **timed,
     )
@@ -359,8 +361,15 @@ class Life(RuleBasedStateMachine):
             return
         outside, inside = self.outside.live, self.model.live
         locked = {id for id, item in outside.items() if item != inside.get(id)}
+        seen = [id for id in outside if id not in locked]
         self.outside.sweep(self.time, locked)
-        self.model.live |= {id: copy.deepcopy(item) for id, item in outside.items() if id not in locked}
+        for id in seen:
+            item = copy.deepcopy(outside.get(id) or self.outside.gone[id])
+            if id in outside:
+                self.model.live[id] = item
+            else:
+                del self.model.live[id]
+                self.model.gone[id] = item
 
     def _complete(self, who: str, batch: list[Claim]) -> Any:
         given = answer(lambda: self._queue(who).complete_many(batch, **self._call()))
@@ -436,6 +445,7 @@ class Life(RuleBasedStateMachine):
             "priority": new.priority if self.definition.order == "priority" else None,
             "group": new.group if self.definition.groups else None,
             "headers": {"group": new.group},
+            "expires": new.expires if self.definition.expires else None,
         }
 
     def _item(self, who: str, new: New, shared: New) -> Item:
@@ -445,6 +455,7 @@ class Life(RuleBasedStateMachine):
         wait = timed.due if timed.delay is None else timed.delay
         if wait is None and self.definition.order == "due":
             wait = 0
+        expires = own.expires or shared.expires or self.definition.expires
         priority = own.priority if own.priority is not None else shared.priority
         return Item(
             payload=new.payload,
@@ -455,6 +466,7 @@ class Life(RuleBasedStateMachine):
             group=own.group if self.definition.groups else None,
             key=None if new.plain else new.key,
             headers={"group": own.group},
+            expires_at=self.time + timedelta(seconds=expires) if expires and self.definition.expires else None,
         )
 
     def _compare_claims(self, claims: Sequence[Claim], items: Sequence[Item]) -> None:
@@ -548,6 +560,11 @@ def test_at_least_once(place: Place, kind: Kind, design: str) -> None:
 @pytest.mark.parametrize("design", [design for design in DESIGNS if not {"strict", "groups"} & {*DESIGNS[design]}])
 def test_at_most_once(place: Place, kind: Kind, design: str) -> None:
     live(place, kind, design, share=0.5, delivery="at_most_once", history="keep")
+
+
+@pytest.mark.parametrize("design", ["fifo", "due", "groups"])
+def test_messages_expire(place: Place, kind: Kind, design: str) -> None:
+    live(place, kind, design, share=0.5, expires=2 * LEASE)
 
 
 @pytest.mark.parametrize("design", ["fifo", "heap", "strict"])

@@ -97,12 +97,12 @@ def test_a_batch_is_read_by_its_token_and_ids(server: Server) -> None:
 def test_a_batch_is_completed_in_one_transaction_with_its_failures(server: Server) -> None:
     run = Stream(queue_on(server), "lake")
     with_open_batch(server)
-    server.answers[r"output inserted\.state"] = lambda params: [("dead",)]
+    server.answers[r"output inserted\.id, inserted\.state"] = lambda params: [(2, "dead")]
     server.sent.clear()
     run.complete(1)
-    (failed,) = sent_with(server, "output inserted.state")
+    (failed,) = sent_with(server, "output inserted.id, inserted.state")
     (done,) = sent_with(server, "delete from message")
-    assert (failed[:2], done[:2]) == ((2, DASHED), ("[1, 3]", DASHED))
+    assert (failed[:2], done[:2]) == (("[[2, 0]]", DASHED), ("[1, 3]", DASHED))
     ended = server.texts().index("commit transaction")
     assert server.texts()[0] == "begin transaction"
     assert server.texts()[ended - 1] == "update tq_work__streams with (rowlock)"

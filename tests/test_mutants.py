@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tablequeue import Database, Queue
+from tablequeue import Database, Queue, Rate
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.texts import operations_of
 from tests import checks
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
 
@@ -126,6 +126,18 @@ def without_heads(engine: type[Engine]) -> type[Engine]:
     return WithoutHeads
 
 
+def one_slot(engine: type[Engine]) -> type[Engine]:
+    """All groups of a fair queue have the same slot, so claims go by the ids alone."""
+
+    class OneSlot(engine):  # type: ignore[misc, valid-type]
+        slot: ClassVar = {"slot": "slot", "ifnull(group_key, '')": "''"}.get(engine.slot, "cast(0 as bigint)")
+
+        def render(self, operation: str, table: Table, state: str = "ready", **options: Any) -> str:
+            return re.sub(r"cast\(conv\(.* >> 1", "0", super().render(operation, table, state, **options))
+
+    return OneSlot
+
+
 def take_and_put_back(engine: type[Engine]) -> type[Engine]:
     """A take that returns a message and leaves it in its place."""
 
@@ -218,14 +230,37 @@ AT_ONCE = on(checks.check_nothing_is_claimed_after_a_lost_lease, "at once")
 POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
+FAIR = on(checks.check_fair_share, "fair share", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
+MOVE = on(checks.check_move, "move", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 CANCEL = on(checks.check_cancel, "cancel")
 RESCHEDULE = on(checks.check_reschedule, "reschedule")
 WINDOW = on(checks.check_window, "window")
+EXPIRY = on(checks.check_expiry, "expiry", expires=60)
+KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
+RESULTS = on(checks.check_results, "results", results=True)
 LOST = on(checks.check_lost, "lost", delivery="at_most_once")
+
+
+def dead_letters(database: Database, kind: Kind) -> None:
+    checks.check_dead_letters_move(database)
+
+
+CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
+CLAIMS_AT_ONCE = of_two(
+    lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
+)
+# What finds out whether the message of a place is in progress.
+OCCUPIED = (
+    r"(?s)where not exists \(.*?\n\)|- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
+    r"\(\s*select true from .*?\) is null and "
+)
+# What finds out whether a place was filled after the look at it.
+NOTE = r"and (place\.)?message = free.message and (place\.)?token = free.token"
 
 
 def transitions(**options: Any) -> Check:
@@ -270,10 +305,12 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a retry that is overtaken": (retries_without_a_place, STRICT),
     "two in progress in a group": (without_heads, GROUPS),
     "two in progress in a strict queue": (without_heads, order("strict")),
+    "fair groups that go by ids": (one_slot, FAIR),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),
     "a redrive that keeps the attempts": (rewritten("attempts = 0, ", "", "redrive"), REDRIVE),
+    "a move that revives the dead": (rewritten("then 'dead'", "then 'ready'", "move"), MOVE),
     "a batch that is half done": (half_a_batch, BATCH),
     "a cancel that tells nobody": (
         rewritten(r"set cancelled_at = coalesce\(cancelled_at, .*", "set cancelled_at = null", "cancel"),
@@ -300,6 +337,35 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a release that buries": (rewritten(r"'ready' end", "'dead' end", "release"), TRANSITIONS),
     "a push that is never scheduled": (rewritten("'scheduled'", "'ready'", "push"), TRANSITIONS),
     "a redrive that leaves the dead dead": (rewritten("'blocked'", "'dead'", "redrive"), TRANSITIONS_OF_GROUPS),
+    "dead letters that stay": (rewritten("'dead'", "'blocked'", "move_dead"), dead_letters),
+    "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
+    "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
+    "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
+    "a claim that spends nothing of the rate": (
+        rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
+        RATE,
+    ),
+    "a claim of messages whose time is over": (
+        rewritten("expires_at is null or", "1 = 1 or", "claim", "claim_many"),
+        EXPIRY,
+    ),
+    "messages that never expire": (rewritten("expires_at <=", "1 = 0 and expires_at <=", "expire_keep"), EXPIRY),
+    "a push that forgets when it expires": (rewritten(r"coalesce\(:expires, 60\)", "3000000000", "push"), EXPIRY),
+    "a key that is free at once": (
+        rewritten(r"coalesce\((.*), 300\)", r"coalesce(\1, 300) * 0.001", "take_keys"),
+        KEY_FOR,
+    ),
+    "a key that stays taken": (rewritten(r"([\w.]*\btaken_until) <= ", r"1 = 0 and \1 <= ", "take_keys"), KEY_FOR),
+    "a result that nobody gave": (
+        rewritten(r"(cast\(cast\(:result as text\) as json\)|:result)\)", "'1')", "keep_results"),
+        RESULTS,
+    ),
+    "results that outlive their messages": (
+        rewritten(
+            "(?s)create trigger .*|references .* on delete cascade|,\\s+constraint .* cascade", "", "create_results"
+        ),
+        RESULTS,
+    ),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
@@ -321,3 +387,16 @@ def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Mutant, check: 
         database._runner.engine.render(operation, database._runner.engine.table("work", Definition()))
     rewrites: dict[str, int] = getattr(engine, "rewrites", {})
     assert all(rewrites.values()), "the mutant is no mutant: its text is the engine's own"
+
+
+@only("postgresql", "mariadb")
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_a_place_that_was_filled_while_the_claim_waited(place: Place, kind: Kind, mutated: bool) -> None:
+    """A claim that does not compare the notes, after it has waited for the rate, gets places that are occupied."""
+    mutant = rewritten(NOTE, "", "claim", "lock_slots")(kind.engine_class) if mutated else kind.engine_class
+    database = place.open_with(mutant)
+    queue = database.create_queue("work", payload="text", concurrency=2, rate=Rate(1000, burst=100))
+    with place.sa_engine().connect() as connection:
+        got = checks.claimed_after_a_wait(queue, connection, lambda: checks.await_a_wait(place, kind))
+    assert got == (2 if mutated else 0)
+    assert all(getattr(mutant, "rewrites", {"": 1}).values()), "the mutant is no mutant"

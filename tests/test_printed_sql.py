@@ -53,9 +53,11 @@ OPTIONS = {
     "priority": "--order priority",
     "strict": "--strict",
     "groups": "--groups",
+    "fair": "--groups fair",
 }
 # Operations that are no scripts: they read rows from the client, end what their session has begun, or undo part of it.
-NO_SCRIPTS = {"push_copy", "topic_copy", "leave", "put_back", "close_holes"}
+# And one that needs an index which queues have whose messages expire.
+NO_SCRIPTS = {"expire", "push_copy", "topic_copy", "leave", "put_back", "close_holes"}
 
 
 @dataclass
@@ -156,6 +158,20 @@ def test_create_and_drop(shell: Shell, design: str) -> None:
     assert indexes_of(shell.place) == printed, "as the library itself makes it"
 
 
+def test_any_printable_name(shell: Shell) -> None:
+    """A name is a value of the SQL, quoted. A queue may have a table that is not that of its name."""
+    names = ["a'b \\\\' :now :payload", "\u8ba2\u5355-EU", 'a"b`c]d;']
+    shell.run(*(shell.printed("create", queue=name) for name in names))
+    shell.run(shell.printed("create", "--table", "tq_other", queue="Other"))
+    database = shell.place.open()
+    assert database.queues() == sorted([*names, "Other"])
+    for name in database.queues():
+        use(database.create_queue(name))
+    assert "tq_other" in names_of(shell.place)
+    shell.run(*(shell.printed("drop", queue=name) for name in names))
+    assert database.queues() == ["Other"]
+
+
 @pytest.mark.parametrize("design", ["fifo", "groups"])
 def test_with_a_schema(shell: Shell, design: str) -> None:
     """The SQL names and creates the schema, while the connection is in another one."""
@@ -183,6 +199,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     tables = ("create", "create_streams", "create_staged", "create_schedules")
     shell.run(*(shell.printed(operation, *options) for operation in tables))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
+    shell.place.open().create_queue("other", **DESIGNS[design])  # from which messages are moved
     for _ in range(3):
         queue.push({"to": "ada"}, **design_group(queue, "g"))
     ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Definition
+from tablequeue import Definition, Rate
 from tablequeue.engines import ENGINES, engine_class, procedures
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
@@ -55,6 +55,9 @@ MORE: dict[str, dict[str, Any]] = {
     "retention": {"history": 60, "strict": True},
     "bytes": {"payload": "bytes"},
     "text": {"payload": "text"},
+    "limited": {"concurrency": 20, "rate": Rate(100, per=60, burst=20)},
+    "concurrency": {"concurrency": 20, "history": "none"},
+    "rate_at_most_once": {"rate": Rate(100), "delivery": "at_most_once"},
 }
 EVERY = {**DESIGNS, **MORE}
 

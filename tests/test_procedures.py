@@ -75,6 +75,20 @@ def test_python_and_sql_share_a_queue(db: Database) -> None:
     assert ids_of(queue.history(5)) == [row[0] for row in call(db, "history", n=5)]
 
 
+def test_dead_letters_move_to_another_queue(db: Database) -> None:
+    failed = db.create_queue("failed")
+    queue = made(db, dead_letter_to="failed", max_attempts=1)
+    ids = queue.push_many([1, 2])
+    [(id, *_, token)] = call(db, "pop")
+    assert call(db, "fail", id=id, token=token, error="no") == [("dead",)]
+    call(db, "pop", lease=0)
+    assert call(db, "pop") == []
+    assert [message.errors[-1].error for message in failed.peek()] == ["no", "lease expired"]
+    assert [message.headers["tablequeue-origin"]["id"] for message in failed.peek()] == ids
+    assert counts(queue) == {}
+    assert queue.redrive() == 2
+
+
 @pytest.mark.parametrize("verb", ["complete", "release", "fail", "extend"])
 def test_a_lost_lease_is_an_error(db: Database, verb: str) -> None:
     queue = made(db)

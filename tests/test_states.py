@@ -29,11 +29,15 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "due": {"order": "due"},
     "groups": {"groups": True},
+    "fair": {"groups": "fair"},
     "strict": {"strict": True},
     "at_most_once": {"delivery": "at_most_once"},
     "no_history": {"history": "none"},
     "due_no_history": {"order": "due", "history": "none"},
     "groups_no_history": {"groups": True, "history": "none"},
+    "expires": {"expires": 500_000_000},
+    "expires_no_history": {"expires": 500_000_000, "history": "none"},
+    "groups_expire": {"groups": True, "expires": 500_000_000},
 }
 
 
@@ -55,7 +59,7 @@ def states_written(engine: Engine, file: str, table: Table) -> set[str]:
     if not re.search(rf"\bset\s+state\b|insert into {engine.words(table)['queue']}\b(?!\.)", text):
         return set()
     text = re.sub(r"\bset\s+state =", "set", text)
-    text = re.sub(r"\bstate( \|\| '')? (=|<>) '\w+'|\bstate in \([^)]*\)|\bdefault '\w+'", "", text)
+    text = re.sub(r"\bstate( \|\| '')? (=|<>) '\w+'|\bstate( \|\| '')? in \([^)]*\)|\bdefault '\w+'", "", text)
     return {*re.findall(r"'(\w+)'", text)} & {*STATES}
 
 
@@ -109,8 +113,13 @@ IN_WORDS = {
     "none": "without a history",
     "due": "in a `due` queue",
     "due keep": "in a `due` queue with a history",
+    "expires keep": "with a history",
+    "expires none": "without a history",
+    "expires keep grouped": "with a history",
+    "expires none grouped": "without a history",
     "due none": "in a `due` queue without a history",
     "at_most_once": "at most once",
+    "dead_letter_to": "it moves to another queue",
 }
 
 

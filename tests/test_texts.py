@@ -109,7 +109,7 @@ def test_each_file_names_the_schema_everywhere(name: str) -> None:
 
 
 # What an engine makes of the parameters that it is given.
-OF_ENGINES = {"dues", "due_at", "delays", "groups", "noted", "priorities", "timeout"}
+OF_ENGINES = {"dues", "due_at", "delays", "each_expires", "groups", "noted", "priorities", "timeout"}
 
 
 def test_each_parameter_of_the_texts_is_in_the_table_of_parameters() -> None:
@@ -135,7 +135,7 @@ def test_a_word_for_no_column_is_refused() -> None:
 def test_claims_pass_over_locked_rows() -> None:
     for operation in ("claim", "claim_packed", "sweep", "purge", "redrive"):
         text = sql_text("postgresql", operation)
-        assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d]", text)) > 0
+        assert text.count("for update skip locked") == len(re.findall(r"\blimit [:\d{]", text)) > 0
     for operation in ("claim", "claim_many", "take_keep", "take_none", "sweep", "promote", "purge", "redrive"):
         assert sql_text("mysql", operation).count("for update skip locked") == 1
 

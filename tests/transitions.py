@@ -17,6 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Definition, NewMessage, Queue, staging
+from tablequeue.definition import QueueOptions
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
@@ -63,12 +64,15 @@ class Recorder:
         """The method of that operation, for a subclass of its part: as before, and recorded."""
 
         def method(part: Any, cursor: Cursor, table: Table, params: Params) -> Any:
-            self._look(cursor, table)  # what an operation around this one did before it
+            tables = [one for one in (table.source, table) if one is not None]
+            for one in tables:
+                self._look(cursor, one)  # what an operation around this one did before it
             at_most_once = operation == "take" and params.get("token")
             self._running.append("claim" if at_most_once else operation)
             try:
                 result = getattr(super(type(part), part), operation)(cursor, table, params)
-                self._look(cursor, table)
+                for one in tables:
+                    self._look(cursor, one)
             finally:
                 self._running.pop()
             return result
@@ -197,8 +201,36 @@ def live_through(database: Database, queue: Queue) -> None:
             assert take(now=at(0)) is None
             assert leave([id])
             empty()
+    if definition.expires:
+        # Behind the first one, of a group, one waits; and one for its time. Then the time of all is over.
+        push(1, now=at(5000))
+        push(2, now=at(5000))
+        queue.push(3, delay=2 * definition.expires, **design_group(queue, "h"), now=at(5000))
+        queue.pop(now=at(5000 + definition.expires))
+        empty()
     if definition.keeps_history:
-        queue.purge_history(0, now=at(10_000))
+        queue.purge_history(0, now=at(10_000 + (definition.expires or 0)))
+    _move(database, queue, push)
+
+
+def _move(database: Database, queue: Queue, push: Callable[..., int]) -> None:
+    """Move messages in every state to another queue, and back."""
+    options: Any = {name: getattr(queue.definition, name) for name in QueueOptions.__annotations__}
+    other = database.create_queue("other", **options)
+    empty = push(1)
+    name = queue.context.table.engine.words(queue.context.table)["queue"]
+    with database.engine.begin() as connection:
+        connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {empty}"))  # noqa: S608
+    with database.engine.begin() as connection:
+        assert queue.take(connection) is None
+    assert queue.move(to=other) == {empty: 1}
+    # Those behind it are blocked in a queue with groups.
+    ids = [push(1), push(2), push(3, delay=3000)]
+    assert len(queue.move(ids[1:], to=other)) == 2
+    assert len(queue.move(to=other)) == 1
+    later = push(4, delay=3000)
+    assert len(queue.move([later], to=other)) == 1
+    assert len(other.move(to=queue)) == 5
 
 
 def _fail_and_recover(queue: Queue, push: Callable[..., int]) -> None:

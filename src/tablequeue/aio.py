@@ -95,6 +95,10 @@ class AsyncDatabase:
         """Return the names of all topics, sorted."""
         return await self._threads.run(self._own.topics)
 
+    async def rename(self, old: str, new: str) -> None:
+        """Give a queue, a topic or a subscription another name; see `Database.rename`."""
+        await self._threads.run(partial(self._own.rename, old, new))
+
     async def has_schema(self) -> bool:
         """Whether the schema that `connect` was given is there; see `Database.has_schema`."""
         return await self._threads.run(self._own.has_schema)

@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial, wraps
 from time import monotonic
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from tablequeue import telemetry
-from tablequeue.aiowait import AsyncWaiter
-from tablequeue.definition import Definition, Duration, in_seconds
+from tablequeue.aiowait import AsyncWaiter, wake
+from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations import finish
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
+from tablequeue.operations.maintain import Which
+from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
-from tablequeue.states import FailedState
+from tablequeue.states import FailedState, LiveState
 from tablequeue.threads import Threads
 from tablequeue.topic import Topic
 
@@ -215,19 +217,26 @@ class AsyncQueue(AsyncVerbs[Queue]):
         claims = await self._within(connection, self._own.take_many, n, now=now)
         return [AsyncClaim(self, claim) for claim in claims]
 
-    async def complete(self, message: AsyncClaim, *, connection: Any = None, now: datetime | None = None) -> None:
+    async def complete(
+        self, message: AsyncClaim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
-        `LeaseLost`, and no change, if the claim is no longer held.
+        `result` is that of `Queue.complete`. `LeaseLost`, and no change, if the claim is no longer held.
         """
-        await message.complete(connection=connection, now=now)
+        await message.complete(result=result, connection=connection, now=now)
 
     async def complete_many(
-        self, messages: Iterable[AsyncClaim], *, connection: Any = None, now: datetime | None = None
+        self,
+        messages: Iterable[AsyncClaim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
     ) -> None:
         """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
         claims, run = [message.claim for message in messages], self._threads.run_to_end
-        await self._call(run, self._own.complete_many, claims, connection=connection, now=now)
+        await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
 
     async def fail(
         self,
@@ -241,6 +250,24 @@ class AsyncQueue(AsyncVerbs[Queue]):
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
         return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
+
+    async def fail_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip; return the new states in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Queue.fail_many`.
+        """
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
+        return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
 
     async def release(
         self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
@@ -274,6 +301,21 @@ class AsyncQueue(AsyncVerbs[Queue]):
     async def is_cancelled(self, message: AsyncClaim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
         return await message.cancelled()
+
+    async def extend_many(
+        self,
+        messages: Iterable[AsyncClaim],
+        seconds: Duration | None = None,
+        *,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip; return their new ends in the same order.
+
+        `LeaseLost.ids` names the messages that are no longer held. See `Queue.extend_many`.
+        """
+        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        return await self._call(run, self._own.extend_many, claims, seconds, connection=connection, now=now)
 
     @asynccontextmanager
     async def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> AsyncIterator[AsyncClaim]:
@@ -343,10 +385,27 @@ class AsyncQueue(AsyncVerbs[Queue]):
     cancel = same(Queue.cancel)  # a function that chooses is called in the thread
     reschedule = same(Queue.reschedule)
 
+    # -- controlling -----------------------------------------------------------------------------------------------
+
+    async def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue. See `Queue.alter`."""
+        await self._threads.run(partial(self._own.alter, **options))
+
+    pause = same(Queue.pause)
+    resume = same(Queue.resume)
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     dead = same(Queue.dead)
     redrive = same(Queue.redrive)  # a function that chooses is called in the thread
+
+    async def move(
+        self, which: Which = None, *, to: AsyncQueue, state: LiveState | None = None, now: datetime | None = None
+    ) -> dict[int, int]:
+        """Move messages that no consumer holds to another queue; see `Queue.move`."""
+        other = to._own
+        return await self._threads.run(partial(self._own.move, which, to=other, state=state, now=now))
+
     purge_dead = same(Queue.purge_dead)
     purge_history = same(Queue.purge_history)
     purge = same(Queue.purge)
@@ -367,6 +426,21 @@ class AsyncQueue(AsyncVerbs[Queue]):
             await waiter.wait(left)
         waiter.found()
         return batch
+
+    async def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message; see `Queue.result`. No thread is occupied while it waits."""
+        woken = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        waiter = ResultWaiter(self._own.context, id, wait, partial(wake, loop, woken))
+        try:
+            while (looked := await self._threads.run(waiter.look))[1] is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(looked[1]):
+                        await woken.wait()
+                woken.clear()
+            return looked[0]
+        finally:
+            self._threads.start(waiter.leave)
 
     def _waiter(self) -> AsyncWaiter:
         return AsyncWaiter(self._own, self._threads)

@@ -55,7 +55,12 @@ class AsyncWaiter:
                 return
 
     def _wake(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._woken.set)
-        except RuntimeError:
-            return  # the loop has ended, so no task waits in it
+        wake(self._loop, self._woken)
+
+
+def wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:
+    """Set the event of a task, from another thread."""
+    try:
+        loop.call_soon_threadsafe(woken.set)
+    except RuntimeError:
+        return  # the loop has ended, so no task waits in it

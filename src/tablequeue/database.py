@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from typing import Any, Self, Unpack
+from dataclasses import fields
+from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
@@ -15,7 +16,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
-from tablequeue.operations import doctor, maintain
+from tablequeue.operations import alter, doctor, maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
@@ -70,7 +71,9 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {shown(self.engine.url)}>"
 
-    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
+    def create_queue(
+        self, name: str, *, if_exists: Literal["compare", "alter"] = "compare", **options: Unpack[QueueOptions]
+    ) -> Queue:
         """Make a queue; or open it, if it is there with the same definition.
 
         order         `fifo` (if not given): lowest id first, passing over messages in progress; `lifo`: highest id
@@ -78,8 +81,9 @@ class Database:
                       lowest id; `heap`: any.
         strict        fifo only: one message in progress at a time, and nothing overtakes it, neither while it waits for
                       a retry nor while its delay runs. False if not given.
-        groups        fifo only: strict within each group that `push` names; groups run side by side. False if not
-                      given.
+        groups        fifo only. True: strict within each group that `push` names; groups run side by side. `fair`: any
+                      number of a group in progress, and claims take one message of each group in turn; messages
+                      without a group are one group. False if not given.
         payload       `json` (if not given), `text` or `bytes`: the type of the column.
         lease         how long a popped message stays with its consumer unless extended: seconds, or a timedelta; 60
                       seconds if not given.
@@ -90,8 +94,24 @@ class Database:
                       deleted from there after that time; `none`: it is deleted at once.
         delivery      `at_least_once` (if not given): a message whose consumer dies comes back when its lease ends;
                       `at_most_once`: it never does, and is found by `lost`.
+        dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready
+                      message there instead of a dead letter here, in the transaction of its last failure, with its
+                      errors. Its header `tablequeue-origin` has the `queue`, `id`, `attempts` and `key` that it had;
+                      the key is free. `redrive`, of either queue, moves it back. Not if not given.
+        concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
+        rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
+                      given. docs/control.md explains both limits.
+        key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
+                      not, and after that while a message of the queue has it. `push` may give another time. None (if
+                      not given): only while a message of the queue has it.
+        results       whether `complete` may give a result, which `result` returns as long as the message is in the
+                      history. False if not given.
+        expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
+                      in the history as `expired`; without a history, as a dead letter. `push` may give another time.
+                      None (if not given): messages do not expire.
 
-        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs.
+        A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
+        `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.
         `BadDefinition` for values that are not possible, alone or together. Many processes may do it at once. A crash
         leaves the whole queue, or nothing of it.
         """
@@ -101,7 +121,13 @@ class Database:
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
-        return self._queue(maintain.create(self._runner, name, wanted))
+        if if_exists not in ("compare", "alter"):
+            raise BadInput(f"if_exists is {if_exists!r}.", "Give 'compare' or 'alter'.")
+        table = maintain.made(self._runner, name, wanted)
+        if if_exists == "alter" and table.definition.kind == wanted.kind:
+            all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+            table = table.redefined(alter.alter(self._runner, table, all_options))
+        return self._queue(maintain.same(table, wanted))
 
     def queue(self, name: str) -> Queue:
         """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""
@@ -143,6 +169,17 @@ class Database:
         """Return the names of all topics, sorted."""
         return maintain.names(self._runner, "topic")
 
+    def rename(self, old: str, new: str) -> None:
+        """Give a queue or a topic another name, or a subscription: `rename("events/mail", "events/letters")`.
+
+        Its tables and its stored procedures keep their names, and its messages stay as they are. What has it open goes
+        on: only who opens it by the old name gets `QueueNotFound`. The subscriptions of a topic go with it. A new queue
+        may have the old name; it gets a table of its own.
+
+        `QueueDiffers` if there is something of the new name. One transaction: a crash leaves the old name, or the new.
+        """
+        maintain.rename(self._runner, old, new)
+
     def has_schema(self) -> bool:
         """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
         return maintain.has_schema(self._runner)
@@ -153,13 +190,12 @@ class Database:
         return self._runner.engine.schema_version
 
     def upgrade(self) -> dict[str, int]:
-        """Bring the tables of all queues to the schema version of this tablequeue.
+        """Bring the tables of all queues, topics and subscriptions to the schema version of this tablequeue.
 
-        Returns the version that each queue had. Idempotent, and many processes may do it at once. Each queue has a
-        transaction of its own, which waits for the others of that queue. A crash leaves the queue as it was.
+        Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
+        its own, which waits for the others of the same queue. A crash leaves the queue as it was.
         """
-        names = maintain.names(self._runner, "queue", "subscription")
-        return {name: maintain.upgrade(self._runner, name) for name in names}
+        return {name: maintain.upgrade(self._runner, name) for name in maintain.names(self._runner)}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.

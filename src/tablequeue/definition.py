@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 from tablequeue.errors import BadDefinition
@@ -14,6 +15,8 @@ from tablequeue.errors import BadDefinition
 Order = Literal["fifo", "heap", "lifo", "due", "priority"]
 PayloadType = Literal["json", "text", "bytes"]
 Delivery = Literal["at_least_once", "at_most_once"]
+Groups = bool | Literal["fair"]
+"""Whether the messages of a group are in order, one at a time; `fair`: claims take one of each group in turn."""
 Duration = float | timedelta
 """Seconds, or a timedelta."""
 Kept = Literal["keep", "none"]
@@ -27,8 +30,13 @@ Keep = Literal["forever", "consumed"] | Duration
 KEEPS: tuple[str, ...] = ("forever", "consumed")
 HISTORIES: tuple[Kept, ...] = get_args(Kept)
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+FEATURES = ("expires", "key_for", "results")
+"""The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
+_DURATIONS = ("expires", "key_for")
 LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
+MOST_CONCURRENT = 10_000
+"""The highest limit of messages in progress: a claim looks at a row for each."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
 
@@ -74,6 +82,41 @@ class Backoff:
         return wait * (1 - self.jitter * random.random())
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """How many messages may be claimed: `number` in each `per` seconds, spread evenly, and `burst` of them at once.
+
+    number   how many, greater than 0; at most 1,000,000 a second.
+    per      seconds, or a timedelta; 1 second if not given.
+    burst    how many may be claimed at once after a quiet time; 1 if not given: then claims are evenly spaced.
+
+    In any `s` seconds at most `burst + s * number / per` messages are claimed. The time between two messages is rounded
+    up to a whole microsecond. The attribute `per` is seconds.
+    """
+
+    number: float
+    per: float
+    burst: int
+
+    def __init__(self, number: float, per: Duration = 1.0, burst: int = 1) -> None:
+        for name, value in {"number": number, "per": in_seconds(per), "burst": burst}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def step(self) -> int:
+        """Microseconds between two messages."""
+        return math.ceil(Fraction(repr(self.per)) * 1_000_000 / Fraction(repr(self.number)))
+
+    def check(self) -> None:
+        _positive("rate.number", self.number)
+        _duration("rate.per", self.per, "Give at most 100 years.")
+        _whole("rate.burst", self.burst, LARGEST)
+        if self.number / self.per > 1_000_000:
+            raise BadDefinition(f"rate is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
+        if self.step * self.burst > LONGEST * 1_000_000:
+            raise BadDefinition("rate has a burst that takes more than 100 years to come back.", "Give a smaller one.")
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """The definition of a queue; it is stored in the catalogue and does not change.
@@ -83,17 +126,24 @@ class Definition:
 
     order: Order = "fifo"
     strict: bool = False
-    groups: bool = False
+    groups: Groups = False
     payload: PayloadType = "json"
     lease: float = 60.0
     max_attempts: int = 5
     backoff: Backoff = field(default_factory=Backoff)
     history: History = "keep"
     delivery: Delivery = "at_least_once"
+    dead_letter_to: str | None = None
+    concurrency: int | None = None
+    rate: Rate | None = None
+    expires: float | None = None
+    key_for: float | None = None
+    results: bool = False
     kind: ClassVar[Kind] = "queue"
+    may_be_fair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("lease", "history"):
+        for name in ("lease", "history", *_DURATIONS):
             if isinstance(getattr(self, name), timedelta):
                 object.__setattr__(self, name, in_seconds(getattr(self, name)))
         _one_of("order", self.order, ORDERS)
@@ -102,9 +152,13 @@ class Definition:
         self._check_grouping()
         self._check_history()
         _duration("lease", self.lease, "Give at most 100 years.")
-        attempts = self.max_attempts
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= LARGEST:
-            raise BadDefinition(f"max_attempts is {attempts!r}.", f"Give a whole number from 1 to {LARGEST}.")
+        _whole("max_attempts", self.max_attempts, LARGEST)
+        self._check_limits()
+        if self.dead_letter_to is not None:
+            self._check_dead_letters()
+        for name in _DURATIONS:
+            if (value := getattr(self, name)) is not None:
+                _duration(name, value, "Give at most 100 years.")
         if not isinstance(self.backoff, Backoff):
             raise BadDefinition(f"backoff is {self.backoff!r}.", "Give a tablequeue.Backoff.")
         _positive("backoff.cap", self.backoff.cap)
@@ -117,9 +171,13 @@ class Definition:
             raise BadDefinition(f"backoff.jitter is {self.backoff.jitter!r}.", "Give a share from 0 to 1.")
 
     def _check_grouping(self) -> None:
-        for name in ("strict", "groups"):
-            if not isinstance(getattr(self, name), bool):
-                raise BadDefinition(f"{name} is {getattr(self, name)!r}.", "Give True or False.")
+        if not isinstance(self.strict, bool):
+            raise BadDefinition(f"strict is {self.strict!r}.", "Give True or False.")
+        self._check_groups()
+        if self.strict and self.fair:
+            raise BadDefinition("Both strict and fair groups are given.", "Give one of the two.")
+        if self.fair and self.order != "fifo":
+            raise BadDefinition(f"Fair groups do not go with order={self.order!r}.", "Use order='fifo'.")
         if self.strict and self.groups:
             raise BadDefinition("Both strict and groups are given.", "Give groups alone: each group is strict.")
         if self.grouped and self.order != "fifo":
@@ -130,7 +188,19 @@ class Definition:
                 "Use at_least_once with max_attempts=1.",
             )
 
+    def _check_groups(self) -> None:
+        if not isinstance(self.groups, bool) and (self.groups != "fair" or not self.may_be_fair):
+            choice = "True, False or 'fair'" if self.may_be_fair else "True or False"
+            raise BadDefinition(f"groups is {self.groups!r}.", f"Give {choice}.")
+
     def _check_history(self) -> None:
+        if not isinstance(self.results, bool):
+            raise BadDefinition(f"results is {self.results!r}.", "Give True or False.")
+        if self.results and self.history == "none":
+            raise BadDefinition(
+                "results need a history: a result is kept as long as its message is.",
+                "Use history='keep' or a retention.",
+            )
         if isinstance(self.history, str):
             if self.history not in HISTORIES:
                 raise BadDefinition(
@@ -143,15 +213,61 @@ class Definition:
                 "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
             )
 
+    def _check_dead_letters(self) -> None:
+        if not isinstance(self.dead_letter_to, str) or not self.dead_letter_to:
+            raise BadDefinition(f"dead_letter_to is {self.dead_letter_to!r}.", "Give the name of a queue.")
+        if self.delivery == "at_most_once":
+            raise BadDefinition(
+                "dead_letter_to does not go with at_most_once, which has no dead letters.",
+                "Use at_least_once with max_attempts=1; or find lost messages with lost().",
+            )
+
+    def _check_limits(self) -> None:
+        if self.concurrency is not None:
+            _whole("concurrency", self.concurrency, MOST_CONCURRENT)
+            if self.delivery == "at_most_once":
+                raise BadDefinition(
+                    "concurrency does not go with at_most_once, which does not know when a message is finished.",
+                    "Use at_least_once with max_attempts=1.",
+                )
+        if self.limited and self.fair:
+            raise BadDefinition(
+                "concurrency and rate do not go with groups='fair'.", "Leave the limits out, or the groups."
+            )
+        if self.rate is not None:
+            if not isinstance(self.rate, Rate):
+                raise BadDefinition(f"rate is {self.rate!r}.", "Give a tablequeue.Rate.")
+            self.rate.check()
+
+    @property
+    def limited(self) -> bool:
+        """Whether a claim may find messages ready and get fewer than it asks for."""
+        return self.concurrency is not None or self.rate is not None
+
     @property
     def grouped(self) -> bool:
         """Whether a message may hold up others. A strict queue is one group."""
-        return self.strict or self.groups
+        return self.strict or self.groups is True
+
+    @property
+    def fair(self) -> bool:
+        """Whether claims take one message of each group in turn."""
+        return self.groups == "fair"
+
+    @property
+    def arrangement(self) -> Order | Literal["fair"]:
+        """How the messages that are ready are arranged for claims: by the order, or by groups that take turns."""
+        return "fair" if self.fair else self.order
 
     @property
     def takes_groups(self) -> bool:
         """Whether a message may name a group."""
-        return self.groups
+        return bool(self.groups)
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether each message must name its group."""
+        return self.groups is True
 
     @property
     def claims_ranges(self) -> bool:
@@ -168,11 +284,14 @@ class Definition:
         return self.history if isinstance(self.history, (int, float)) else None
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Return what the catalogue holds: options that are off are left out."""
+        optional = ("dead_letter_to", "concurrency", "rate", *FEATURES)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in optional}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        return cls(**{**values, "backoff": Backoff(**values["backoff"])})
+        rate = values.get("rate")
+        return cls(**{**values, "backoff": Backoff(**values["backoff"]), "rate": rate and Rate(**rate)})
 
     def differences(self, other: Definition) -> list[str]:
         """Return a line for each option that differs, with this definition's value first."""
@@ -186,6 +305,7 @@ class TopicDefinition(Definition):
 
     keep: Keep = "forever"
     kind: ClassVar[Kind] = "topic"
+    may_be_fair: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
@@ -218,10 +338,11 @@ class SubscriptionDefinition(Definition):
 
     topic: str = ""
     kind: ClassVar[Kind] = "subscription"
+    may_be_fair: ClassVar[bool] = False
 
     @property
     def ordered(self) -> bool:
-        return self.groups
+        return self.groups is True
 
     @property
     def claims_ranges(self) -> bool:
@@ -265,13 +386,31 @@ class QueueOptions(TypedDict, total=False):
 
     order: Order
     strict: bool
-    groups: bool
+    groups: Groups
     payload: PayloadType
     lease: Duration
     max_attempts: int
     backoff: Backoff
     history: History
     delivery: Delivery
+    dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
+    results: bool
+
+
+class AlterOptions(TypedDict, total=False):
+    """The options of `Queue.alter`: those of `Database.create_queue` that need no change of a table with messages."""
+
+    lease: Duration
+    max_attempts: int
+    backoff: Backoff
+    history: History
+    expires: Duration
+    key_for: Duration
+    results: bool
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
@@ -282,6 +421,11 @@ def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
 def _number(name: str, value: object) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise BadDefinition(f"{name} is {value!r}.", "Give a finite number.")
+
+
+def _whole(name: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise BadDefinition(f"{name} is {value!r}.", f"Give a whole number from 1 to {most}.")
 
 
 def _positive(name: str, value: Any) -> None:
@@ -297,16 +441,19 @@ def _duration(name: str, value: Any, remedy: str) -> None:
 
 
 __all__ = [
+    "AlterOptions",
     "Backoff",
     "Definition",
     "Delivery",
     "Duration",
+    "Groups",
     "History",
     "Keep",
     "Kind",
     "Order",
     "PayloadType",
     "QueueOptions",
+    "Rate",
     "SubscriptionDefinition",
     "SubscriptionOptions",
     "TopicDefinition",

@@ -47,7 +47,7 @@ class SeekRefused(TablequeueError):
 
 
 class BadName(TablequeueError):
-    """A queue or schema name is not `[a-z][a-z0-9_]{0,47}`, or is reserved."""
+    """A queue, topic, subscription, schema or pipeline cannot have the name."""
 
 
 class BadDefinition(TablequeueError):
@@ -129,6 +129,14 @@ class Conflict(TablequeueError):
     """The database rolled the transaction back because of a concurrent one; nothing was changed."""
 
 
+class NoResult(TablequeueError):
+    """A message has no result: it is not finished, or it never will be. `state` is its state; None: there is none."""
+
+    def __init__(self, cause: str, remedy: str, state: str | None = None) -> None:
+        super().__init__(cause, remedy)
+        self.state = state
+
+
 class NoRights(TablequeueError):
     """The database user may not do this."""
 
@@ -176,6 +184,7 @@ __all__ = [
     "LeaseLost",
     "Locked",
     "MessagesDropped",
+    "NoResult",
     "NoRights",
     "PipelineFailed",
     "QueueDiffers",

@@ -18,6 +18,9 @@ from tablequeue.states import FailedState, State
 CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
 ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
 
+# The header in which a dead letter that moved to another queue names its origin.
+ORIGIN = "tablequeue-origin"
+
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
 
@@ -32,6 +35,8 @@ class NewMessage:
     group: str | None = None
     key: str | None = None
     headers: Mapping[str, Any] | None = None
+    expires: Duration | None = None
+    key_for: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,8 @@ class Message:
     """A message as peek, find, dead and history show it. Times are aware and in UTC.
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
-    state           ready, scheduled, in_progress, dead, blocked (behind another one of its group), finished or
-                    cancelled. In the history of a queue that delivers at most once, in_progress: popped, and not
-                    completed.
+    state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
+                    finished, cancelled or expired; or in_progress, delivered at most once and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.
@@ -95,7 +99,9 @@ class Finisher(Protocol):
     def name(self) -> str: ...
     @property
     def load_time(self) -> Callable[[Any], datetime]: ...
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None: ...
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None: ...
     def fail(
         self,
         message: Claim,
@@ -212,12 +218,14 @@ class Claim:
         if self.cancelled:
             raise Cancelled(f"Message {self.id} of {self._queue.name!r} was cancelled.", "Stop working on it.")
 
-    def complete(self, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        self._queue.complete(self, connection=connection, now=now)
+        self._queue.complete(self, result=result, connection=connection, now=now)
 
     def fail(
         self,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
+import reprlib
+import unicodedata
+from collections.abc import Collection
 
 from tablequeue.errors import BadName
 
@@ -12,42 +16,68 @@ HISTORY = "_history"
 PART = "__"
 """What separates the name of a queue's table from that of a part: `tq_orders__streams`, `tq_orders__ready`."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
-# The table of a queue of this name would be the catalogue.
-_RESERVED = frozenset({CATALOGUE.removeprefix("tq_")})
-# Characters of the name of a topic: its subscriptions have tables of longer names, as `tq_events__s12__packs_lease`.
-LONGEST_TOPIC = 40
-# PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest part, `__packs_lease`, are 63.
-_LONGEST = 47
+LONGEST_NAME = 255
+"""The maximum number of characters of a name in the catalogue; that of a subscription has its topic: `events/mail`."""
+
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,47}")
+# A table's name without the `tq_`. PostgreSQL cuts a name off after 63 bytes: `tq_`, 47 characters, and the longest
+# part, `__packs_lease`, are 63. A topic leaves room for its subscriptions: `tq_events__s12__packs_lease`.
+_LONGEST = {"queue": 47, "topic": 40}
 _HASH = 10
 
 
-def check_name(name: str, what: str = "queue") -> str:
-    """Return the name, if it can name a table on every engine; else `BadName`."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+def check_identifier(name: str, what: str) -> str:
+    """Return the name, if it is one in the SQL of every engine; else `BadName`."""
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise BadName(
             f"{name!r} cannot name a {what}.",
             "Use 1 to 48 characters: a lower-case letter, then lower-case letters, digits and underscores.",
         )
-    if what == "topic" and len(name) > LONGEST_TOPIC:
-        raise BadName(f"{name!r} is too long for a topic.", f"Use at most {LONGEST_TOPIC} characters.")
-    if what in ("queue", "topic") and name in _RESERVED:
-        raise BadName(f"{name!r} is reserved for the catalogue of queues.", "Choose another name.")
     return name
 
 
-def check_full_name(name: str, what: str = "queue") -> str:
+def check_table(table: str) -> str:
+    """Return the name, if it can be that of a queue's table; else `BadName`."""
+    if not re.fullmatch(r"tq_[a-z0-9][a-z0-9_]*", table):
+        raise BadName(f"{table!r} is no table of a queue.", "Use the name that the catalogue has: tq_orders.")
+    return table
+
+
+def check_name(name: str, kind: str = "queue") -> str:
+    """Return the name, if a queue, a topic or a subscription within its topic may have it; else `BadName`."""
+    if not isinstance(name, str) or not 0 < _length(name) <= LONGEST_NAME or not name.isprintable():
+        raise BadName(
+            f"{reprlib.repr(name)} cannot name a {kind}.", f"Use 1 to {LONGEST_NAME} characters that can be printed."
+        )
+    if name != name.strip():
+        raise BadName(f"The name {name!r} begins or ends with a space.", "Leave the space out.")
+    if "/" in name:
+        raise BadName(
+            f"The name {name!r} of a {kind} has a slash, which separates a topic from its subscription.",
+            "Use another character.",
+        )
+    if name in (".", ".."):
+        raise BadName(f"{name!r} cannot name a {kind}: in the path of a URL it is a folder.", "Use another name.")
+    return name
+
+
+def check_full_name(name: str, kind: str = "queue") -> str:
     """Return the name of a queue or a topic, or that of a subscription with its topic; else `BadName`."""
     topic, slash, subscription = name.partition("/") if isinstance(name, str) else (name, "", "")
-    check_name(topic, what)
-    if slash:
-        check_name(subscription, "subscription")
-    return name
+    if not slash:
+        return check_name(topic, kind)
+    return subscription_of(check_name(topic, "topic"), check_name(subscription, "subscription"))
 
 
 def subscription_of(topic: str, name: str) -> str:
-    """Return the name of a subscription in the catalogue: `events/mail`."""
-    return f"{topic}/{name}"
+    """Return the name of a subscription in the catalogue: `events/mail`; `BadName` if it is too long."""
+    full = f"{topic}/{name}"
+    if _length(full) > LONGEST_NAME:
+        raise BadName(
+            f"The name {reprlib.repr(full)} of a subscription is too long.",
+            f"Use at most {LONGEST_NAME} characters, with the topic and the slash.",
+        )
+    return full
 
 
 def subscription_table_of(topic_table: str, number: int) -> str:
@@ -60,16 +90,36 @@ def topic_table_of(subscription_table: str) -> str:
     return subscription_table.rpartition(f"{PART}s")[0]
 
 
-def table_of(name: str) -> str:
-    """Return the name of a new queue's table, which the catalogue keeps.
+def table_of(name: str, kind: str = "queue", taken: Collection[str] = ()) -> str:
+    """Return the name of the table of a new queue or topic, which the catalogue keeps: none of those `taken`.
 
-    It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that could be the name
-    of a part of another queue, or leaves no room for the names of parts, it is `tq_<start of the name>_x<hash>`
-    instead. So it is for a name that already looks like that.
+    It is `tq_<name>`; the parts of the queue are `tq_<name>_history` and `tq_<name>__<part>`. If that is taken, or is
+    no name of a table, or could be the name of a part of another queue, or leaves no room for the names of parts, it is
+    `tq_<what SQL can write of the name>_x<hash>` instead. So it is for a name that already looks like that.
     """
-    odd = PART in name or name.endswith(("_", HISTORY)) or len(name) > _LONGEST
-    if not odd and not re.search(rf"_x[0-9a-f]{{{_HASH}}}$", name):
+    longest = _LONGEST[kind]
+    if not _is_odd(name, longest) and f"tq_{name}" not in taken:
         return f"tq_{name}"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
-    stem = re.sub("_+", "_", name[: _LONGEST - _HASH - 2]).rstrip("_")
-    return f"tq_{stem}_x{digest}"
+    letters = unicodedata.normalize("NFKD", name.lower()).encode("ascii", "ignore").decode()
+    stem = re.sub("[^a-z0-9]+", "_", letters[: longest - _HASH - 2]).strip("_") or kind
+    # No name has a slash, so no two names have a hash of the same text.
+    texts = itertools.chain([name], (f"{name}/{number}" for number in itertools.count(2)))
+    tables = (f"tq_{stem}_x{hashlib.sha256(text.encode()).hexdigest()[:_HASH]}" for text in texts)
+    return next(table for table in tables if table not in taken)
+
+
+def _length(name: str) -> int:
+    """Return the number of characters, as SQL Server counts them: one beyond Unicode's first 65,536 is two."""
+    return len(name.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _is_odd(name: str, longest: int) -> bool:
+    """Whether `tq_<name>` cannot be the name of a table, or could be that of another one."""
+    return (
+        not _IDENTIFIER.fullmatch(name)
+        or len(name) > longest
+        or PART in name
+        or name.endswith(("_", HISTORY))
+        or re.search(rf"_x[0-9a-f]{{{_HASH}}}$", name) is not None
+        or f"tq_{name}" == CATALOGUE
+    )

@@ -9,13 +9,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from tablequeue import telemetry
-from tablequeue.definition import Definition, Duration, in_seconds
+from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import cancel, claim, finish, inspect, maintain, push, reschedule, stats, unreadable
+from tablequeue.operations import (
+    alter,
+    cancel,
+    claim,
+    control,
+    finish,
+    inspect,
+    maintain,
+    move,
+    push,
+    reschedule,
+    stats,
+    unreadable,
+)
+from tablequeue.operations import results as kept
 from tablequeue.operations.cancel import Cancellation, Chosen
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
@@ -71,8 +85,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int: ...
@@ -86,8 +102,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None: ...
@@ -100,8 +118,10 @@ class Queue:
         priority: int | None = None,
         group: str | None = None,
         key: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> int | None:
@@ -114,12 +134,16 @@ class Queue:
         key          a deduplication key, unique among the messages of the queue that are not finished. If it is
                      taken, nothing is pushed, and `on_conflict` says what happens: `raise` DuplicateKey, `skip`
                      (return None), or `return` the id of the message that has it.
+        key_for      in a queue with `key_for`: the time from the push for which the key stays taken, finished or not,
+                     in seconds or as a timedelta; the queue's if not given.
         headers      a dict of JSON values kept beside the payload.
+        expires      in a queue with `expires`: the time from the push until it expires, in seconds or as a timedelta;
+                     the queue's if not given.
         connection, now   see `Queue`.
 
         `BadPayload` if the queue's payload type cannot hold the payload exactly.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push(self.context, payload, options, key, on_conflict, now, connection)
 
     @overload
@@ -131,8 +155,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: Literal["raise", "return"] = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int]: ...
@@ -145,8 +171,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict,
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[int | None]: ...
@@ -158,8 +186,10 @@ class Queue:
         due: datetime | None = None,
         priority: int | None = None,
         group: str | None = None,
+        key_for: Duration | None = None,
         on_conflict: OnConflict = "raise",
         headers: Mapping[str, Any] | None = None,
+        expires: Duration | None = None,
         connection: Any = None,
         now: datetime | None = None,
     ) -> Any:
@@ -169,7 +199,7 @@ class Queue:
         `key`. With `on_conflict="skip"` the result is None for each message whose key is taken, also by an earlier
         message of the same call. The input is encoded in memory first; push a stream in pieces.
         """
-        options = Options(delay, due, priority, group, headers)
+        options = Options(delay, due, priority, group, headers, expires, key_for)
         return push.push_many(self.context, payloads, options, on_conflict, now, connection)
 
     # -- consuming -------------------------------------------------------------------------------------------------
@@ -238,19 +268,40 @@ class Queue:
                 return claims
         return []
 
-    def complete(self, message: Claim, *, connection: Any = None, now: datetime | None = None) -> None:
+    def complete(
+        self, message: Claim, *, result: Any = None, connection: Any = None, now: datetime | None = None
+    ) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
+
+        result   in a queue with `results`: a JSON value, which is kept in the same transaction. None: no result.
 
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        finish.complete(self.context, (message,), now, connection)
+        finish.complete(self.context, (message,), now, connection, None if result is None else (result,))
 
-    def complete_many(self, messages: Iterable[Claim], *, connection: Any = None, now: datetime | None = None) -> None:
+    def result(self, id: int, *, wait: Duration = 0) -> Any:
+        """Return the result of a message, in a queue with `results`; None if it was completed without one.
+
+        Waits up to `wait` (seconds, or a timedelta) for the message to finish. `NoResult` if it is not finished by
+        then, or if it never will be: it is a dead letter, has expired, or does not exist. `NoResult.state` says which.
+        """
+        return kept.result(self.context, id, wait)
+
+    def complete_many(
+        self,
+        messages: Iterable[Claim],
+        *,
+        results: Sequence[Any] | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> None:
         """Complete all messages of a batch in one round trip.
+
+        results   in a queue with `results`: a JSON value for each message, aligned with them. None: no result.
 
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are completed.
         """
-        finish.complete(self.context, messages, now, connection)
+        finish.complete(self.context, messages, now, connection, results)
 
     def fail(
         self,
@@ -273,7 +324,25 @@ class Queue:
         `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
-        return finish.fail(self.context, message, error, retry_in, retry, now, connection)
+        (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
+        return state
+
+    def fail_many(
+        self,
+        messages: Iterable[Claim],
+        error: str | BaseException = "",
+        *,
+        retry_in: Duration | None = None,
+        retry: bool = True,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[FailedState]:
+        """Fail the attempts of a batch in one round trip, as `fail` does; return the new states in the same order.
+
+        Without `retry_in` each message waits by its own attempts; messages of a range of a subscription wait together.
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others have failed.
+        """
+        return finish.fail(self.context, messages, error, retry_in, retry, now, connection)
 
     def release(
         self, message: Claim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
@@ -298,7 +367,22 @@ class Queue:
         The queue's lease if `seconds` is not given. `LeaseLost`, and no change, if the claim is no longer held.
         `BadInput` where delivery is at most once.
         """
-        return finish.extend(self.context, message, seconds, now, connection)
+        (end,) = finish.extend(self.context, (message,), seconds, now, connection)
+        return end
+
+    def extend_many(
+        self,
+        messages: Iterable[Claim],
+        seconds: Duration | None = None,
+        *,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[datetime]:
+        """Extend the leases of a batch in one round trip, as `extend` does; return their new ends in the same order.
+
+        A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
+        """
+        return finish.extend(self.context, messages, seconds, now, connection)
 
     def is_cancelled(self, message: Claim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
@@ -455,6 +539,32 @@ class Queue:
         """
         reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
 
+    # -- controlling -----------------------------------------------------------------------------------------------
+
+    def alter(self, **options: Unpack[AlterOptions]) -> None:
+        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+
+        Other options stay as they are. It holds at once in this process, and within a second in every other one that
+        uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored
+        procedures that are there are made again.
+
+        `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
+        a history for a queue without one. A crash leaves the old definition, or the new one.
+        """
+        self.context.become(alter.alter(self.context.runner, self.context.table, options))
+
+    def pause(self, until: datetime | Duration | None = None, *, connection: Any = None) -> None:
+        """Hand out no message until `until`: an aware time, or a time from now; None: until `resume`. Pushes go on.
+
+        It holds for every consumer, from the next claim after it has committed: for pops, takes, streams and stored
+        procedures. Messages in progress can be finished. `stats` shows the pause. Idempotent; the last time wins.
+        """
+        control.pause(self.context, until, connection)
+
+    def resume(self, *, connection: Any = None) -> None:
+        """End the pause, if there is one. Consumers that wait notice within half a second."""
+        control.resume(self.context, connection)
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100, *, after: int = 0) -> list[Message]:
@@ -464,9 +574,33 @@ class Queue:
     def redrive(self, which: Which = None, *, now: datetime | None = None) -> int:
         """Make dead letters ready again, with all attempts before them, and return how many. Their errors stay.
 
-        which   their ids, or a function of a `Message` that is true for them; all if not given.
+        Dead letters in another queue (`dead_letter_to`) move back, with new ids. In that queue itself, those that wait
+        there move back to where they came from. One whose key another message has by now stays where it is.
+
+        which   their ids, or a function of a `Message` that is true for them; all if not given. Of messages that moved
+                to another queue: the ids that they had here.
         """
         return maintain.redrive(self.context, which, now)
+
+    def move(
+        self, which: Which = None, *, to: Queue, state: LiveState | None = None, now: datetime | None = None
+    ) -> dict[int, int]:
+        """Move messages that no consumer holds to another queue; return their old ids with the new ones.
+
+        which   their ids: all of them in one transaction, or none; or a function of a `Message` that is true for them;
+                all if not given.
+        to      a queue of the same database, with the same payload type, and groups if this one has them.
+        state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
+
+        A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
+        `pushed_at`. It comes after those that the other queue has, where the order is by id. Without ids, each thousand
+        messages are one transaction, and those that a consumer gets meanwhile stay. A crash leaves each message in one
+        of the queues.
+
+        `BadInput` names ids that are in progress, or not there. `DuplicateKey` if messages of the other queue have keys
+        of these: nothing of the transaction was moved.
+        """
+        return move.move(self.context, to.context, which, state, now)
 
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""

@@ -20,6 +20,11 @@ def number(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
+def in_progress(stats: Stats) -> str:
+    """Return the messages in progress, and how many there may be if the queue limits them."""
+    return number(stats.in_progress) + ("" if stats.concurrency is None else f"/{number(stats.concurrency)}")
+
+
 def size(value: int) -> str:
     """Return a number of bytes, in a suitable unit."""
     for least, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

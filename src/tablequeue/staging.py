@@ -61,8 +61,16 @@ def prepare(queue: Queue | Topic) -> None:
     context.run(engine.catalogue.create_staged, {"now": None})
 
 
-def stage(queue: Queue | Topic, write: str, attempt: str, part: int, given: Iterable[pa.RecordBatch]) -> Staged:
-    """Stage messages: only `publish` of the same write finds them.
+def stage(
+    queue: Queue | Topic,
+    write: str,
+    attempt: str,
+    part: int,
+    given: Iterable[pa.RecordBatch],
+    *,
+    producer: str | None = None,
+) -> Staged:
+    """Stage messages: only `publish` of the same write, with the same producer, finds them.
 
     `attempt` names this attempt at the part: `publish` leaves out attempts that it is not given. After a crash, and
     after `BadInput` or `BadPayload` for messages that the queue cannot hold, what was staged stays for a day.
@@ -74,7 +82,14 @@ def stage(queue: Queue | Topic, write: str, attempt: str, part: int, given: Iter
     if first is None:
         return Staged(attempt, 0, False)
     batches = chain([first], checked)
-    shared: Params = {"write": write, "attempt": attempt, "part": part, "now": None}
+    shared = {
+        "write": write,
+        "attempt": attempt,
+        "part": part,
+        "producer": producer or context.who,
+        "now": None,
+        **dict.fromkeys(WRITTEN),
+    }
     total = 0
     for messages, values in _columns(batches) if engine.staging.by_columns else _rows(queue, batches):
         context.run(engine.staging.stage, cast(Params, shared | values))
@@ -103,6 +118,11 @@ def publish(
     check_text(producer or context.who, "producer")
     if writer is not None:
         check_text(writer, "writer")
+    if queue.definition.key_for and any(one.keyed for one in staged):
+        raise BadInput(
+            f"The keys of {queue.name!r} stay taken for a time, which writes of many processes cannot take.",
+            "Leave the keys out, or write by push_many.",
+        )
     expected = sum(one.messages for one in staged)
     keyed = any(one.keyed for one in staged)
     params: Params = {
@@ -111,6 +131,7 @@ def publish(
         "keyed": keyed,
         "producer": producer or context.who,
         "group": "" if queue.definition.strict else None,
+        "expires": None,
         "writer": writer,
         "batch": batch,
         "now": None,
@@ -150,11 +171,11 @@ def unstage(queue: Queue | Topic, write: str) -> None:
 
 
 def _columns(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield numbers of messages with their columns, as the engine stages them."""
+    """Yield numbers of messages with their columns."""
     place = 0
     for batch in batches:
         for piece in _pieces(batch):
-            yield piece.num_rows, {**dict.fromkeys(WRITTEN), **piece.to_pydict(), "place": place}
+            yield piece.num_rows, {"columns": piece, "place": place}
             place += piece.num_rows
 
 
@@ -174,9 +195,8 @@ def _rows(queue: Queue | Topic, batches: Iterable[pa.RecordBatch]) -> Iterator[t
         for place, row in enumerate(row for batch in batches for row in batch.to_pylist()):
             _check_row(queue, row)
             due = row.get("due")
-            yield {**absent, **row, "place": place, "due": None if due is None else queue.context.time(due, "due")}
+            yield {**row, "place": place, "due": None if due is None else queue.context.time(due, "due")}
 
-    absent = dict.fromkeys(WRITTEN)
     all_rows = rows()
     while chunk := list(islice(all_rows, ROWS)):
         yield len(chunk), {"rows": chunk}
@@ -202,7 +222,7 @@ def _checked(queue: Queue | Topic, given: Iterable[pa.RecordBatch]) -> Iterator[
             raise BadPayload("A payload is null.", "Leave such rows out; nothing was pushed.")
         if "headers" in arrays:
             _check_objects(arrays["headers"])
-        if queue.definition.groups and ("group" not in arrays or arrays["group"].null_count):
+        if queue.definition.needs_groups and ("group" not in arrays or arrays["group"].null_count):
             raise BadInput(f"{queue.name!r} has groups, and a row has none.", "Give each row its group.")
         for name in ("group", "key"):
             if name in arrays:

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished", "cancelled"]
+State = LiveState | Literal["finished", "cancelled", "expired"]
+"""The state of a message; those in the history are finished, cancelled, or expired: their time was over."""
 FailedState = Literal["ready", "scheduled", "dead", "lost", "cancelled"]
 """The state of a message after a failed attempt."""
 Start = Literal["new"]
@@ -39,6 +40,7 @@ class Transition(NamedTuple):
 # The operations of the engines that do what a verb stands for; and `take` under a token is a claim at most once.
 VERBS: Mapping[str, str] = {
     "push": "push push_many push_each publish pump",
+    "move": "move",
     "claim": "claim complete_and_claim stream_claim",
     "take": "take",
     "put_back": "put_back",
@@ -46,8 +48,9 @@ VERBS: Mapping[str, str] = {
     "fail": "fail",
     "release": "release",
     "sweep": "sweep",
+    "expire": "expire",
     "promote": "promote",
-    "redrive": "redrive redrive_ids",
+    "redrive": "redrive redrive_ids move_back",
     "cancel": "cancel",
     "reschedule": "reschedule",
     "purge": "purge purge_ids",
@@ -66,6 +69,15 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("ready", "cancel", "deleted", "none"),
     Transition("ready", "reschedule", "scheduled", "", "due later"),
     Transition("ready", "purge", "deleted"),
+    # A move is the end of a message in one queue, and its beginning in another.
+    Transition("new", "move", "ready", "not grouped", "due"),
+    Transition("new", "move", "scheduled", "not grouped", "due later"),
+    Transition("new", "move", "blocked", "grouped"),
+    Transition("new", "move", "dead", "", "dead before"),
+    Transition("ready", "move", "deleted"),
+    Transition("scheduled", "move", "deleted"),
+    Transition("blocked", "move", "deleted", "grouped"),
+    Transition("dead", "move", "deleted"),
     Transition("scheduled", "sweep", "ready", "", "due"),
     Transition("scheduled", "claim", "in_progress", "due", "due"),
     Transition("scheduled", "take", "finished", "due keep", "due"),
@@ -79,10 +91,12 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("in_progress", "fail", "ready", "at_least_once", "attempts left, no delay"),
     Transition("in_progress", "fail", "scheduled", "at_least_once", "attempts left, a delay"),
     Transition("in_progress", "fail", "dead", "at_least_once", "no attempts left"),
+    Transition("in_progress", "fail", "deleted", "dead_letter_to", "no attempts left"),
     Transition("in_progress", "release", "ready", "at_least_once", "no delay"),
     Transition("in_progress", "release", "scheduled", "at_least_once", "a delay"),
     Transition("in_progress", "sweep", "ready", "at_least_once", "lease expired, attempts left"),
     Transition("in_progress", "sweep", "dead", "at_least_once", "lease expired, no attempts left"),
+    Transition("in_progress", "sweep", "deleted", "dead_letter_to", "lease expired, no attempts left"),
     Transition("in_progress", "fail", "cancelled", "at_least_once keep", "told to stop"),
     Transition("in_progress", "fail", "deleted", "at_least_once none", "told to stop"),
     Transition("in_progress", "release", "cancelled", "at_least_once keep", "told to stop"),
@@ -100,6 +114,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("dead", "cancel", "cancelled", "keep"),
     Transition("dead", "cancel", "deleted", "none"),
     Transition("dead", "purge", "deleted"),
+    Transition("ready", "expire", "expired", "expires keep"),
+    Transition("ready", "expire", "dead", "expires none"),
+    Transition("scheduled", "expire", "expired", "expires keep"),
+    Transition("scheduled", "expire", "dead", "expires none"),
+    Transition("blocked", "expire", "expired", "expires keep grouped"),
+    Transition("blocked", "expire", "dead", "expires none grouped"),
+    Transition("expired", "purge_history", "deleted", "expires keep"),
     Transition("finished", "purge_history", "deleted", "keep"),
     Transition("cancelled", "purge_history", "deleted", "keep"),
     # In the transaction of the take, whose caller cannot read the payload.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -220,8 +221,11 @@ def _complete(context: Context, stream: str, epoch: int | None, upto: int, now: 
         under = params | {"token": row.token}
         ids = engine.streams.stream_ids(cursor, table, under)
         failures: Mapping[str, str] = json.loads(row.failures)
+        by_error: dict[str, dict[int, float]] = defaultdict(dict)
         for id, error in failures.items():
-            engine.messages.fail(cursor, table, under | {"id": int(id), "error": error, "delay": 0, "max_attempts": 0})
+            by_error[error][int(id)] = 0
+        for error, delays in by_error.items():
+            engine.messages.fail(cursor, table, under | engine.failing(delays) | {"error": error, "max_attempts": 0})
         done = [id for id in ids if str(id) not in failures]
         if done:
             engine.messages.complete(cursor, table, under | {"ids": engine.dump_ids(done)})

@@ -133,7 +133,7 @@ class Topic:
 
     def subscriptions(self) -> list[str]:
         """Return the names of its subscriptions, sorted."""
-        return topics.names(self.context.runner, self.name)
+        return topics.names(self.context)
 
     def trim(self, *, now: datetime | None = None) -> int:
         """Drop what the topic need not keep any more; return how much: segments, or on SQLite messages.

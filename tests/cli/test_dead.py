@@ -20,6 +20,19 @@ def dead(db: Database) -> Queue:
     return emails
 
 
+def test_move(run: Run, dead: Queue, db: Database) -> None:
+    db.create_queue("Old emails")
+    dead.push("d")
+    assert lines(run("move", "emails", "Old emails", 2, 4, "--json")) == [
+        {"id": 2, "moved_to": 1},
+        {"id": 4, "moved_to": 2},
+    ]
+    assert "nothing was moved" in run("move", "emails", "Old emails", 2, 3, code=1).stderr
+    run("move", "emails", "Old emails", 3, "--state", "dead", code=2)
+    assert run("move", "emails", "Old emails", "--state", "dead").stdout == "2 moved\n"
+    assert len(db.queue("Old emails").dead()) == 3
+
+
 def test_dead_list(run: Run, dead: Queue) -> None:
     assert "ValueError: [bold]b[/bold]" in run("dead", "list", "emails").stdout
     listed = lines(run("dead", "list", "emails", "--json"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tablequeue import Database, Definition
+from tablequeue import Database, Definition, Rate
 from tablequeue.definition import ORDERS
 from tests.cli.support import Run, lines
 
@@ -27,12 +27,49 @@ def test_create_takes_every_option(run: Run, db: Database) -> None:
     assert shown["stats"]["finished"] is None
 
 
+def test_limits(run: Run, db: Database) -> None:
+    run("queue", "create", "calls", *"--concurrency 2 --rate 100 --rate-per 60 --rate-burst 20".split())
+    queue = db.queue("calls")
+    assert (queue.definition.concurrency, queue.definition.rate) == (2, Rate(100, per=60, burst=20))
+    queue.push_many(range(3))
+    queue.pop_many(3)
+    assert "2/2" in run("stats").stdout
+    assert lines(run("stats", "--json"))[0]["concurrency"] == 2
+    assert "rate_burst" in run("queue", "show", "calls").stdout
+    refused = run("queue", "create", "calls", "--rate-burst", 2, "--concurrency", 2, code=1)
+    assert "rate" in refused.stderr
+
+
 def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:
     assert run("queue", "create", "emails").stdout == "emails\n"
     run("queue", "create", "emails")
     refused = run("queue", "create", "emails", "--lease", 5, code=1)
     assert refused.stdout == ""
     assert "lease" in refused.stderr
+
+
+def test_any_printable_name(run: Run, db: Database) -> None:
+    for name in ("Orders-EU.fifo", "celery@host.pidbox", "[red]a b", "订单"):
+        run("queue", "create", name)
+        id = run("push", name, "1").stdout.split()[0]
+        assert run("pop", name, "--json").stdout.startswith('{"id": ' + id)
+        assert name in run("stats", name).stdout
+        assert name in run("queue", "list").stdout
+        assert db.queue(name).context.table.table_name in run("queue", "show", name).stdout
+    assert "'Orders-EU.fifo'" in run("push", "orders-eu.fifo", "1", code=1).stderr
+    refused = run("queue", "create", "a/b", code=1)
+    assert "separates a topic" in refused.stderr
+    run("queue", "drop", "[red]a b", "--yes")
+
+
+def test_rename(run: Run, db: Database) -> None:
+    db.create_queue("old").push(1)
+    db.create_topic("events").subscribe("mail")
+    assert run("queue", "rename", "old", "New one").stdout == "old is now New one\n"
+    assert lines(run("queue", "rename", "events", "log", "--json")) == [{"queue": "log", "renamed": "events"}]
+    run("queue", "rename", "log/mail", "log/letters")
+    assert (db.queues(), db.topics(), db.subscriptions()) == (["New one"], ["log"], ["log/letters"])
+    assert "Choose another name" in run("queue", "rename", "log", "New one", code=1).stderr
 
 
 def test_list_show_stats(run: Run) -> None:
@@ -115,3 +152,24 @@ def test_upgrade_says_from_which_version(run: Run, first: None) -> None:
     assert run("upgrade").stdout.splitlines() == [
         f"{name}: schema version 5, from 1" for name in ("plain", "words", "work")
     ]
+
+
+def test_alter(run: Run) -> None:
+    run("queue", "create", "work")
+    assert run("queue", "alter", "work", "--lease", "5", "--backoff-base", "9").stdout == "work altered\n"
+    shown = lines(run("queue", "show", "work", "--json"))[0]["definition"]
+    assert (shown["lease"], shown["backoff"]["base"], shown["backoff"]["factor"]) == (5, 9, 2)
+    assert run("queue", "alter", "work", code=2).stderr.endswith("Give at least one option to change.\n")
+    assert "cannot be altered" in run("queue", "alter", "work", "--history", "none", code=1).stderr
+
+
+def test_pause_and_resume(run: Run) -> None:
+    run("queue", "create", "work")
+    run("push", "work", "1")
+    assert run("queue", "pause", "work", "--for", "100").stdout.startswith("work paused until 20")
+    assert run("pop", "work", code=3).stdout == ""
+    run("queue", "pause", "work", "--for", "1", "--until", "2030-01-01T00:00:00Z", code=2)
+    assert run("queue", "pause", "work").stdout == "work paused\n"
+    assert lines(run("queue", "show", "work", "--json"))[0]["stats"]["paused_until"].startswith("9999")
+    assert run("queue", "resume", "work").stdout == "work resumed\n"
+    run("pop", "work")

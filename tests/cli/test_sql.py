@@ -126,7 +126,7 @@ def test_sql_says_what_a_parameter_is(run: Run) -> None:
 def test_sql_refuses(run: Run) -> None:
     assert "complete" in run("sql", "nonsense", "--dialect", "sqlite", code=2).stderr
     run("sql", "create", "emails", code=2)
-    run("sql", "create", "Emails", "--dialect", "sqlite", code=1)
+    run("sql", "create", " emails", "--dialect", "sqlite", code=1)
     run("--schema", "work", "sql", "create", "emails", "--dialect", "sqlite", code=1)
 
 

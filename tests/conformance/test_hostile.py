@@ -83,31 +83,9 @@ def test_sizes(db: Database, payload: PayloadType, size: int) -> None:
 
 
 NAMES: list[Any] = [
-    "",
-    " ",
-    "A",
-    "1a",
-    "_a",
-    "a-b",
-    "a b",
-    "a;b",
-    'a"b',
-    "a'b",
-    "a`b",
-    "a]b",
-    "a.b",
-    "a\0b",
-    "a\n",
-    "é",
-    "ﬁ",
-    "a" * 49,
-    "queues",
-    "x; drop table tq_queues; --",
-    "\ud800",
-    None,
-    1,
-    b"work",
-    ["work"],
+    *("", " ", " a", "a ", "a\0b", "a\n", "a\tb", "a\u2028b", "a\u200bb", "a\u00a0b", "\ud800", "a\x7f"),
+    *("/", "a/", "/a", "a/b/c", ".", "..", "a" * 256, "\U0001f600" * 128),
+    *(None, 1, b"work", ["work"]),
 ]
 
 

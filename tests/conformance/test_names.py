@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tablequeue import Database, Queue, staging
-from tablequeue.engines import base
 from tablequeue.errors import TablequeueError
 from tablequeue.names import table_of
+from tablequeue.operations import maintain
 from tablequeue.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place
@@ -21,6 +23,46 @@ PARTS = (
     "history turns turn packs packed streams staged parts writers ready scheduled in_progress dead blocked key front "
     "finished pushed left moved state pkey id_seq ids packs_lease schedules notify _streams _ready _packs x0123456789"
 ).split()
+
+
+# No two of them are the same. Each has what some language gives a meaning, or looks like another one.
+FREE = [
+    *"A Work work 1a _a __ a-b a.b.c a;b a:b a\"b a'b a''b a`b a]b a%sb a%20b a?b a#b a&b a+b a*b a|b".split(),
+    *"a\\b a\\'b -a --json @a $(a) {queue} :name a:now queues Queues tq_queues orders orders_history".split(),
+    *"Orders-EU.fifo orders-eu.fifo celery@host.pidbox 5f0c35a5-35ba-4b44-a361-1dd7a1a2e1e0".split(),
+    *"\u00e9 e\u0301 \u00c9 \ufb01 fi stra\u00dfe STRASSE \u8ba2\u5355 \u6ce8\u6587".split(),
+    *("a b", "a  b", "x; drop table tq_queues; --", "a" * 255, "a" * 254, "A" * 255, "\U0001f600" * 127),
+]
+
+
+def test_any_printable_name_is_exact(place: Place) -> None:
+    db = place.open()
+    for name in FREE:
+        queue = db.create_queue(name, payload="text", order="heap", history="none")
+        assert queue.name == name
+        queue.push(name)
+    again = place.open()
+    assert again.queues() == sorted(FREE)
+    tables = {again.queue(name).context.table.table_name for name in FREE}
+    assert len(tables) == len(FREE)
+    assert all(re.fullmatch(r"tq_[a-z0-9]+(_[a-z0-9]+)*", table) and len(table) <= 50 for table in tables)
+    for name in FREE[::2]:
+        again.queue(name).drop()
+    assert again.queues() == sorted(FREE[1::2])
+    assert [claimed(again.queue(name)).payload for name in FREE[1::2]] == FREE[1::2]
+
+
+def test_a_hash_that_two_names_share(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same:
+        def __init__(self, text: bytes) -> None:
+            self.hexdigest = (b"%010x" % len(text)).decode
+
+    monkeypatch.setattr(hashlib, "sha256", Same)
+    first, second = db.create_queue("a b"), db.create_queue("A b")
+    first.push(1)
+    assert counts(second) == {}
+    second.drop()
+    assert counts(db.queue("a b")) == {"ready": 1}
 
 
 def fill(queue: Queue) -> None:
@@ -56,7 +98,7 @@ def test_a_queue_is_dropped_without_its_neighbours(db: Database, definition: dic
 
 
 def test_the_check_notices_names_that_meet(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "table_of", lambda name: f"tq_{name}")
+    monkeypatch.setattr(maintain, "table_of", lambda name, kind, taken: f"tq_{name}")
     with pytest.raises((AssertionError, TablequeueError)):
         test_a_queue_is_dropped_without_its_neighbours(db, {}, "queue")
 

@@ -23,6 +23,7 @@ from tablequeue.spark.options import Options
 from tablequeue.spark.sink import StreamWriter
 from tablequeue.spark.source import TableQueueSource
 from tablequeue.spark.topic import TopicStreamReader
+from tests.spark.cluster import QUICK
 
 BATCH = 20
 
@@ -147,8 +148,13 @@ def files(url: Path, kind: str) -> Path:
     return url.with_suffix("") if kind == "queue" else url.with_suffix(".topic")
 
 
-# Without its pages and its progress; what executors of their own need to find the driver.
-QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Without its pages and its progress; what executors of their own need to find the driver, and to start fast.
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.extraJavaOptions": QUICK,
+}
 
 
 def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
@@ -156,11 +162,12 @@ def main(folder: Path, how: str, master: str, streams: Sequence[str]) -> None:
     if how == "points":
         os.environ["TABLEQUEUE_TEST_STREAMS"] = str(len(urls) * len(streams))
     os.environ["TABLEQUEUE_TEST_JOB"] = str(os.getpid())
-    settings = [f"--conf {name}={value}" for name, value in QUIET.items()]
+    settings = [f"--conf '{name}={value}'" for name, value in QUIET.items()]
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*settings, os.environ["PYSPARK_SUBMIT_ARGS"]])
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost", "SPARK_WORKER_DIR": str(folder)}
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    from tablequeue.spark.session import session
+    from tablequeue.spark.session import quick_python, session
+
+    os.environ["PYSPARK_PYTHON"] = quick_python(folder)
 
     spark = session("dying", master, folder)
     spark.dataSource.register(DyingSource)

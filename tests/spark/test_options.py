@@ -51,7 +51,7 @@ def test_refused(change: dict[str, str], words: str) -> None:
 
 def test_the_queue_is_needed() -> None:
     refuses(BadInput, Options.parse, {"url": "sqlite:///work.db"})
-    refuses(BadName, Options.parse, {**GOOD, "queue": "No Queue"})
+    refuses(BadName, Options.parse, {**GOOD, "queue": " no queue"})
 
 
 @pytest.mark.parametrize("option", NAMES)

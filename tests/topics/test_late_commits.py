@@ -8,10 +8,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage
+from tablequeue import Claim, Database, LeaseLost, NewMessage, staging
+from tablequeue.staging import Staged
 from tablequeue.topic import Subscription, Topic
 from tests.servers import Kind, Place
 from tests.support import at, counts, ids_of, refuses
@@ -31,6 +33,15 @@ class Transaction:
     prepared: str | None = None
 
 
+@dataclass
+class Write:
+    """A bulk write: what its tasks have staged, and the payloads that its publication makes visible."""
+
+    name: str
+    staged: list[Staged] = field(default_factory=list)
+    payloads: list[str] = field(default_factory=list)
+
+
 class Interleaving:
     """Random steps of producers and subscriptions. What was committed is compared with what was completed."""
 
@@ -46,6 +57,8 @@ class Interleaving:
         # One writer at a time: a second open transaction would wait for the first.
         self.most = 4 if kind.side_by_side else 1
         self.open: list[Transaction] = []
+        staging.prepare(topic)
+        self.writes: list[Write] = []
         self.committed: list[str] = []
         self.held: dict[str, list[Claim]] = {each.name: [] for each in self.subscriptions}
         self.done: dict[str, list[str]] = {each.name: [] for each in self.subscriptions}
@@ -134,6 +147,31 @@ class Interleaving:
             sequence = f"{self.place.table('events')}__ids"
             self.place.execute(f"select nextval('{sequence}') from generate_series(1, 3)")  # noqa: S608 (a name of ours)
 
+    # -- bulk writes -------------------------------------------------------------------------------------------------
+
+    def stage(self) -> None:
+        """A task of a write ends; or one that is lost, and another attempt at its part will be published."""
+        if self.open and not self.kind.side_by_side:
+            return
+        if len(self.writes) < 3:
+            self.writes.append(Write(f"{self.chance.getrandbits(128):032x}"))
+        write = self.chance.choice(self.writes)
+        payloads, attempt, part = self.payloads(), f"{self.chance.getrandbits(128):032x}", len(write.staged)
+        batch = pa.RecordBatch.from_pydict({"payload": payloads})
+        staged = staging.stage(self.topic, write.name, attempt, part, [batch, batch.slice(0, 0)])
+        if self.chance.random() < 0.8:
+            write.staged.append(staged)
+            write.payloads += payloads
+
+    def publish(self) -> None:
+        if self.writes and (self.kind.side_by_side or not self.open):
+            write = self.writes.pop(self.chance.randrange(len(self.writes)))
+            if self.chance.random() < 0.3:
+                staging.unstage(self.topic, write.name)
+            else:
+                assert staging.publish(self.topic, write.name, write.staged) == len(write.payloads)
+                self.committed += write.payloads
+
     # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self) -> None:
@@ -197,16 +235,17 @@ class Interleaving:
 
     def run(self) -> None:
         steps = [self.push_at_once, self.begin, self.push_within, self.savepoint, self.end_savepoint, self.end]
-        weights = [4, 3, 2, 1, 1, 4]
+        steps += [self.prepare, self.reserve, self.stage, self.publish, self.consume, self.wait]
+        weights = [4, 3, 2, 1, 1, 4, 1, 1, 3, 1, 12, 2]
         for _ in range(STEPS):
-            self.chance.choices([*steps, self.prepare, self.reserve, self.consume, self.wait], [*weights, 1, 1, 12, 2])[
-                0
-            ]()
+            self.chance.choices(steps, weights)[0]()
 
     def end_all(self) -> None:
         """End all transactions, and let each subscription complete the rest."""
         while self.open:
             self.finish(self.open[0], self.chance.random() < 0.7)
+        while self.writes:
+            self.publish()
         self.seconds += 10_000
         for each in self.subscriptions:
             while batch := each.pop_many(1000, now=at(self.seconds)):

@@ -170,18 +170,25 @@ MUTANTS: dict[str, tuple[Mutant, Check, frozenset[str]]] = {
     "an ordered subscription without order": (unordered_pump, GROUPS, SQL),
     "a position that passes what is in flight": (
         rewritten(
-            r"exists \(select from \S+ where id between hole\.first_id and hole\.last_id\)", "false", "create_topic"
+            r"exists \(select from \S+ where id between hole\.first_id and hole\.last_id\)",
+            "false",
+            "create_topic_functions",
         ),
         LATE,
         POSTGRESQL,
     ),
+    "a run that is not asked for gaps": (
+        rewritten(r"elsif fresh\.low = .* then", "else", "create_topic_functions"),
+        LATE,
+        POSTGRESQL,
+    ),
     "a hole that is forgotten by the end of the snapshot": (
-        rewritten(r"horizon = pg_snapshot_xmin\(", "horizon = pg_snapshot_xmax(", "create_topic"),
+        rewritten(r"horizon = pg_snapshot_xmin\(", "horizon = pg_snapshot_xmax(", "create_topic_functions"),
         HOLES,
         POSTGRESQL,
     ),
     "a hole that is never forgotten": (
-        rewritten(r"and bound <= horizon", "and false", "create_topic"),
+        rewritten(r"and bound <= horizon", "and false", "create_topic_functions"),
         HOLES,
         POSTGRESQL,
     ),

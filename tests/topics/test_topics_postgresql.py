@@ -12,6 +12,9 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import LeaseLost
+from tablequeue.arrow import columns, log_batches
+from tablequeue.engines.postgresql.messages import COPY_FROM
+from tablequeue.operations import topics
 from tablequeue.topic import Subscription, Topic
 from tests.forked import Child
 from tests.servers import Place, postgresql_bin, private_postgresql
@@ -62,6 +65,18 @@ def test_a_topic_goes_on_in_another_cluster(place: Place, topic: Topic, mail: Su
             checks.check_a_late_commit_comes_late(there, new_topic, new_mail)
         finally:
             there.close()
+
+
+def test_a_bulk_push_has_the_time_of_its_statement(place: Place, topic: Topic, mail: Subscription) -> None:
+    """Also in a transaction that began before; or the time that it was given."""
+    topic.push_many(["x"] * COPY_FROM, now=at(0))
+    assert {claim.pushed_at for claim in mail.pop_many(COPY_FROM)} == {at(0)}
+    with place.sa_engine().begin() as connection:
+        began = connection.scalar(sa.select(sa.func.now()))
+        topic.push_many(["x"] * COPY_FROM, connection=connection)
+    (pushed_at,) = {claim.pushed_at for claim in mail.pop_many(COPY_FROM)}
+    assert began is not None
+    assert pushed_at > began
 
 
 SETTINGS = {
@@ -160,3 +175,30 @@ def test_many_sessions_complete_parts_of_one_range(place: Place, topic: Topic, m
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
     assert counts(mail) == {"ready": 60, "finished": 60}
+
+
+def test_arrow_batches_come_by_one_connection(place: Place, topic: Topic) -> None:
+    """The next read takes the connection of the last, unless the server has ended it, or the read was broken off."""
+    topic.push_many(map(str, range(5000)))
+    first, end = topics.bounds(topic.context)
+    schema = columns(topic, "log")
+    sessions = f"select pid from pg_stat_activity where query like 'COPY%%' and strpos(query, '{place.schema}') > 0"  # noqa: S608
+
+    def read() -> list[int]:
+        assert sum(batch.num_rows for batch in log_batches(topic, first, end, schema)) == 5000
+        return [pid for (pid,) in place.execute(sessions)]
+
+    before = read()
+    assert (len(before), read()) == (1, before)
+    child = Child(lambda pause: [1 for _ in log_batches(topic, first, end, schema)])
+    child.go_on()
+    assert child.result()
+    assert before[0] in read(), "it is still the parent's"
+    place.execute(f"select pg_terminate_backend({before[0]}, 5000)")
+    (other,) = read()
+    assert other != before[0]
+    for _ in log_batches(topic, first, end, schema):
+        break
+    assert other not in read()
+    place.close()
+    assert [pid for (pid,) in place.execute(sessions)] == []

@@ -5,6 +5,9 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 from typing import Any
 
+import pyarrow as pa
+
+from tablequeue import staging
 from tests.servers import Place
 
 
@@ -35,3 +38,11 @@ def push_and_never_commit(place: Place, n: int, pipe: Connection) -> None:
     with place.sa_engine().begin() as connection:
         pipe.send(topic.push_many(map(str, range(n)), connection=connection))
         pipe.recv()
+
+
+def stage_and_stop(place: Place, write: str, pipe: Connection) -> None:
+    """Stage a part of a bulk write, report it, and wait until killed."""
+    topic = place.open().topic("events")
+    staging.stage(topic, write, "dead", 0, [pa.RecordBatch.from_pydict({"payload": ["a", "b"]})])
+    pipe.send(True)
+    pipe.recv()

@@ -26,6 +26,13 @@ def scrape(client: Client) -> dict[tuple[str, tuple[tuple[str, str], ...]], floa
     }
 
 
+def test_labels_are_quoted(client: Client, queues: Database) -> None:
+    names = ['a "b" {c=d}', "a\\b\\n", "订单"]
+    for name in names:
+        queues.create_queue(name)
+    assert {labels[0][1] for name, labels in scrape(client) if name == "up"} == {*names}
+
+
 def test_the_numbers_of_every_queue(client: Client, queues: Database) -> None:
     work = queues.create_queue("work")
     work.push_many(range(6))

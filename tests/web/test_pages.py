@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -28,14 +29,20 @@ def links(text: str) -> set[str]:
     return set(re.findall(r'href="(/[^"#]*)"', text.replace("&amp;", "&")))
 
 
-def test_every_link_leads_somewhere(full: Client) -> None:
+def walked(client: Client) -> set[str]:
+    """Follow every link of the dashboard. Return their paths."""
     todo, seen = {"/"}, set[str]()
     while todo:
         path = todo.pop()
         seen.add(path)
-        answer = full.get(path)
+        answer = client.get(path)
         assert answer.status == 200, path
         todo |= links(answer.text) - seen
+    return seen
+
+
+def test_every_link_leads_somewhere(full: Client) -> None:
+    seen = walked(full)
     assert len(seen) > 60
     assert {"/queues/groups/messages?state=blocked", "/queues/work/messages/1/payload"} <= seen
 
@@ -99,7 +106,7 @@ def test_a_payload_of_a_subscription_is_downloaded(client: Client, queues: Datab
     id = topic.push("hello")
     answer = client.get(f"/topics/events/mail/messages/{id}/payload")
     assert answer.text == "hello"
-    assert f'filename="events-mail-{id}"' in answer.headers["content-disposition"]
+    assert f"filename*=UTF-8''events-mail-{id}" in answer.headers["content-disposition"]
 
 
 def test_a_message_is_shown_with_its_timeline(full: Client) -> None:
@@ -178,7 +185,24 @@ def test_a_payload_is_downloaded_whole(client: Client, queues: Database) -> None
     answer = client.get(f"/queues/work/messages/{id}/payload")
     assert answer.text == "<b>" + "x" * 30_000
     assert answer.headers["content-type"] == "application/octet-stream"
-    assert answer.headers["content-disposition"] == f'attachment; filename="work-{id}"'
+    assert answer.headers["content-disposition"] == f"attachment; filename*=UTF-8''work-{id}"
+
+
+@pytest.mark.parametrize("name", ["100% é?#[a]&b=c", "'\"<b>\\+ ;", "%2e%2e"])
+def test_a_name_in_links(client: Client, queues: Database, name: str) -> None:
+    queue = queues.create_queue(name, max_attempts=1)
+    topic = queues.create_topic(f"{name} log")
+    topic.subscribe(name)
+    queue.push_many(range(2))
+    claimed(queue).fail("no")
+    link, other = f"/queues/{quote(name)}", f"/topics/{quote(name)}%20log/{quote(name)}"
+    assert {link, other} <= {path.partition("?")[0] for path in walked(client)}
+    form = {"csrf": client.csrf(f"{link}/messages?state=dead"), "verb": "redrive", "all": "all"}
+    answer = client.post(f"{link}/dead", form)
+    assert answer.headers["location"] == f"{link}/messages?state=dead&redriven=1"
+    assert "1 redriven" in client.get(answer.headers["location"]).text
+    answer = client.get(f"{link}/messages/{queue.peek(1)[0].id}/payload")
+    assert unquote(answer.headers["content-disposition"]).startswith(f"attachment; filename*=UTF-8''{name}-")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +214,7 @@ def test_a_payload_is_downloaded_whole(client: Client, queues: Database) -> None
         ("/queues/work/messages?from=x", 400, "whole number"),
         ("/queues/work?window=7", 400, "no window"),
         ("/queues/work?window=" + "9" * 50, 400, "whole number"),
-        ("/queues/%3Cb%3E", 400, "cannot name a queue"),
+        ("/queues/%3Cb%3E%0A", 400, "cannot name a queue"),
         ("/nothing", 404, "no such page"),
         ("/queues/work/messages/x", 404, "no such page"),
         ("/static/../app.py", 404, ""),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, Queue
+from tablequeue import Backoff, Claim, Database, Queue, Rate
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tests.servers import only
@@ -125,6 +125,22 @@ def test_a_drain_ends_when_no_handler_can_push_to_another_queue(db: Database, qu
         worker.add(Handler(name, handle))
     queues["first"].push_many([6] * 10)
     assert worker.run(db, drain=True) == {"completed": 70}
+
+
+def test_a_drain_does_not_end_while_a_limit_holds_messages_back(db: Database) -> None:
+    worker = Worker()
+    running: list[int] = []
+
+    def handle(message: Claim) -> None:
+        running.append(message.id)
+        assert len(running) <= 2, "two places"
+        running.remove(message.id)
+
+    db.create_queue("placed", concurrency=2, max_attempts=1).push_many([1] * 20)
+    db.create_queue("rated", rate=Rate(50)).push_many([1] * 5)
+    worker.add(Handler("placed", handle, consumers=4))
+    worker.add(Handler("rated", lambda message: None))
+    assert worker.run(db, drain=True) == {"completed": 25}
 
 
 def test_a_drain_of_schedules_alone_ends(db: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from threading import Event
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -188,24 +189,25 @@ def test_messages_that_wait_for_a_consumer_keep_their_lease(db: Database, events
     assert sorted(seen) == sorted((str(number), 1) for number in range(20))
 
 
-class Extensions(list[int]):
-    """The ids of the messages whose leases were extended, or were to be."""
+class Extensions(list[list[int]]):
+    """The ids of the messages of each call that extends leases, or was to."""
 
 
 @pytest.fixture
 def extensions(monkeypatch: pytest.MonkeyPatch) -> Extensions:
-    extend, tried = Subscription.extend, Extensions()
+    extend, tried = Subscription.extend_many, Extensions()
 
-    def noting(self: Subscription, message: Claim, *args: Any, **options: Any) -> Any:
-        tried.append(message.id)
-        return extend(self, message, *args, **options)
+    def noting(self: Subscription, messages: Iterable[Claim], *args: Any, **options: Any) -> Any:
+        claims = list(messages)
+        tried.append([claim.id for claim in claims])
+        return extend(self, claims, *args, **options)
 
-    monkeypatch.setattr(Subscription, "extend", noting)
+    monkeypatch.setattr(Subscription, "extend_many", noting)
     return tried
 
 
-def beat(assignments: list[Assignment]) -> None:
-    Heartbeat([])._extend(cast(Fetcher, None), assignments)
+def beat(mail: Subscription, assignments: list[Assignment]) -> None:
+    Heartbeat([])._extend(cast(Fetcher, SimpleNamespace(queue=mail)), assignments)
 
 
 def assigned(claims: list[Claim]) -> list[Assignment]:
@@ -217,7 +219,7 @@ def test_a_range_is_extended_once(events: Topic, mail: Subscription, extensions:
     events.push_many("abc")
     assignments = assigned(mail.pop_many(3))
     now = monotonic()
-    beat(assignments)
+    beat(mail, assignments)
     assert len(extensions) == 1
     assert all(assignment.leased_at >= now for assignment in assignments)
 
@@ -231,9 +233,9 @@ def test_a_range_of_which_a_handler_has_finished_a_message_is_extended(
     for assignment in assignments:
         assignment.began_at = 0.0
     claims[0].complete()
-    beat(assignments)
-    assert extensions == [claim.id for claim in claims[:2]]
-    assert [assignment.leased_at > 0 for assignment in assignments] == [True] * 3
+    beat(mail, assignments)
+    assert extensions == [[claim.id for claim in claims]]
+    assert [assignment.leased_at > 0 for assignment in assignments] == [False, True, True]
     assert [assignment.lost for assignment in assignments] == [{claims[0].id}, set(), set()]
 
 
@@ -242,8 +244,8 @@ def test_of_a_lost_range_all_messages_are_lost(events: Topic, mail: Subscription
     claims = mail.pop_many(3)
     assignments = assigned(claims)
     mail.release_many(claims)
-    beat(assignments)
-    assert extensions == [claims[0].id]
+    beat(mail, assignments)
+    assert extensions == [[claim.id for claim in claims]]
     assert [assignment.lost for assignment in assignments] == [{claim.id} for claim in claims]
 
 

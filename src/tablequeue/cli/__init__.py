@@ -12,6 +12,7 @@ from tablequeue.cli.doctor import doctor
 from tablequeue.cli.fail import fail
 from tablequeue.cli.history import history
 from tablequeue.cli.lost import lost
+from tablequeue.cli.move import move
 from tablequeue.cli.peek import peek
 from tablequeue.cli.pipeline import pipeline
 from tablequeue.cli.pop import pop
@@ -19,6 +20,7 @@ from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
 from tablequeue.cli.reschedule import reschedule
+from tablequeue.cli.result import result
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
 from tablequeue.cli.stats import stats
@@ -41,8 +43,10 @@ COMMANDS = (
     reschedule,
     peek,
     dead,
+    move,
     lost,
     history,
+    result,
     work,
     stats,
     top,

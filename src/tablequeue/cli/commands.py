@@ -83,7 +83,14 @@ def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 class Command(_Json, click.Command):
-    pass
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # The value of --groups may be left out. So another word after it is not its value: it may be a queue's name.
+        given = [
+            f"--groups={'fair' if after == 'fair' else 'ordered'}" if word == "--groups" else word
+            for before, word, after in zip(["", *args], args, [*args[1:], ""], strict=False)
+            if (before, word) != ("--groups", "fair")
+        ]
+        return super().parse_args(ctx, given)
 
 
 class Group(_Json, click.Group):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tablequeue.cli.commands import Command, Settings
+from tablequeue.cli.lines import load
 from tablequeue.cli.options import ID
 from tablequeue.cli.output import print_json
 from tablequeue.message import Claim
@@ -14,15 +15,17 @@ from tablequeue.message import Claim
 @click.argument("queue")
 @click.argument("id", type=ID)
 @click.argument("token")
+@click.option("--result", metavar="JSON", help="Its result, in a queue with --results.")
 @click.pass_obj
-def complete(settings: Settings, queue: str, id: int, token: str) -> None:
+def complete(settings: Settings, queue: str, id: int, token: str, result: str | None) -> None:
     """Complete a popped message.
 
     ID and TOKEN are those that `pop` printed. The message moves to the history, if QUEUE keeps one. If the claim has
     been lost, the command is refused and nothing changes.
     """
     with settings.queue(queue) as source:
-        source.complete(Claim.of(source, id, token))
+        value = None if result is None else load(result.encode("utf-8", "surrogateescape"), "json")
+        source.complete(Claim.of(source, id, token), result=value)
     if settings.json:
         print_json({"id": id, "state": "finished"})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,11 +16,13 @@ from tablequeue.definition import (
     KEEPS,
     LARGEST,
     LONGEST,
+    MOST_CONCURRENT,
     ORDERS,
     PAYLOADS,
     Backoff,
     Definition,
     Kind,
+    Rate,
     TopicDefinition,
 )
 
@@ -69,9 +72,11 @@ _DEFAULT = Definition()
 _TOPIC = TopicDefinition()
 
 
-def _words_or_seconds(words: tuple[str, ...]) -> Callable[[click.Context, click.Parameter, str], str | float]:
-    def convert(ctx: click.Context, param: click.Parameter, value: str) -> str | float:
-        if value in words:
+def _words_or_seconds(
+    words: tuple[str, ...],
+) -> Callable[[click.Context, click.Parameter, str | None], str | float | None]:
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> str | float | None:
+        if value is None or value in words:
             return value
         try:
             return float(value)
@@ -96,6 +101,9 @@ def _time_option(name: str, words: tuple[str, ...], default: Any, help: str) -> 
     )
 
 
+# The values of --groups. It may be given without one, which stands for the first.
+GROUPS = ("ordered", "fair")
+
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "order": _option(
         "--order",
@@ -108,7 +116,12 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--strict", is_flag=True, help="fifo only: one message in progress at a time, and none overtakes another."
     ),
     "groups": click.option(
-        "--groups", is_flag=True, help="fifo only: strict within each group; groups run side by side."
+        "--groups",
+        type=click.Choice(GROUPS),
+        callback=lambda ctx, param, value: {None: False, "fair": "fair"}.get(value, True),
+        metavar="[fair]",
+        help="fifo only: strict within each group; groups run side by side. `--groups fair`: any number of a group in "
+        "progress, and claims take one message of each group in turn.",
     ),
     "payload": _option("--payload", click.Choice(PAYLOADS), _DEFAULT.payload, "What the messages are."),
     "lease": _option("--lease", float, _DEFAULT.lease, "Seconds that a popped message stays with its consumer."),
@@ -140,6 +153,28 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         _DEFAULT.delivery,
         "at_least_once: a message whose consumer dies is delivered again; at_most_once: it never is, see `lost`.",
     ),
+    "dead_letter_to": click.option(
+        "--dead-letter-to", metavar="QUEUE", help="The queue to which dead letters move.  [default: they stay]"
+    ),
+    "concurrency": click.option(
+        "--concurrency",
+        type=click.IntRange(1, MOST_CONCURRENT),
+        help="Messages that may be in progress at once, in all consumers together.",
+    ),
+    "rate": click.option(
+        "--rate", type=float, help="Messages that may be claimed in --rate-per seconds, by all consumers together."
+    ),
+    "rate_per": _option("--rate-per", float, 1.0, "The seconds of --rate."),
+    "rate_burst": _option("--rate-burst", click.IntRange(1, LARGEST), 1, "Messages that may be claimed at once."),
+    "expires": click.option(
+        "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
+    ),
+    "key_for": click.option(
+        "--key-for",
+        type=Seconds(),
+        help="Seconds after its push for which a key stays taken, finished or not.  [default: until it is finished]",
+    ),
+    "results": click.option("--results", is_flag=True, help="Keep the results of finished messages, see `result`."),
     "keep": _time_option(
         "--keep",
         KEEPS,
@@ -154,9 +189,24 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter")
 
+_LIMITS = ("concurrency", "rate", "rate_per", "rate_burst")
+
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "queue": ("order", "strict", "groups", "payload", *_RETRIES, "history", "delivery"),
+    "queue": (
+        "order",
+        "strict",
+        "groups",
+        "payload",
+        *_RETRIES,
+        "history",
+        "delivery",
+        "dead_letter_to",
+        "expires",
+        "key_for",
+        "results",
+        *_LIMITS,
+    ),
     "topic": ("payload", "groups", "keep"),
     "subscription": ("ordered", *_RETRIES),
 }
@@ -177,4 +227,23 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a definition, of the options of a command."""
     own = {name: options[name] for name in OPTIONS[kind]}
     backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
+    per, burst = own.pop("rate_per", None), own.pop("rate_burst", None)
+    if own.get("rate") is not None:
+        own["rate"] = Rate(own["rate"], per, burst)
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
+
+
+def alter_options(command: F) -> F:
+    """Add the options of `queue alter`: those of a definition that can be altered, without defaults."""
+    for name in reversed((*_RETRIES, "history")):
+        command = _OPTIONS[name](command)
+        option = command.__click_params__[-1]  # type: ignore[attr-defined]
+        option.default, option.show_default = None, False
+    return command
+
+
+def altered_fields(definition: Definition, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that the options of `queue alter` change."""
+    given = {name: value for name, value in options.items() if value is not None}
+    parts = {name.removeprefix("backoff_"): given.pop(name) for name in [*given] if name.startswith("backoff_")}
+    return given | ({"backoff": dataclasses.replace(definition.backoff, **parts)} if parts else {})

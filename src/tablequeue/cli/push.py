@@ -13,7 +13,7 @@ from rich.progress import track
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.lines import FIELDS, Lines, load, read_lines
-from tablequeue.cli.options import time_option
+from tablequeue.cli.options import Seconds, time_option
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database, destination
 from tablequeue.engines import engine_class
@@ -23,7 +23,14 @@ from tablequeue.queue import Queue
 from tablequeue.topic import Topic
 
 # Options that a topic lacks.
-LACKING = {"delay": "delay", "due": "due time", "priority": "priority", "key": "deduplication key"}
+LACKING = {
+    "delay": "delay",
+    "due": "due time",
+    "priority": "priority",
+    "key": "deduplication key",
+    "expires": "expiry",
+    "key_for": "deduplication key",
+}
 # Messages pushed at a time, between two steps of the progress bar.
 CHUNK = 5000
 
@@ -45,6 +52,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--priority", type=int, help="Higher numbers first, in a queue of that order.  [default: 0]")
 @click.option("--group", help="Its group, in a queue with groups.")
 @click.option("--key", help="Its deduplication key, unique among the live messages of the queue.")
+@click.option("--key-for", type=Seconds(), help="Seconds for which its key stays taken, in a queue with --key-for.")
 @click.option(
     "--on-conflict",
     type=click.Choice(ON_CONFLICT),
@@ -52,6 +60,7 @@ def _headers(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
     show_default=True,
     help="If a live message has the key: refuse, push nothing, or print the id of that message.",
 )
+@click.option("--expires", type=Seconds(), help="Seconds until it expires, in a queue with --expires.")
 @click.option("--header", "headers", callback=_headers, multiple=True, metavar="K=V", help="May be repeated.")
 @click.option("--file", type=click.File("rb"), help="Push the contents of this file; - is the standard input.")
 @click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be pushed, and count them.")
@@ -149,7 +158,7 @@ def _check_topic(topic: Topic, options: Mapping[str, Any]) -> None:
         if options[name] is not None:
             raise BadInput(
                 f"{topic.name!r} is a topic, whose messages have no {words}.",
-                f"Leave --{name} out, or push to a queue.",
+                f"Leave --{name.replace('_', '-')} out, or push to a queue.",
             )
 
 

@@ -1,21 +1,29 @@
-"""`tablequeue queue`: create, list, show, drop and purge queues."""
+"""`tablequeue queue`: create, list, show, alter, pause, rename, drop and purge queues."""
 
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime
 from typing import Any
 
 import click
 
 from tablequeue.cli.commands import Group, Settings, check_schema, confirm
-from tablequeue.cli.options import definition_options, fields_of
+from tablequeue.cli.options import (
+    Seconds,
+    alter_options,
+    altered_fields,
+    definition_options,
+    fields_of,
+    time_option,
+)
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
 from tablequeue.readable import estimates_of
 
 
 @click.group(cls=Group)
 def queue() -> None:
-    """Create, list, show, drop and purge queues."""
+    """Create, list, show, alter, pause, rename, drop and purge queues."""
 
 
 @queue.command()
@@ -58,19 +66,93 @@ def show(settings: Settings, name: str) -> None:
     """Show the definition of the queue NAME, and its messages by state."""
     with settings.queue(name) as queue:
         definition, found = dataclasses.asdict(queue.definition), queue.stats()
+        table = queue.context.table.table_name
     stats = stats_record(found)
     del stats["window"]
     if settings.json:
-        print_json({"queue": name, "definition": definition, "stats": stats})
+        print_json({"queue": name, "table": table, "definition": definition, "stats": stats})
         return
     backoff = {f"backoff_{option}": value for option, value in definition.pop("backoff").items()}
     del stats["estimated"], stats["lag"]
     if found.lag is not None:
         stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
-    values = {**stats, "finished": finished_cell(found), **definition, **backoff}
+    if queue.definition.rate is not None:
+        definition |= {f"rate_{option}": value for option, value in definition.pop("rate").items()}
+    values = {**stats, "finished": finished_cell(found), "table": table, **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in estimates_of([found]):
         click.echo(words)
+
+
+@queue.command()
+@click.argument("old")
+@click.argument("new")
+@click.pass_obj
+def rename(settings: Settings, old: str, new: str) -> None:
+    """Give the queue OLD the name NEW. OLD may be a topic, or a subscription such as events/mail.
+
+    Its tables and stored procedures keep their names. What has it open goes on.
+    """
+    with settings.database() as database:
+        database.rename(old, new)
+    if settings.json:
+        print_json({"queue": new, "renamed": old})
+    else:
+        click.echo(f"{old} is now {new}")
+
+
+@queue.command()
+@click.argument("name")
+@alter_options
+@click.pass_obj
+def alter(settings: Settings, /, name: str, **options: Any) -> None:
+    """Change options of the queue NAME, for all who use it; those that are not given stay.
+
+    It holds within a second. The other options, such as the order, are a part of the tables and cannot be changed.
+    """
+    with settings.queue(name) as queue:
+        fields = altered_fields(queue.definition, options)
+        if not fields:
+            raise click.UsageError("Give at least one option to change.")
+        queue.alter(**fields)
+        definition = dataclasses.asdict(queue.definition)
+    if settings.json:
+        print_json({"queue": name, "definition": definition})
+    else:
+        click.echo(f"{name} altered")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--for", "duration", type=Seconds(), help="Seconds that the pause lasts.")
+@click.option("--until", callback=time_option, metavar="TIME", help="When the pause ends, as 2030-01-31T12:00:00Z.")
+@click.pass_obj
+def pause(settings: Settings, name: str, duration: float | None, until: datetime | None) -> None:
+    """Hand out no message of the queue NAME, to nobody, until `queue resume`. Pushes go on."""
+    if duration is not None and until is not None:
+        raise click.UsageError("Give --for or --until, not both.")
+    with settings.queue(name) as queue:
+        queue.pause(until if duration is None else duration)
+        paused = queue.stats().paused_until
+    if settings.json:
+        print_json({"queue": name, "paused": True, "until": paused and paused.isoformat()})
+    else:
+        click.echo(
+            f"{name} paused" + ("" if duration is None and until is None else f" until {paused:%Y-%m-%d %H:%M:%S}Z")
+        )
+
+
+@queue.command()
+@click.argument("name")
+@click.pass_obj
+def resume(settings: Settings, name: str) -> None:
+    """Hand out the messages of the queue NAME again."""
+    with settings.queue(name) as queue:
+        queue.resume()
+    if settings.json:
+        print_json({"queue": name, "paused": False})
+    else:
+        click.echo(f"{name} resumed")
 
 
 @queue.command()

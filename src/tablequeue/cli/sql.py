@@ -22,7 +22,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import OPERATIONS, UPGRADES, conditions, files_for
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name, subscription_table_of
+from tablequeue.names import check_full_name, check_table, subscription_table_of
 from tablequeue.states import STATES
 
 # The files of each operation, by the name that is printed. Any other name is a single file.
@@ -42,6 +42,7 @@ PRINTED = {row.printed or name: row.files for name, row in OPERATIONS.items() if
     show_default=True,
     help="For a subscription: the number in the name of its table, as tq_events__s1.",
 )
+@click.option("--table", help="The table of the queue or topic, if the catalogue names another one.")
 @click.option("--state", type=click.Choice(STATES), default="ready", show_default=True, help="For peek and purge.")
 @click.option("--producer", multiple=True, metavar="ROLE", help="For grant: a role that may push.")
 @click.option("--consumer", multiple=True, metavar="ROLE", help="For grant: a role that may pop and finish.")
@@ -57,6 +58,7 @@ def sql(
     queue: str | None,
     topic: bool,
     number: int,
+    table: str | None,
     dialect: str,
     schema: str | None,
     state: str,
@@ -95,7 +97,7 @@ def sql(
     queue = queue or ("example/mail" if kind == "subscription" else "example")
     _check_options(ctx, kind)
     definition = _definition(kind, queue, options)
-    text = script(engine, operation, queue, definition, state, roles, values, from_version, number)
+    text = script(engine, operation, queue, definition, state, roles, values, from_version, number, table)
     if settings.json:
         print_json({"dialect": dialect, "operation": operation, "queue": queue, "sql": text})
     else:
@@ -121,12 +123,13 @@ def script(
     values: bool = False,
     from_version: int = 1,
     number: int = 1,
+    table_name: str | None = None,
 ) -> str:
     """Return the SQL of an operation; with `values`, in a form that the client of the database can run.
 
     Parameters that have the same value at every run on the queue are always replaced by it.
     """
-    table = _table(engine, queue, definition, number)
+    table = _table(engine, queue, definition, number, table_name)
     if operation == "procedures":
         return procedures.procedures(engine, table)
     if operation == "grant":
@@ -141,12 +144,12 @@ def script(
     texts = [_conditional(file, engine.render(file, table, state).strip()) for file in chosen]
     if operation == "drop" and engine.procedure_syntax:
         texts.insert(0, procedures.dropping(engine, table))
-    text = put(engine, "\n\n".join(texts), known(engine, operation, table))
-    left = parameters(text)
-    if values or left <= {"now"}:
-        text = put(engine, text, examples(engine, operation, definition))
+    text, same = "\n\n".join(texts), known(engine, operation, table)
+    if values or parameters(text) - same.keys() <= {"now"}:
+        text = put(engine, text, examples(engine, operation, definition) | same)
         heading = f"-- For {engine.client.name}, as it is. {engine.client.whole}" if operation in ONCE else ""
     else:
+        text = put(engine, text, same)
         heading = f"-- A word after a colon is a parameter; with --values there are examples, for {engine.client.name}."
     return "\n\n".join(filter(None, [heading, text]))
 
@@ -192,12 +195,13 @@ def _definition(kind: Kind, name: str, options: Mapping[str, Any]) -> Definition
     return KINDS[kind](**fields)
 
 
-def _table(engine: Engine, name: str, definition: Definition, number: int) -> Table:
+def _table(engine: Engine, name: str, definition: Definition, number: int, table_name: str | None) -> Table:
+    check_full_name(name, definition.kind)
+    if table_name is not None:
+        check_table(table_name)
     if not isinstance(definition, SubscriptionDefinition):
-        return engine.table(check_name(name, definition.kind), definition)
-    of, own = topic_and_name(name)
-    topic = engine.table(check_name(of, "topic"), TopicDefinition(payload=definition.payload))
-    check_name(own, "subscription")
+        return engine.table(name, definition, table_name)
+    topic = engine.table(definition.topic, TopicDefinition(payload=definition.payload), table_name)
     return engine.table(name, definition, subscription_table_of(topic.table_name, number), topic)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Lag, Stats, Times
-from tablequeue.readable import estimates_of
+from tablequeue.readable import estimates_of, in_progress
 
 COLUMNS = "queue lag ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
@@ -49,7 +51,7 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
     elif found:
         shown = {"blocked": grouped, "lag": any(each.lag for each in found)}
         columns = [column for column in COLUMNS if shown.get(column, True)]
-        rows = [[*(_cell(getattr(each, column)) for column in columns[:-1]), finished_cell(each)] for each in found]
+        rows = [[*(_cell(each, column) for column in columns[:-1]), finished_cell(each)] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)
         _print_windows(found, window, everybody=queue is not None)
         if notes := estimates_of(found):
@@ -82,8 +84,8 @@ def _print_windows(found: list[Stats], length: float, *, everybody: bool) -> Non
 
 
 def _counts(name: str, activity: Activity, whole: bool) -> list[object]:
-    pushed = activity.pushed, _cell(activity.push_rate)
-    finished = activity.finished, _cell(activity.completion_rate)
+    pushed = activity.pushed, _rounded(activity.push_rate)
+    finished = activity.finished, _rounded(activity.completion_rate)
     counted = [*pushed, *finished, activity.redeliveries]
     return [name, *(cell if whole or cell is None else Estimate(cell) for cell in counted), activity.lost]
 
@@ -92,6 +94,12 @@ def _times(times: Times | None) -> list[object]:
     return [round(time, 3) for time in (times.p50, times.p95, times.p99)] if times else [None] * 3
 
 
-def _cell(value: object) -> object:
-    value = value.messages if isinstance(value, Lag) else value
+def _cell(stats: Stats, column: str) -> object:
+    if column == "in_progress" and stats.concurrency is not None:
+        return in_progress(stats)
+    value = getattr(stats, column)
+    return value.messages if isinstance(value, Lag) else _rounded(value)
+
+
+def _rounded(value: Any) -> Any:
     return round(value, 1) if isinstance(value, float) else value

@@ -15,7 +15,7 @@ from tablequeue.cli.output import one_line, print_json, stats_record
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats
-from tablequeue.readable import duration, estimates_of, number, rate
+from tablequeue.readable import duration, estimates_of, in_progress, number, rate
 
 # Seconds over which rates, times and sparklines are computed.
 WINDOW = 60
@@ -123,7 +123,7 @@ def _counts(stats: Stats, width: int) -> Text:
     cells = (
         ready if stats.lag is None else number(stats.lag.messages),
         number(stats.scheduled),
-        number(stats.in_progress),
+        in_progress(stats),
         number(stats.dead),
         duration(stats.oldest_age if stats.lag is None else stats.lag.seconds),
         duration(done.wait_time.p95 if done and done.wait_time else None),

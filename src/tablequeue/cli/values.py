@@ -32,6 +32,10 @@ _EXAMPLES = {
     "low": "0",
     "high": "1000000",
     "low_water": "0",
+    "served": "0",
+    "starts": "0",
+    "above": "9223372036854775807",
+    "ends": "9223372036854775807",
     "noted": "0",
     "part": "0",
     "place": "0",
@@ -43,11 +47,14 @@ _EXAMPLES = {
     "error": "'why'",
     "errors": "'[]'",
     "delay": "0",
+    "delays": "'[[1, 0]]'",
+    "expires": "null",
     "age": "3600",
     "timeout": "1000",
     "priority": "0",
     "headers": "null",
     "key": "null",
+    "taken": "'[[\"key\", null]]'",
     "keys": "'[\"key\"]'",
     "groups": "'[\"group\"]'",
     "due": "null",
@@ -65,6 +72,7 @@ _EXAMPLES = {
     "attempts": "'[\"attempt\"]'",
     **{f"{operation}.attempts": "1" for operation in ("put_back", "fail", "release", "range_set_apart")},
     "writer": "'writer'",
+    "new_name": "'new'",
     "within": "false",
 }
 _PAYLOADS = {"json": '\'{"to": "ada"}\'', "text": "'hello'"}
@@ -82,8 +90,9 @@ def known(engine: Engine, operation: str, table: Table) -> dict[str, str]:
     catalogue = engine.words(table)["catalogue"]
     begins = {"start": "1"} if operation in ("create", "create_ranges") else {}
     return begins | {
-        "name": f"'{table.name}'",
-        "definition": f"'{table.entry}'",
+        "name": engine.literal(table.name),
+        "origin": engine.literal(table.name),
+        "definition": engine.literal(table.entry),
         "schema_version": str(engine.schema_version),
         "table": f"'{catalogue}'",
     }

@@ -9,10 +9,12 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -25,8 +27,8 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_name, table_of
-from tablequeue.states import HEAD_STATES, STATES
+from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
+from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 
 @dataclass(slots=True)
@@ -39,9 +41,23 @@ class Mark:
     id: int = 0
 
 
+# The words of `expiry_words`, of a queue whose messages do not expire.
+NO_EXPIRY = dict.fromkeys("expires expires_at lifetime until own_until in_time no_expiry".split(), "")
+
+
+@dataclass(slots=True)
+class Ring:
+    """What a process remembers of a fair queue, whose groups take their turns in the order of their slots."""
+
+    served: Any = None
+    """The slot of the group that was served last; None: no claim yet."""
+    marks: dict[Any, int] = field(default_factory=dict)
+    """The low-water marks of the groups that were served last; see `Mark`."""
+
+
 def keeps_low_water(definition: Definition) -> bool:
     """Return whether messages become ready mostly in the order of their ids. The heads of groups do not."""
-    return definition.order in ("heap", "fifo") and not definition.grouped
+    return definition.arrangement in ("heap", "fifo") and not definition.grouped
 
 
 class Statements:
@@ -83,15 +99,24 @@ class Table(Statements):
     ) -> None:
         super().__init__(engine)
         self.name = name
-        self.table_name = table_name or table_of(name)
+        self.table_name = table_name or table_of(name, definition.kind)
         self.topic = topic
         """The table of the topic, if this is the table of a subscription."""
+        self.source: Table | None = None
+        """The table from which messages are moved into this one."""
         self.apart_ready = True
         """Of a subscription: whether a message apart may be ready, so that a claim looks for one first."""
         self.position = 0
         """Of a subscription: a guess of the offset at which its next claim begins, on an engine that needs one."""
+        self.of_results = False
+        """Whether those who attend it wait for results, and not for messages; see `waiting_for_results`."""
         self.definition = definition
-        self.rank = engine.rank(definition.order)
+        self.dead_letters: Table | None = None
+        """The table of the queue to which dead letters move, if the definition names one."""
+        if definition.dead_letter_to is not None:
+            # Until the catalogue has told: see operations/dead_letters.py.
+            self.dead_letters = engine.table(definition.dead_letter_to, Definition(payload=definition.payload))
+        self.rank = engine.rank(definition.arrangement)
         # The times, on this process's monotonic clock, of the next sweep and of the next purge of a history that has a
         # retention; see operations/claim.py. Of a topic: the next look at all holes, and the next try to close some.
         self.next_sweep = 0.0
@@ -101,6 +126,15 @@ class Table(Statements):
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
         self.mark = Mark()
+        self.ring = Ring()
+
+    def redefined(self, definition: Definition) -> Self:
+        """Return the table with another definition, and with all else that this process remembers of it."""
+        other = copy(self)
+        other.definition = definition
+        other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
+        other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        return other
 
     def ready_after(self, id: int) -> None:
         """Lower the mark to `id`, because messages after it may have become ready.
@@ -109,6 +143,14 @@ class Table(Statements):
         one, a claim in another thread could undo this before the next claim.
         """
         self.mark = Mark(min(self.mark.id, id))
+        self.ring.marks = {}
+
+    @cached_property
+    def waiting_for_results(self) -> Table:
+        """The table as the notifier knows it, with a channel of its own, for those who wait for results."""
+        table = self.engine.table(self.name, self.definition, f"{self.table_name}{PART}results")
+        table.of_results = True
+        return table
 
     @property
     def channel(self) -> str:
@@ -143,7 +185,7 @@ class ProcedureSyntax(NamedTuple):
     words: Mapping[str, str] = MappingProxyType({})
     """The `{words}` of the texts that stand for something else in procedures."""
     there: str = ""
-    """The query for the names of a queue's existing procedures; "" if a drop of missing ones needs no right."""
+    """The query for names of existing procedures of a queue."""
     kept: Callable[[str, str], str] = lambda statement, target: statement
     """Return a statement whose rows go into a variable of the procedure; see `into=` in procedures.py."""
 
@@ -157,6 +199,8 @@ class EngineBase(ABC):
     """The columns of the index that serves a claim, for each order of a queue, as in `ORDER BY`."""
     order_by: ClassVar[Mapping[str, str]]
     """The `ORDER BY` of a claim, for each order."""
+    slot: ClassVar[str]
+    """The slot of the group of a message, in a fair queue: an expression, or a column of its table."""
     payload_types: ClassVar[Mapping[str, str]]
     """The column type of each payload type."""
     staged_types: ClassVar[Mapping[str, str]]
@@ -167,6 +211,10 @@ class EngineBase(ABC):
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
     """`own_clock`, unless `:now` is given."""
+    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots"  # noqa: S608
+    """The number of messages that may be in progress in a queue that limits them."""
+    until_token: ClassVar[str]
+    """The seconds until the rate of a queue allows a message, in the row of the rate."""
     client: ClassVar[Client]
     autocommit: ClassVar[frozenset[str]]
     """The operations that need no transaction around them; see operations.py."""
@@ -179,9 +227,15 @@ class EngineBase(ABC):
     """
     connect_args: ClassVar[Mapping[str, Any]] = {}
     """Options of the driver's `connect`. The URL overrides them."""
+    origin_header: ClassVar[str]
+    """The headers of a dead letter that moves to another queue, with its origin."""
+    origin_key: ClassVar[str]
+    """The key in the origin of such a message."""
     schema_version: ClassVar[int] = 5
     """The version of the tables that it creates and works with."""
     has_schemas: ClassVar[bool] = True
+    no_group: ClassVar[str] = "''"
+    """The group of the messages of a strict queue, in SQL."""
     promotes: ClassVar[bool] = True
     """Whether a grouped queue needs `promote`; else triggers of the database promote at once."""
     sweeps_within: ClassVar[bool] = False
@@ -202,7 +256,7 @@ class EngineBase(ABC):
 
     def __init__(self, dialect: Dialect, schema: str | None = None) -> None:
         self.dialect = dialect
-        self.schema = check_name(schema, "schema") if schema is not None else None
+        self.schema = check_identifier(schema, "schema") if schema is not None else None
         self.prefix = f"{schema}." if schema else ""
         self.shared = Statements(self)
         """The statements of the operations that concern no queue."""
@@ -240,6 +294,7 @@ class EngineBase(ABC):
             raise ValueError(state)
         definition = table.definition
         queue = f"{self.prefix}{table.table_name}"
+        expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
         return {
             **self.common_words(),
             "queue": queue,
@@ -248,14 +303,19 @@ class EngineBase(ABC):
             "payload_type": self.payload_types[definition.payload],
             "turns": f"{queue}{PART}turns",
             "turn": f"{queue}{PART}turn",
-            "order_by": self.order_by[definition.order],
-            "ready_index": self.ready_index[definition.order],
-            "claimable": self.claimable(definition) + (" and id > :low_water" if table.claims_above_mark else ""),
+            "order_by": self.order_by[definition.arrangement],
+            "ready_index": self.ready_index[definition.arrangement],
+            "claimable": self.claimable(definition)
+            + (" and id > :low_water" if table.claims_above_mark else "")
+            + f" and {self.unpaused(table)}"
+            + expiry["in_time"],
+            "unpaused": self.unpaused(table),
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",
             "pushed_scheduled": "blocked" if definition.grouped else "scheduled",
             "redriven_due": "due_at" if definition.order == "due" else "null",
+            "waiting": f"state in ({', '.join(map(repr, WAITING_STATES))})",
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
@@ -266,9 +326,56 @@ class EngineBase(ABC):
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
+            "slots": f"{queue}{PART}slots",
+            "rate": f"{queue}{PART}rate",
+            # How many messages a claim may claim.
+            "claim_limit": ":n",
+            "take_limit": ":n",
+            # Of a queue with limits: whether it has a place, the seconds until the rate allows a message, and the
+            # numbers for the text that creates it.
+            "room": f"(select count(*) from {queue} where state = 'in_progress') < ({self.places.format(queue)})"  # noqa: S608
+            if definition.concurrency
+            else "1 = 1",
+            "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
+            # The predicate of a claim without the low-water mark.
+            "free": self.claimable(definition) + expiry["in_time"],
+            "concurrency": str(definition.concurrency or 0),
+            "step": str(definition.rate.step if definition.rate else 0),
+            "burst": str(definition.rate.burst if definition.rate else 0),
             "staged_type": self.staged_types[definition.payload],
+            # What is moved here keeps its due time; a due queue needs one, as a push has it.
+            "source": f"{self.prefix}{table.source.table_name if table.source else 'tq_other'}",
+            "moved_due": "coalesce(due_at, pushed_at)" if definition.order == "due" else "due_at",
+            "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
+            # The table to which dead letters move, if the definition names a queue for them.
+            "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
+            "origin_header": self.origin_header,
+            "origin_key": self.origin_key,
+            "slot": self.slot,
+            "and_slot": f", {self.slot} as slot" if definition.fair else "",
+            "and_null": ", null" if definition.fair else "",
+            "ring": f"{queue}{PART}ring",
+            "keys": f"{queue}{PART}keys",
+            "results": f"{queue}{PART}results",
+            "key_for": repr(definition.key_for),
+            **expiry,
             **self.topic_words(table),
+        }
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        """Return the `{words}` of the texts about a queue whose messages expire.
+
+        expires   the seconds of a message that is pushed without seconds of its own.
+        """
+        given = {":expires": "until", "expires": "own_until"}
+        return {
+            "expires": repr(expires),
+            "expires_at": ", expires_at",
+            "lifetime": ", expires",
+            **{word: f", {self.after(f'coalesce({seconds}, {expires!r})')}" for seconds, word in given.items()},
+            "no_expiry": ", expires_at = null",
+            "in_time": f" and (expires_at is null or expires_at > {self.clock})",
         }
 
     def topic_words(self, table: Table) -> dict[str, str]:
@@ -281,10 +388,22 @@ class EngineBase(ABC):
             "ranges": f"{self.prefix}{table.table_name}{PART}ranges",
         }
 
+    @abstractmethod
+    def after(self, seconds: str) -> str:
+        """Return SQL for the time so many seconds, an expression of SQL, after `{now}`."""
+
     def claimable(self, definition: Definition) -> str:
         """Return the predicate of a claim, without the low-water mark."""
         states = ready_states(definition)
         return f"{states} and due_at <= {self.clock}" if definition.order == "due" else states
+
+    def unpaused(self, table: Table, moment: str | None = None) -> str:
+        """Return the predicate that claims of the queue are not paused. A claim tests it once."""
+        paused = self.common_words()["paused"]
+        return (
+            f"not exists (select 1 from {paused} where name = '{table.table_name}' "  # noqa: S608  (checked names)
+            f"and until > {moment or self.clock})"
+        )
 
     def split(self, text: str) -> list[str]:
         """Split a file into what is sent in one round trip: a statement, or a batch of them."""
@@ -344,6 +463,10 @@ class EngineBase(ABC):
 
     # -- values ----------------------------------------------------------------------------------------------------
 
+    def literal(self, text: str) -> str:
+        """Return a text as a literal of SQL, for printed SQL."""
+        return "'" + text.replace("'", "''") + "'"
+
     @abstractmethod
     def dump_time(self, time: datetime) -> Any:
         """Convert an aware time to what the driver takes."""
@@ -355,6 +478,15 @@ class EngineBase(ABC):
     @abstractmethod
     def dump_ids(self, ids: Sequence[int]) -> Any:
         """Return a list of ids as one parameter."""
+
+    def dump_delays(self, delays: Mapping[int, float]) -> Any:
+        """Return seconds for each id as one parameter, which an operation gets beside the ids in the same order."""
+        return str([[id, seconds] for id, seconds in sorted(delays.items())])  # JSON
+
+    def failing(self, delays: Mapping[int, float]) -> Params:
+        """Return the parameters for messages that fail, each with its delay. Those of a range have one in common."""
+        delay = next(iter(delays.values()))
+        return {"ids": self.dump_ids([*delays]), "delays": self.dump_delays(delays), "delay": delay}
 
     def load_ids(self, ids: Any) -> list[int]:
         """Return the ids of a parameter of `dump_ids`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.operations import INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
+from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.names import CATALOGUE
@@ -31,7 +31,7 @@ class Catalogue(Part):
 
     def names(self, cursor: Cursor, table: Statements, params: Params) -> list[NameRow]:
         """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
-        return [*map(NameRow._make, self._rows(cursor, table, "names", params))]
+        return sorted(map(NameRow._make, self._rows(cursor, table, "names", params)))
 
     def lookup(self, cursor: Cursor, table: Statements, params: Params) -> QueueRow | None:
         """Return a queue's row in the catalogue, or None."""
@@ -74,7 +74,20 @@ class Catalogue(Part):
         """Create the tables that bulk writes use, if they do not exist."""
         self._make(cursor, table, "create_staged", params, "staged", "writers")
 
+    def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
+        """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
+        self._run(cursor, table, "rename", params)
+
     # -- upgrading and dropping --------------------------------------------------------------------------------------
+
+    def redefine(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Enter the definition of `table` in place of `before`; create the tables that only it needs."""
+        engine = table.engine
+        there = files_for(engine.name, CREATE, conditions(params["before"]))
+        for file in created_by(engine.name, table.definition):
+            if file not in there:
+                self._run(cursor, table, file, params)
+        self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Upgrade the tables of a queue from one schema version to the next, `params["schema_version"]`.

@@ -12,6 +12,7 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.pauses import Pauses
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.reads import Reads
@@ -30,6 +31,7 @@ class Engine(EngineBase):
     range_reads: ClassVar[RangeReads] = RangeReads()
     ranges: ClassVar[Ranges] = Ranges(messages, topics, range_reads)
     reads: ClassVar[Reads] = Reads()
+    pauses: ClassVar[Pauses] = Pauses()
     schedules: ClassVar[Schedules] = Schedules()
     streams: ClassVar[Streams] = Streams()
     staging: ClassVar[Staging] = Staging()

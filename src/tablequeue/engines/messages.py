@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.fair import Claim, Fair
 from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
@@ -21,6 +23,8 @@ EXPIRED = "lease expired"
 
 
 class Messages(Part):
+    fair: ClassVar[Fair] = Fair()
+
     # -- pushing -----------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
@@ -43,9 +47,43 @@ class Messages(Part):
         """Return the keys among `params["keys"]` that live messages have, with the ids of these messages."""
         return dict(self._rows(cursor, table, "find_keys", params))  # type: ignore[arg-type]
 
+    def take_keys(self, cursor: Cursor, table: Table, params: Params) -> set[str]:
+        """Take those of the keys that are free under `token`: `taken` has them, each with its seconds.
+
+        The keys of the queue stay taken for a time. Return those that were free.
+        """
+        return {row[0] for row in self._rows(cursor, table, "take_keys", params)}
+
+    def name_keys(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Note the messages that took keys: `taken` has their ids. A key without an id is free again."""
+        self._run(cursor, table, "name_keys", params)
+
+    def taken_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
+        """Return those of the keys of `taken` that are taken, with the ids of the messages that took them."""
+        return dict(self._rows(cursor, table, "taken_keys", params))  # type: ignore[arg-type]
+
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete up to `n` keys whose time is over. Return their number."""
+        return len(self._rows(cursor, table, "forget_keys", params))
+
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError
+
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        """Move those of `ids` that no consumer holds from `table.source` to this queue, with all that they have.
+
+        Return their old ids and their new ones, both sorted: the same order. If there are fewer new ones, messages of
+        this queue have the keys of others, and the caller must roll back.
+        """
+        find, insert, delete = table.statements("move")
+        cursor.execute(find, params)
+        old = [row[0] for row in cursor.fetchall()]
+        moved = {**params, "ids": table.engine.dump_ids(old)}
+        cursor.execute(insert, moved)
+        new = sorted(row[0] for row in cursor.fetchall())
+        cursor.execute(delete, moved)
+        return old, new
 
     # -- claiming ----------------------------------------------------------------------------------------------------
 
@@ -55,14 +93,14 @@ class Messages(Part):
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
-        return claimed_above(self._claim, cursor, table, params)
+        return self._ready(self._claim, cursor, table, params)
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 
         Return them as CLAIMED.
         """
-        return claimed_above(self._take, cursor, table, params)
+        return self._ready(self._take, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
@@ -82,9 +120,18 @@ class Messages(Part):
 
         Return their number.
         """
-        moved = self._sweep(cursor, table, params)
+        with self._moving(cursor, table):
+            moved = self._sweep(cursor, table, params)
+            self._move_dead(cursor, table, params, moved)
         table.ready_after(0)
-        return moved
+        return len(moved)
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Move up to `n` waiting messages whose time is over to the history; without one they become dead letters.
+
+        The messages of the queue expire. Return their number.
+        """
+        return len(self._rows(cursor, table, by_history("expire", table), params))
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
@@ -97,17 +144,18 @@ class Messages(Part):
         once = table.definition.delivery == "at_most_once"
         return self._finished(cursor, table, "complete_at_most_once" if once else by_history("complete", table), params)
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        """Fail an attempt: schedule the message `id` again, or make it a dead letter. One that was told to stop ends.
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 
-        Return its new state, or None if it is not held under `token`.
+        Each message is scheduled again, or becomes a dead letter. One that was told to stop ends.
         """
-        state = self._fail(cursor, table, params)
-        if state == "ready":
-            table.ready_after(params["id"] - 1)
-        if state is None and self.cancel_held(cursor, table, params | {"ids": table.engine.dump_ids([params["id"]])}):
-            return "cancelled"
-        return state
+        with self._moving(cursor, table):
+            states = self._fail(cursor, table, params)
+            self._move_dead(cursor, table, params, [id for id, state in states.items() if state == "dead"])
+        _ready_again(table, [id for id, state in states.items() if state == "ready"])
+        if len(states) < len({*table.engine.load_ids(params["ids"])}):
+            states |= dict.fromkeys(self.cancel_held(cursor, table, params), "cancelled")
+        return states
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Release the messages among `ids` that are held under `token`. Return their ids.
@@ -119,10 +167,16 @@ class Messages(Part):
             return released
         return [*released, *self.cancel_held(cursor, table, {**params, "error": None})]
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        """Extend the lease. Return its new end, or None if the message is not held under `token`."""
-        row = self._row(cursor, table, "extend", params)
-        return row and row[0]
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
+        return dict(self._rows(cursor, table, "extend", params))  # type: ignore[arg-type]
+
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Keep the results of messages that this transaction has completed: `rows` have their ids and results."""
+        cursor.executemany(table.statement("keep_results"), params["rows"])
+
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Notify those who wait for results when this transaction commits, if the database can do it."""
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -169,6 +223,7 @@ class Messages(Part):
         known = json.loads(errors) if isinstance(errors, str) else errors
         values = {name: value for name, value in params.items() if name != "error"}
         self._run(cursor, table, "put_back", values | {"errors": json.dumps([*known, params["error"]])})
+        self._move_dead(cursor, table, {"now": None}, [params["id"]])
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
@@ -178,6 +233,24 @@ class Messages(Part):
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return _ready_again(table, self._redrive(cursor, table, "redrive_ids", params))
+
+    def move_back(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Move the messages among `ids` that wait in the queue for dead letters back. Return their ids there.
+
+        One with a key that another message has stays. `keys` has the keys by id.
+        """
+        find, insert, delete = table.statements("move_back")
+        cursor.execute(find, {"ids": params["ids"]})
+        ids = sorted(row[0] for row in cursor.fetchall())
+        keys = {id: params["keys"][id] for id in ids if params["keys"].get(id) is not None}
+        taken = {*self.find_keys(cursor, table, {"keys": [*keys.values()]})} if keys else set()
+        first = {key: id for id, key in reversed(keys.items()) if key not in taken}
+        ids = [id for id in ids if id not in keys or first.get(keys[id]) == id]
+        if ids:
+            moving: Params = {"ids": table.engine.dump_ids(ids)}
+            cursor.execute(insert, moving)
+            cursor.execute(delete, moving)
+        return ids
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Delete up to `n` messages in `params["state"]`. Return their number."""
@@ -196,6 +269,10 @@ class Messages(Part):
 
     # -- what engines override; the low-water mark is handled above --------------------------------------------------
 
+    def _ready(self, claim: Claim, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        in_order = self.fair.claimed if table.definition.fair else claimed_above
+        return in_order(claim, cursor, table, params)
+
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
 
@@ -208,10 +285,10 @@ class Messages(Part):
             rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
         return rows
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         rows = self._rows(cursor, table, "sweep", params)
         self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
-        return len(rows)
+        return [id for id, _ in rows]
 
     def _end_expired(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
         """End messages that were told to stop, and whose lease has expired."""
@@ -223,16 +300,35 @@ class Messages(Part):
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
         return [row[0] for row in self._rows(cursor, table, operation, params)]
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"
-        rows = self._rows(cursor, table, operation, params)
-        return rows[0][0] if rows else None
+        return {row[0]: row[1] for row in self._rows(cursor, table, operation, params)}
+
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        """Return what makes several statements one transaction; here the runner has done it."""
+        return nullcontext()
+
+    def _moving(self, cursor: Cursor, table: Table) -> AbstractContextManager[None]:
+        """Return what makes a failure and the move of the dead letter one transaction; nothing if it does not move."""
+        return nullcontext() if table.dead_letters is None else self._atomic(cursor)
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """Move the dead letters among these messages to the queue that the definition names, if it names one."""
+        if ids and table.dead_letters is not None:
+            moving: Params = {"ids": table.engine.dump_ids(ids), "origin": table.name, "now": params["now"]}
+            self._run(cursor, table, "move_dead", moving)
 
     def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         return bool(self._rows(cursor, table, "reschedule", params))
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))
+
+
+def old_and_new(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
+    """Return the old and the new ids of rows of `move`: an id, and whether it is new."""
+    old, new = (sorted(row[0] for row in rows if bool(row[1]) is is_new) for is_new in (False, True))
+    return old, new
 
 
 def by_history(operation: str, table: Table) -> str:

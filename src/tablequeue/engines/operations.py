@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tablequeue.definition import Definition
+from tablequeue.definition import FEATURES, Definition
 from tablequeue.engines.texts import operations_of
 
 
@@ -41,14 +41,22 @@ class Operation(NamedTuple):
 # The files that create a queue, in the order in which they run.
 CREATE = {
     "create_topic": "topic",
+    "create_topic_functions": "topic",
     "create": "states",
     "create_packs": "states",
     "create_due": "due",
     "create_priority": "priority",
+    "create_fair": "fair",
     "create_groups": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
+    "create_results": "results",
+    "create_keys": "key_for",
+    "create_expiry": "expires",
+    "create_expired": "expires keep",
     "create_ranges": "subscription",
+    "create_slots": "concurrency",
+    "create_rate": "rate",
 }
 
 # The files that a catalogue of schema version 4 lacks.
@@ -64,13 +72,18 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "upgrade_5": "states"},
+    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states"},
 }
 
 # What sets messages apart from a range.
 _APART = dict.fromkeys(("range_hold", "range_set_apart", "range_mark"), "ranges")
 _LOCKED = {"lock": ""}
 _UNLOCKED = {"unlock": ""}
+
+
+# What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
+_GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
+_SPENT = {"note_slots": "concurrency", "spend_rate": "rate"}
 
 
 def _made(*files: str) -> Operation:
@@ -106,16 +119,24 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
+    "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
+    "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
         Effect.DDL,
         {
             "drop_topic": "topic",
             "drop_ranges": "subscription",
             "drop": "states",
+            "drop_fair": "fair",
             "drop_groups": "grouped",
+            "drop_results": "results",
             "drop_history": "keep",
+            "drop_slots": "concurrency",
+            "drop_rate": "rate",
+            "drop_keys": "key_for",
             "drop_streams": "",
+            "resume": "",
             "unregister": "",
         },
         parts="drop_notifications",
@@ -132,7 +153,12 @@ OPERATIONS: Mapping[str, Operation] = {
         {"push_each": "queue", "topic_push_each": "topic"},
         parts="push_clock push_rows topic_push_rows",
     ),
+    "move": Operation(Effect.STEP),
     "find_keys": Operation(Effect.READ),
+    "take_keys": Operation(Effect.STEP),
+    "name_keys": Operation(Effect.STEP),
+    "taken_keys": Operation(Effect.READ),
+    "forget_keys": Operation(Effect.WRITE),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
@@ -154,16 +180,24 @@ OPERATIONS: Mapping[str, Operation] = {
     "look": Operation(Effect.READ, parts="claim_find"),
     "claim": Operation(
         Effect.WRITE,
-        {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"},
-        parts="claim_find claim_many claim_packed",
+        _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
+        parts="claim_find claim_many claim_packed claim_ring move_ring free_slots",
         printed="pop",
     ),
-    "take": Operation(Effect.WRITE, {"take_keep": "queue keep", "take_none": "queue none"}),
+    "take": Operation(
+        Effect.WRITE, {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+    ),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
-        Effect.WRITE, {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+        Effect.WRITE,
+        {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
+        | {"move_dead": "dead_letter_to"},
     ),
+    "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
     "promote": Operation(Effect.WRITE),
+    "pause": Operation(Effect.WRITE),
+    "resume": Operation(Effect.WRITE),
+    "paused": Operation(Effect.READ),
     # Finishing
     "complete": Operation(
         Effect.WRITE,
@@ -176,9 +210,11 @@ OPERATIONS: Mapping[str, Operation] = {
         parts="complete_packed unpack range_id",
     ),
     "complete_and_claim": Operation(Effect.STEP),
+    "keep_results": Operation(Effect.STEP),
+    "result": Operation(Effect.READ),
     "fail": Operation(
         Effect.WRITE,
-        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once"},
+        _APART | {"fail": "at_least_once", "fail_at_most_once": "at_most_once", "move_dead": "dead_letter_to"},
         parts="fail_state",
     ),
     "release": Operation(Effect.WRITE, _APART | {"release": ""}),
@@ -191,6 +227,7 @@ OPERATIONS: Mapping[str, Operation] = {
     # Maintenance
     "redrive": Operation(Effect.WRITE),
     "redrive_ids": Operation(Effect.WRITE),
+    "move_back": Operation(Effect.STEP),
     "purge": Operation(Effect.WRITE),
     "purge_ids": Operation(Effect.WRITE),
     "purge_history": Operation(Effect.WRITE),
@@ -214,6 +251,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "stats_lost": "at_most_once",
             "stats_finished": "keep",
             "stats_pushed": "keep",
+            "stats_expired": "expires keep",
         },
     ),
     "stats_finished": Operation(Effect.READ, parts="range_stats_finished"),
@@ -239,12 +277,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "stream_ids": Operation(Effect.READ),
     "stream_rows": Operation(Effect.READ),
     "streams": Operation(Effect.READ),
-    "stage": Operation(Effect.STEP),
+    "stage": Operation(Effect.STEP, parts="topic_stage_reserve topic_stage_copied topic_stage_copy"),
     "staged_count": Operation(Effect.READ),
     "staged_taken": Operation(Effect.READ),
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
-    "unstage": Operation(Effect.STEP),
+    "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
 }
 
 
@@ -268,9 +306,14 @@ _CLAIMED = "queue subscription"
 # can have: `tq_orders__sweep`. A topic has some in files of their own: topic_push makes `tq_events_push`.
 PROCEDURES: Mapping[str, Procedure] = {
     "_due": Procedure(),
+    "_move_dead": Procedure(needs="dead_letter_to"),
+    "_expire": Procedure(needs="expires"),
     "_expired": Procedure(),
+    "_grant_rate": Procedure(needs="rate"),
     "_insert_each": Procedure(),
+    "_lock_slots": Procedure(needs="concurrency"),
     "_move_on": Procedure(needs="grouped"),
+    "_note_slots": Procedure(needs="concurrency"),
     "_outdated": Procedure(needs="retention"),
     "_peek_blocked": Procedure(),
     "_peek_dead": Procedure(),
@@ -278,12 +321,14 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_peek_ready": Procedure(),
     "_peek_scheduled": Procedure(),
     "_promote": Procedure(needs="grouped"),
+    "_spend_rate": Procedure(needs="rate"),
     "_sweep": Procedure(),
     "_cancel_held": Procedure(needs="at_least_once"),
     "begin": Procedure(),
     "check": Procedure(),
     "cancel_held": Procedure(needs="at_least_once"),
     "claim": Procedure(of=_CLAIMED),
+    "find_in_turn": Procedure(needs="fair"),
     "find": Procedure(),
     "insert": Procedure(),
     "list": Procedure(),
@@ -335,12 +380,21 @@ def conditions(definition: Definition) -> set[str]:
     return {
         definition.kind,
         "states",
-        definition.order,
+        definition.arrangement,
         definition.delivery,
         definition.payload,
         "keep" if definition.keeps_history else "none",
-        "sorted" if definition.order in ("due", "priority") else "by_id",
-        *(name for name in ("grouped", "strict", "groups", "retention") if getattr(definition, name)),
+        "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
+        *(
+            name
+            for name in ("grouped", "strict", "retention", "limited", "concurrency", "rate", *FEATURES)
+            if getattr(definition, name)
+        ),
+        *(["groups"] if definition.needs_groups else []),
+        *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
+        *(["dead_letter_to"] if definition.dead_letter_to else []),
+        *(["in_order"] if not definition.fair else []),
+        *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 

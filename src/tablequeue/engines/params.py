@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from tablequeue.definition import Definition
+
 Time = Any
 """A time as the driver takes it; see `Engine.dump_time`."""
 Ids = Any
@@ -31,6 +33,12 @@ class Params(TypedDict, total=False):
     """The lowest and the highest id."""
     after: int
     """The id after which to look."""
+    served: Any
+    """The slot of the group of a fair queue that was served last."""
+    starts: Any
+    above: Any
+    ends: Any
+    """The segments of the ring of a fair queue: from a slot and an id on, without these, up to a slot."""
     age: float
     """Seconds since an event; of a condition, the minimum."""
     since: Time
@@ -47,15 +55,25 @@ class Params(TypedDict, total=False):
     """Seconds until the message is ready."""
     due: Time | None
     """The time at which the message is ready."""
+    expires: float | None
+    """Seconds until the message expires; None: those of the queue."""
     priority: int | None
     group: str | None
     key: str | None
     keys: Any
     """Deduplication keys: a list. Some engines send it as JSON."""
+    key_for: float | None
+    """Seconds that the key of the message stays taken; None: those of the queue."""
+    taken: str
+    """Keys with their seconds, or with the ids of messages, as JSON."""
+    result: str
+    """The result of a message, as JSON."""
     producer: str
     consumer: str
     rows: Any
     """Messages with options of their own, each a Params; or their JSON."""
+    columns: Any
+    """Messages as an Arrow batch."""
     place: int | Sequence[int]
     """The position of a message in its call."""
 
@@ -64,6 +82,8 @@ class Params(TypedDict, total=False):
     """Seconds."""
     seen: Any
     """What `look` found, on an engine that looks apart."""
+    delays: Any
+    """The delays of messages that fail; see `Engine.dump_delays`."""
     look: int
     """The maximum number of messages that a claim looks at."""
     low_water: int
@@ -77,11 +97,19 @@ class Params(TypedDict, total=False):
     errors: str
     """The errors of a message, as JSON."""
     max_attempts: int
+    origin: str
+    """The name of the queue that dead letters move from."""
     attempts: Any
     """How often a message was claimed; for `publish`, the names of the attempts to publish."""
     pushed_at: Time
     popped_at: Time
     lease_until: Time
+    slots: str
+    """Free places of a queue, each with its note, as JSON."""
+    places: str
+    """Places, each with the message that it is to note, as JSON."""
+    removes: bool
+    """Whether messages are removed, so that none is in progress after that."""
     within: bool
     """Whether the operation runs in a caller's transaction."""
 
@@ -115,10 +143,13 @@ class Params(TypedDict, total=False):
     # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""
+    new_name: str
     names: Sequence[str]
     """The names of all queues."""
     definition: str
     """The entry of a queue; see `Table.entry`."""
+    before: Definition
+    """The definition that another one replaces."""
     schema_version: int
     table: str
     """The name of a table, with its schema."""

@@ -30,6 +30,8 @@ class Poll(Listener):
         self._closed = False
 
     def attend(self, table: Table) -> None:
+        if table.of_results:
+            return  # no poll finds results: who waits for one looks by itself
         self._tables[table.table_name] = table
         self._hurry.set()
 

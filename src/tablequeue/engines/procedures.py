@@ -88,14 +88,22 @@ def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
     return [f"{table.table_name}_{verb_of(file)}" for file in _files(engine, table.definition) if PROCEDURES[file].role]
 
 
+def are_there(engine: EngineBase, cursor: Cursor, table: Table) -> bool:
+    """Return whether the queue has stored procedures."""
+    syntax = engine.procedure_syntax
+    if syntax is None:
+        return False
+    if syntax.schema is not None and engine.schema is None:
+        cursor.execute(syntax.current_schema)
+        engine = _placed(engine, cursor.fetchone()[0])
+    words = engine.words(table)
+    cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], syntax.there))
+    return bool(cursor.fetchall())
+
+
 def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:
-    if engine.procedure_syntax is None:
+    if not are_there(engine, cursor, table):
         return
-    if engine.procedure_syntax.there:
-        words = engine.words(table)
-        cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], engine.procedure_syntax.there))
-        if not cursor.fetchall():
-            return
     for statement in engine.split(dropping(engine, table)):
         cursor.execute(statement)
 
@@ -155,7 +163,8 @@ _SQL = re.compile(r"\{sql (\w+)(?:/(\d))?((?: \w+=[^\s}]+)*)\}")
 
 def _rendered(engine: EngineBase, file: str, table: Table, more: Mapping[str, str] | None = None) -> str:
     definition, syntax = table.definition, _syntax(engine)
-    words = engine.words(table) | _words(definition) | dict(more or {})
+    origin = table.name.replace("'", "''")
+    words = engine.words(table) | _words(definition) | {"origin": f"'{origin}'"} | dict(more or {})
     lines = []
     text = listed(template(engine.name, file), engine.expressions)
     for line in chosen(text, conditions(definition)):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import NoReturn
+from contextlib import nullcontext
+from typing import Any, NoReturn
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -106,11 +106,13 @@ class Ranges(Messages):
                 return ids
             return done + self._leave(cursor, table, params, left)
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        """Fail the attempts. The messages of a range are scheduled again after `delay`, all of them."""
         with self._atomic(cursor):
-            if self._leave(cursor, table, params | {"attempts": 1}, [params["id"]]):
-                return _failed_state(params)
-            return self.apart.fail(cursor, table, params)
+            ids = table.engine.load_ids(params["ids"])
+            left = self._leave(cursor, table, params | {"attempts": 1}, ids)
+            states = dict.fromkeys(left, _failed_state(params))
+            return states if len(left) == len(ids) else states | self.apart.fail(cursor, table, params)
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         with self._atomic(cursor):
@@ -121,9 +123,11 @@ class Ranges(Messages):
                 return left
             return left + self.apart.release(cursor, table, params)
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
-        row = self._row(cursor, table, "range_extend", params | {"ids": table.engine.dump_ids([params["id"]])})
-        return row[0] if row else self.apart.extend(cursor, table, params)
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        ids = {*table.engine.load_ids(params["ids"])}
+        with self._atomic(cursor) if len(ids) > 1 else nullcontext():
+            ends = self._extend_ranges(cursor, table, params)
+            return ends if len(ends) == len(ids) else ends | self.apart.extend(cursor, table, params)
 
     # -- changing messages apart -------------------------------------------------------------------------------------
 
@@ -185,16 +189,16 @@ class Ranges(Messages):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
-        """Return what makes several statements one transaction; here the runner has done it."""
-        return nullcontext()
-
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         """Let no claim of the subscription run until the transaction ends; here the transaction has done it."""
 
     def _range(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Claim the next range. Return its messages in the order of their offsets."""
         return self._rows(cursor, table, "range_claim", params)
+
+    def _extend_ranges(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        """Extend the leases on the ranges that hold messages among `ids`. Return these ids and the new ends."""
+        return dict(self._rows(cursor, table, "range_extend", params))  # type: ignore[arg-type]
 
     def _complete_range(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> bool:
         """Complete the range under `token`, if `ids` are all of its messages and none has left it."""

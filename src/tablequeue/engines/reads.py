@@ -18,8 +18,12 @@ class Next(NamedTuple):
 
     seconds: Any
     """Seconds until then; 0 or less if a message can be popped now, None if none is expected."""
+    paused: bool = False
+    """Whether claims are paused: `seconds` is then the rest of the pause."""
     pushing: bool = False
     """Whether an open transaction pushes, as far as the engine knows: a message may come at any moment."""
+    held: bool = False
+    """Whether a message is ready that a limit of the queue holds back."""
 
 
 class Reads(Part):
@@ -39,6 +43,11 @@ class Reads(Part):
     def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
         """Return whether message `id` of a subscription is in the log alone, and not finished."""
         return False
+
+    def result(self, cursor: Cursor, table: Table, params: Params) -> str | None:
+        """Return the result of the finished message `id`, as JSON; None if it has none."""
+        row = self._row(cursor, table, "result", params)
+        return row and row[0]
 
     def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Return up to `n` live messages with ids from `low` to `high`, highest id first, as COLUMNS."""
@@ -73,7 +82,10 @@ class Reads(Part):
     def stats(self, cursor: Cursor, table: Table, params: Params) -> StatsRow:
         row = self._row(cursor, table, "stats", params)
         finished = self._row(cursor, table, "stats_history", params)[0] if table.definition.keeps_history else None
-        return StatsRow(*(*row, finished))
+        definition = table.definition
+        counted = definition.expires and definition.keeps_history
+        expired = self._row(cursor, table, "stats_expired", params)[0] if counted else None
+        return StatsRow(*(*row, finished, None, expired))
 
     def stats_finished(self, cursor: Cursor, table: Table, params: Params) -> list[FinishedRow]:
         """Return the last `n` messages finished less than `age` seconds ago, the last one first."""
@@ -93,6 +105,6 @@ class Reads(Part):
         """Return the SQL text of `params["operation"]` with its values as literals, for a connection from `arrow`."""
         raise NotImplementedError
 
-    def arrow(self, url: sa.URL) -> Any:
+    def arrow(self, engine: sa.Engine) -> Any:
         """Return a connection that reads Arrow batches natively; None if there is no driver for it."""
         return None

@@ -52,6 +52,7 @@ class StatsRow(NamedTuple):
     finished: int | None
     lag: tuple[int, float | None] | None = None
     """Of a subscription: the messages that no consumer has claimed, and the age of the first ready one."""
+    expired: int | None = None
 
 
 class RangesRow(NamedTuple):

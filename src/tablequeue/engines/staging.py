@@ -12,10 +12,10 @@ from tablequeue.engines.parts import Part
 
 class Staging(Part):
     by_columns = False
-    """Whether `stage` takes messages by columns, and checks JSON by itself."""
+    """Whether `stage` takes messages by columns, as an Arrow batch, and checks JSON by itself."""
 
     def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Stage each of `params["rows"]`, which have options of their own; or columns, if `by_columns`."""
+        """Stage each of `params["rows"]`, which have options of their own; or `params["columns"]`, if `by_columns`."""
         shared = {name: value for name, value in params.items() if name != "rows"}
         cursor.executemany(table.statement("stage"), [shared | row for row in params["rows"]])
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.fair import Fair
 from tablequeue.engines.parts import Part
 from tablequeue.engines.rows import StreamRow, StreamsRow
 from tablequeue.engines.texts import Row
 
 
 class Streams(Part):
+    fair: ClassVar[Fair] = Fair()
+
     def stream_open(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Begin a new run of `stream`, with an epoch of its own."""
         self._run(cursor, table, "stream_open", params)
@@ -23,8 +28,13 @@ class Streams(Part):
 
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Claim up to `n` messages without a lease. Return their number."""
+        if table.definition.fair:
+            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
         # No low-water mark: for a whole batch it saves little.
         return len(self._rows(cursor, table, "stream_claim", params | {"low_water": 0}))
+
+    def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._rows(cursor, table, "stream_claim", params)
 
     def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         """Return the ids of the messages in progress under the `token` of a stream, in ascending order."""

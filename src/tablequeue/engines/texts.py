@@ -25,7 +25,12 @@ RANKS: Mapping[str, Callable[[Row], Any] | None] = {
     "lifo": lambda row: -row[ID],
     "due": lambda row: (row[DUE_AT], row[ID]),
     "priority": lambda row: (-row[PRIORITY], row[ID]),
+    "fair": lambda row: 0,  # they come sorted: see fair.py
 }
+
+
+# The order of the claimed messages of a fair queue: the first one of each group, then the second ones.
+IN_TURN = "row_number() over (partition by group_key order by id), group_key"
 
 
 class Client(NamedTuple):

@@ -47,6 +47,7 @@ def leased(
     context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any = None
 ) -> tuple[str, Params]:
     """Return a new token, and the parameters of a claim under it."""
+    context.keep_current(connection)
     definition = context.table.definition
     if connection is not None and definition.kind == "subscription":
         raise BadInput(
@@ -69,6 +70,7 @@ def take(context: Context, n: int, now: datetime | None, connection: Any) -> Seq
             "take() needs the connection whose transaction the message goes with.",
             "Give a connection, or use pop() and complete().",
         )
+    context.keep_current(connection)
     params = _params(context, n, None, now)
     return _swept(context, context.messages.take, params, now, connection, refusable=True)
 
@@ -82,7 +84,7 @@ def check_prefetch(context: Context, prefetch: int) -> None:
 
 
 def sweep(context: Context, now: datetime | None, connection: Any = None) -> int:
-    """Make due and abandoned messages ready, or dead if they have no attempts left; return how many.
+    """Make due and abandoned messages ready, or dead if they have no attempts left, and expire others; return how many.
 
     In a transaction beside that of a caller's `connection`: inside, no other consumer could have the messages until it
     ends. Only where one writer holds the whole database is it a part of that transaction.
@@ -94,6 +96,8 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
     }
     run = context.run if context.engine.sweeps_within else context.run_beside
     moved = run(context.messages.sweep, params, connection)
+    if context.table.definition.expires:
+        moved += run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
     if context.table.definition.grouped and context.engine.promotes:
         moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
@@ -168,6 +172,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         # First, so that the claims of other threads do not do it too.
         table.next_sweep = monotonic() + SWEEP_EVERY
         moved = sweep(context, now, connection)
+        if table.definition.key_for and connection is None:
+            moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         retention = table.definition.retention
         if retention is not None and connection is None and monotonic() >= table.next_purge:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, TypeVar
 
-from tablequeue.definition import LARGEST, LONGEST, Duration, in_seconds
+from tablequeue.definition import LARGEST, LONGEST, Definition, Duration, definition_from, in_seconds
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.message import checked_id
 from tablequeue.payload import CODECS, Codec
 
@@ -22,6 +24,10 @@ T = TypeVar("T")
 
 # A lease of 100 years from then still ends in a year that Python can write.
 LAST_NOW = datetime(9890, 1, 1, tzinfo=UTC)
+
+
+# Seconds between two looks of one process at the definition of a queue: an altered one holds within a second.
+LOOK_EVERY = 0.75
 
 
 @dataclass(slots=True)
@@ -41,6 +47,8 @@ class Context:
     reads: Reads
     plain: Params | None = None
     """The parameters of a push without options, after the first one; see push.py."""
+    next_look: float = 0.0
+    """When to look next whether the definition was altered, on this process's monotonic clock."""
 
     @classmethod
     def at(cls, runner: Runner, table: Table, who: str) -> Context:
@@ -60,6 +68,35 @@ class Context:
     def run_beside(self, operation: Callable[[Cursor, Table, Params], T], params: Params, connection: Any) -> T:
         """Run an operation in a transaction of its own, in a call that acts in that of the caller's `connection`."""
         return self.runner.run_beside(operation, self.table, params, connection)
+
+    def keep_current(self, connection: Any = None) -> None:
+        """Look whether the definition was altered, at most once in `LOOK_EVERY` seconds.
+
+        The first call only notes the time, because the queue was opened just before. In a call in the transaction of
+        the caller's `connection` it looks beside that. If it cannot look, the definition stays as it is.
+        """
+        now = monotonic()
+        if now >= self.next_look:
+            opened, self.next_look = self.next_look == 0.0, now + LOOK_EVERY
+            if not opened:
+                self._look(connection)
+
+    def become(self, definition: Definition) -> None:
+        """Work with another definition from now on."""
+        if definition != self.table.definition:
+            self.table, self.plain = self.table.redefined(definition), None
+
+    def _look(self, connection: Any) -> None:
+        try:
+            row = self.runner.run_beside(
+                self.engine.catalogue.lookup, self.engine.shared, {"name": self.table.name}, connection
+            )
+            if row is not None and row.schema_version == self.engine.schema_version:
+                values = json.loads(row.entry)
+                if values.pop("table", None) == self.table.table_name:
+                    self.become(definition_from(values))
+        except (TablequeueError, TypeError):
+            return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """Return an aware time as the driver wants it; None, for the database's clock, stays None."""
@@ -90,6 +127,14 @@ def seconds(duration: Duration, what: str) -> float:
     return float(value)
 
 
+def positive(duration: Duration, what: str) -> float:
+    """Return a duration in seconds, if it is above 0 and at most 100 years; else `BadInput`."""
+    value = seconds(duration, what)
+    if not value:
+        raise BadInput(f"{what} is {duration!r}.", "Give more than 0 seconds, or a timedelta.")
+    return value
+
+
 def count(number: int, what: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= LARGEST:
         raise BadInput(f"{what} is {number!r}.", f"Give a whole number from 1 to {LARGEST}.")
@@ -101,4 +146,4 @@ def whole_ids(ids: Sequence[int]) -> list[int]:
     return [checked_id(id) for id in ids]
 
 
-__all__ = ["Context", "Params", "count", "seconds", "whole_ids"]
+__all__ = ["Context", "Params", "count", "positive", "seconds", "whole_ids"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from tablequeue.engines.base import Statements
 from tablequeue.engines.checks import Check
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
+from tablequeue.names import table_of
 from tablequeue.operations import maintain, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
@@ -46,6 +48,7 @@ def of_queue(context: Context) -> Iterator[Finding]:
         if check.of_queue:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
+    yield from (Finding(name, *words) for words in _places(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
 
@@ -89,12 +92,15 @@ def _clocks(runner: Runner) -> Iterator[Words]:
 
 
 def _indexes(context: Context) -> Iterator[Words]:
-    schema = f" --schema {context.engine.schema}" if context.engine.schema else ""
+    table, schema = context.table, context.engine.schema
+    owner = table.topic or table
+    options = f" --dialect {context.engine.dialect.name}" + (f" --schema {schema}" if schema else "")
+    if owner.table_name != table_of(owner.name, owner.definition.kind):
+        options += f" --table {owner.table_name}"
     for name in context.run(context.engine.checks.missing_indexes, {}):
         yield (
             f"The index {name} is missing: what it serves reads the whole table.",
-            f"Make it again as `tablequeue sql create {context.table.name} "
-            f"--dialect {context.engine.dialect.name}{schema}` has it.",
+            f"Make it again as `tablequeue sql create {shlex.quote(table.name)}{options}` has it.",
         )
 
 
@@ -111,6 +117,21 @@ def _lease(context: Context) -> Iterator[Words]:
             f"One message in a hundred took {longest:.3g} s or longer, and the lease is {definition.lease:g} s: when a "
             "lease ends, another consumer gets the message too.",
             "Pop with a longer lease=, or extend it while working; or make a new queue with a longer lease.",
+        )
+
+
+def _places(context: Context) -> Iterator[Words]:
+    """Say that the places of a queue have been occupied for so long that nothing else gets one."""
+    definition = context.table.definition
+    if definition.concurrency is None:
+        return
+    now = stats(context, None, None)
+    if now.in_progress >= definition.concurrency and (now.oldest_age or 0) > definition.lease:
+        yield (
+            f"All of its {definition.concurrency} places are occupied, and {now.ready} messages wait for one. The "
+            f"first of them was pushed {_hours(now.oldest_age or 0)} ago.",
+            "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
+            "streams that are abandoned. Else the limit is too low for what is pushed.",
         )
 
 
@@ -147,7 +168,7 @@ def _log(context: Context) -> Iterator[Words]:
     if keep is None or log.oldest_age is None:
         return
     if keep == 0:
-        names = topics.names(context.runner, context.table.name)
+        names = topics.names(context)
         if not names and (log.oldest_age > BEHIND or log.messages > MANY):
             yield (
                 f"It keeps messages for its subscriptions, and has no subscription. {_size(log)}",

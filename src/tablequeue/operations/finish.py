@@ -4,115 +4,145 @@ from __future__ import annotations
 
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from tablequeue.definition import Duration
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim, checked_id, checked_token
+from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.operations.results import completing, dump
 from tablequeue.states import FailedState
 
+C = TypeVar("C", bound=Collection[int])
 
-def complete(context: Context, claims: Iterable[Claim], now: datetime | None, connection: Any) -> None:
+
+def complete(
+    context: Context,
+    claims: Iterable[Claim],
+    now: datetime | None,
+    connection: Any,
+    results: Sequence[Any] | None = None,
+) -> None:
     claims = tuple(claims)
-    try:
-        _finish(context, context.messages.complete, claims, {"now": context.time(now)}, "completed", connection)
-    except LeaseLost:
-        promote_after(context, now, connection, len(claims))  # for the others of the batch, which were completed
-        raise
+    if results is not None and len(results) != len(claims):
+        raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
+    complete: Callable[..., list[int]] = context.messages.complete
+    dumped = dump(context, results or ())
+    if context.table.definition.results:
+        kept = {claim.id: result for claim, result in zip(claims, dumped, strict=False) if result is not None}
+        complete = completing(context, kept)
+    _, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
     promote_after(context, now, connection, len(claims))
+    if lost is not None:
+        raise lost
 
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
     claims = tuple(claims)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    try:
-        _finish(context, context.messages.release, claims, params, "released", connection)
-    finally:
-        promote_after(context, now, connection, len(claims))  # for those that were cancelled
+    _, lost = _finish(context, context.messages.release, claims, params, "released", connection)
+    promote_after(context, now, connection, len(claims))  # for those that were cancelled
+    if lost is not None:
+        raise lost
 
 
 def fail(
     context: Context,
-    claim: Claim,
+    claims: Iterable[Claim],
     error: str | BaseException,
     retry_in: Duration | None,
     retry: bool,
     now: datetime | None,
     connection: Any,
-) -> FailedState:
+) -> list[FailedState]:
+    """Fail the attempts, each with a delay of its own. Return the new states, aligned with the claims."""
+    claims = tuple(claims)
+    context.keep_current(connection)
     definition = context.table.definition
-    delay = definition.backoff.seconds(claim.attempts) if retry_in is None else seconds(retry_in, "retry_in")
+    delay = None if retry_in is None else seconds(retry_in, "retry_in")
+    delays = {
+        (claim.token, claim.id): definition.backoff.seconds(claim.attempts) if delay is None else delay
+        for claim in claims
+    }
     params: Params = {
-        **_held(claim),
         "error": _words(error),
-        "delay": delay,
         "max_attempts": definition.max_attempts if retry else 0,
         "now": context.time(now),
     }
-    state = context.run(context.messages.fail, params, connection)
-    if state is None:
-        raise not_held([claim.id], 1, "failed")
-    if state in ("dead", "cancelled"):
-        promote_after(context, now, connection)
-    return cast(FailedState, state)
+    states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
+    if ended := sum(state in ("dead", "cancelled") for under in states.values() for state in under.values()):
+        promote_after(context, now, connection, ended)
+    if lost is not None:
+        raise lost
+    return [cast(FailedState, states[claim.token][claim.id]) for claim in claims]
 
 
 def abandon(context: Context, claims: Sequence[Claim], why: BaseException) -> None:
     """Give back messages that nobody works on any more; where delivery is at most once, fail them instead."""
     if context.table.definition.delivery == "at_most_once":
-        for claim in claims:
-            fail(context, claim, why, None, True, None, None)
+        fail(context, claims, why, None, True, None, None)
     else:
         release(context, claims, 0, None, None)
 
 
-def extend(context: Context, claim: Claim, lease: Duration | None, now: datetime | None, connection: Any) -> datetime:
+def extend(
+    context: Context, claims: Iterable[Claim], lease: Duration | None, now: datetime | None, connection: Any
+) -> list[datetime]:
+    """Extend the leases. Return their new ends, aligned with the claims."""
     _need_lease(context, "extended")
+    context.keep_current(connection)
+    claims = tuple(claims)
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
-    params: Params = {**_held(claim), "lease": lease, "now": context.time(now)}
-    until = context.run(context.messages.extend, params, connection)
-    if until is None:
-        raise not_held([claim.id], 1, "extended")
-    return context.engine.load_time(until)
+    params: Params = {"lease": lease, "now": context.time(now)}
+    ends, lost = _finish(context, context.messages.extend, claims, params, "extended", connection)
+    if lost is not None:
+        raise lost
+    return [context.engine.load_time(ends[claim.token][claim.id]) for claim in claims]
 
 
 def _finish(
     context: Context,
-    operation: Callable[..., list[int]],
+    operation: Callable[[Cursor, Table, Params], C],
     claims: Iterable[Claim],
     params: Params,
     done: str,
     connection: Any,
-) -> None:
-    """Finish the claims, all in one transaction; then raise `LeaseLost` for those that were no longer held."""
+    delays: Mapping[tuple[str, int], float] | None = None,
+) -> tuple[dict[str, C], LeaseLost | None]:
+    """Finish the claims, all in one transaction.
+
+    Return what the operation returned for each token: a collection of the ids that were held. And the error for those
+    that were not.
+    """
+    engine = context.engine
     by_token: dict[str, list[int]] = defaultdict(list)
     for claim in claims:
-        by_token[claim.token].append(claim.id)
-    for token in by_token:
-        checked_token(token)
+        by_token[checked_token(claim.token)].append(claim.id)
 
-    def finish_each(cursor: Cursor, table: Table, params: Params) -> list[int]:
-        under = (
-            (params | {"token": token, "ids": context.engine.dump_ids(ids)}, ids) for token, ids in by_token.items()
-        )
-        return [id for values, ids in under for id in set(ids).difference(operation(cursor, table, values))]
+    def under(token: str, ids: Sequence[int]) -> Params:
+        if delays is None:
+            return params | {"token": token, "ids": engine.dump_ids(ids)}
+        return params | {"token": token} | engine.failing({id: delays[token, id] for id in ids})
+
+    def finish_each(cursor: Cursor, table: Table, params: Params) -> dict[str, C]:
+        return {token: operation(cursor, table, under(token, ids)) for token, ids in by_token.items()}
 
     if len(by_token) == 1:
         ((token, ids),) = by_token.items()
-        params |= {"token": token, "ids": context.engine.dump_ids(ids)}
-        finished = context.run(operation, params, connection)
-        lost = list(set(ids).difference(finished)) if len(finished) < len(ids) else []
+        finished = {token: context.run(operation, under(token, ids), connection)}
     else:
-        lost = context.run(finish_each, params, connection) if by_token else []
-    if lost:
-        raise not_held(sorted(lost), sum(map(len, by_token.values())), done)
+        finished = context.run(finish_each, params, connection) if by_token else {}
+    lost: list[int] = []
+    for token, ids in by_token.items():
+        if len(finished[token]) < len(ids):
+            lost += set(ids).difference(finished[token])
+    return finished, not_held(sorted(lost), sum(map(len, by_token.values())), done) if lost else None
 
 
 def _need_lease(context: Context, done: str) -> None:
@@ -121,10 +151,6 @@ def _need_lease(context: Context, done: str) -> None:
             f"A message delivered at most once has no lease and cannot be {done}.",
             "Complete it or fail it; to try messages again, use a queue with delivery='at_least_once'.",
         )
-
-
-def _held(claim: Claim) -> Params:
-    return {"id": checked_id(claim.id), "token": checked_token(claim.token)}
 
 
 def _words(error: str | BaseException) -> str:

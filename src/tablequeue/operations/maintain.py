@@ -19,39 +19,54 @@ from tablequeue.definition import (
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.rows import QueueRow
+from tablequeue.engines.rows import NameRow, QueueRow
 from tablequeue.engines.runner import FILE_REMEDY, Runner
-from tablequeue.errors import QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
+from tablequeue.errors import BadName, QueueDiffers, QueueNotFound, SchemaTooNew, SchemaTooOld
 from tablequeue.message import Message
-from tablequeue.names import check_full_name, check_name, subscription_of, topic_table_of
+from tablequeue.names import check_full_name, check_name, subscription_of, table_of, topic_table_of
+from tablequeue.operations import dead_letters
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import need_history, peek
 
 Which = Sequence[int] | Callable[[Message], bool] | None
-"""Dead letters: by their ids, by a predicate, or all."""
+"""Messages, such as dead letters: by their ids, by a predicate, or all."""
 
 # Rows deleted or changed in one transaction: few enough that consumers get their turn in between.
 BATCH = 1000
 
 
 def create(runner: Runner, name: str, definition: Definition) -> Table:
-    """Make the queue, or the topic; or return it, if it is there with the same definition.
+    """Make the queue, or the topic; or return it, if it is there with the same definition."""
+    return same(made(runner, name, definition), definition)
+
+
+def made(runner: Runner, name: str, definition: Definition) -> Table:
+    """Return what is there under that name, whatever its definition; if nothing is, make it.
 
     It looks first: a queue that is there needs no right to create, and no lock.
     """
     engine = runner.engine
-    table = engine.table(check_name(name, definition.kind), definition)
+    check_name(name, definition.kind)
 
-    def create(cursor: object, table: Table, params: Params) -> QueueRow | None:
+    def create(cursor: object, table: Statements, params: Params) -> Table | QueueRow:
         engine.catalogue.install(cursor, table, params)
         row = engine.catalogue.lookup(cursor, table, params)
-        if row is None:
-            engine.catalogue.create(cursor, table, params)
-        return row
+        if row is not None:
+            return row
+        if definition.dead_letter_to is not None:
+            target = engine.catalogue.lookup(cursor, table, {"name": definition.dead_letter_to})
+            there = None if target is None else entered(engine, definition.dead_letter_to, target)
+            dead_letters.check(name, definition, there)
+        # A queue of another name may have the table: it had this name before, or its name has the same hash.
+        taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
+        made = engine.table(name, definition, table_of(name, definition.kind, taken))
+        engine.catalogue.create(cursor, made, entry(made))
+        return made
 
-    row = lookup(runner, name) or runner.run(create, table, entry(table), creating=True)
-    return table if row is None else same(entered(engine, name, row), definition)
+    params: Params = {"name": name, "now": None}
+    found = lookup(runner, name) or runner.run(create, engine.shared, params, creating=True)
+    return _with_target(runner, found if isinstance(found, Table) else entered(engine, name, found))
 
 
 def same(there: Table, definition: Definition) -> Table:
@@ -105,6 +120,20 @@ def find(runner: Runner, name: str, kind: Kind = "queue") -> Table:
             example = there[0] if there else subscription_of(name, "mail")
             remedy = f"Name a subscription of it, such as {example!r}; or use topic(), or the command `topic`."
         raise QueueNotFound(f"{name!r} is a {found}, not a {kind}.", remedy)
+    return _with_target(runner, table)
+
+
+def _with_target(runner: Runner, table: Table) -> Table:
+    """Return the table, with that of the queue to which its dead letters move, as the catalogue has it."""
+    name = table.definition.dead_letter_to
+    if name is not None:
+        row = lookup(runner, name)
+        if row is None:
+            raise QueueNotFound(
+                f"There is no queue {name!r}, to which {table.name!r} sends its dead letters.",
+                f"Create it again; or drop the tables and the entry of {table.name!r}.",
+            )
+        table.dead_letters = entered(runner.engine, name, row)
     return table
 
 
@@ -123,15 +152,40 @@ def _not_found(runner: Runner, name: str, kind: Kind) -> QueueNotFound:
             f"There is no {kind} {name!r}, for there is no schema {runner.engine.schema!r} that this user may see.",
             f"Correct the schema; or create the {kind}, and the schema with it.",
         )
-    near = difflib.get_close_matches(name, names(runner, kind), n=1)
+    there = {each.casefold(): each for each in names(runner, kind)}
+    near = difflib.get_close_matches(name.casefold(), there, n=1)
     create = f"Create it first with {_CREATE[kind]}."
-    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {near[0]!r}?" if near else create)
+    return QueueNotFound(f"There is no {kind} {name!r}.", f"Did you mean {there[near[0]]!r}?" if near else create)
 
 
 def names(runner: Runner, *kinds: Kind) -> list[str]:
     """Return the names of all queues, topics and subscriptions of these kinds, sorted; if none is given, of all."""
-    rows = runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
-    return [row.name for row in rows if not kinds or kind_of(json.loads(row.entry)) in kinds]
+    return [row.name for row in rows(runner) if not kinds or kind_of(json.loads(row.entry)) in kinds]
+
+
+def rows(runner: Runner) -> list[NameRow]:
+    """Return the names and entries of all queues, topics and subscriptions, sorted by name."""
+    return runner.run(runner.engine.catalogue.names, runner.engine.shared, {}) if _installed(runner) else []
+
+
+def table_in(row: NameRow) -> str:
+    """Return the name of the table in an entry of the catalogue. Until version 3 that did not name the table."""
+    table: str = json.loads(row.entry).get("table", f"tq_{row.name}")
+    return table
+
+
+def present(runner: Runner, table: Table) -> Table:
+    """Return what the catalogue has now of a table that may have been renamed."""
+    for row in rows(runner):
+        if table_in(row) == table.table_name:
+            return find(runner, row.name, kind_of(json.loads(row.entry)))
+    raise QueueNotFound(f"There is no {table.definition.kind} {table.name!r}.", "It was dropped meanwhile.")
+
+
+def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
+    """Return the name that the catalogue has for a table, which may have been renamed; None if it was dropped."""
+    there = engine.catalogue.names(cursor, table, {}) if engine.catalogue.has_catalogue(cursor, table, {}) else []
+    return next((row.name for row in there if table_in(row) == table.table_name), None)
 
 
 def has_schema(runner: Runner) -> bool:
@@ -142,10 +196,56 @@ def has_schema(runner: Runner) -> bool:
 
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
-        procedures.drop(context.engine, cursor, table)
-        context.engine.catalogue.drop(cursor, table, params)
+        context.engine.catalogue.lock(cursor, table, params)
+        dead_letters.refuse_drop(table.name, context.engine.catalogue.names(cursor, table, params))
+        drop_within(context.engine, cursor, table)
 
-    context.run(drop, {"name": context.table.name})
+    context.run(drop, {})
+
+
+def drop_within(engine: Engine, cursor: object, table: Table) -> None:
+    """Drop the tables and procedures of a queue or topic, and what the catalogue has of it, whatever its name is now.
+
+    The caller has the creators' lock.
+    """
+    procedures.drop(engine, cursor, table)
+    # No queue has the name "".
+    engine.catalogue.drop(cursor, table, {"name": present_name(engine, cursor, table) or ""})
+
+
+def rename(runner: Runner, old: str, new: str) -> None:
+    """Give a queue, a topic or a subscription another name in the catalogue. Its tables keep theirs."""
+    engine = runner.engine
+    kind = kind_at(runner, old)
+    find(runner, old, kind)  # refuses what is not there, and tables of another version
+    check_full_name(new, kind)
+    topic = subscription_of(old.partition("/")[0], "") if kind == "subscription" else ""
+    if ("/" in new) is not bool(topic) or not new.startswith(topic):
+        raise BadName(
+            f"{new!r} is no name for the {kind} {old!r}.",
+            f"Write the same topic before the slash: {topic}..." if topic else "Leave the slash out.",
+        )
+
+    def rename(cursor: object, catalogue: Statements, params: Params) -> None:
+        engine.catalogue.lock(cursor, catalogue, params)
+        entries = {row.name: json.loads(row.entry) for row in engine.catalogue.names(cursor, catalogue, {})}
+        if new in entries:
+            raise QueueDiffers(f"There is a {kind_of(entries[new])} {new!r}.", "Choose another name, or drop it first.")
+        if old not in entries:
+            raise QueueNotFound(f"There is no {kind} {old!r}.", "It was renamed or dropped meanwhile.")
+        for name, entry in entries.items():
+            renamed = entry
+            for reference in ("topic", "dead_letter_to"):
+                if entry.get(reference) == old:
+                    renamed = renamed | {reference: new}
+            if renamed is entry and name != old:
+                continue
+            is_part = entry.get("topic") == old
+            now = new if name == old else subscription_of(new, name.partition("/")[2]) if is_part else name
+            definition = json.dumps(renamed, sort_keys=True)
+            engine.catalogue.rename(cursor, catalogue, {"name": name, "new_name": now, "definition": definition})
+
+    runner.run(rename, engine.shared, {})
 
 
 def install_procedures(runner: Runner, name: str) -> list[str]:
@@ -222,12 +322,38 @@ def purge_history(context: Context, older_than: Duration, now: datetime | None) 
 def redrive(context: Context, which: Which, now: datetime | None) -> int:
     """Make dead letters ready again, with all attempts before them; return how many."""
     context.time(now)  # raises before anything is changed
+    total = _redrive_elsewhere(context, which, now)
 
     def revive(ids: Sequence[int]) -> int:
         return len(context.run(context.messages.redrive_ids, {"ids": context.engine.dump_ids(ids)}))
 
-    total = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
-    promote_after(context, now, messages=total)
+    here = _each_dead(context, which, revive) if which is not None else _redrive_all(context)
+    promote_after(context, now, messages=here)
+    return total + here
+
+
+def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> int:
+    """Move dead letters back that are in another queue, or that have come from others to this one; return how many."""
+    if context.table.definition.kind != "queue":
+        return 0
+
+    def at(table: Table) -> Context:
+        return Context.at(context.runner, table, context.who)
+
+    def chosen(message: Message, id: int) -> bool:
+        return which is None or (which(message) if callable(which) else id in ids)
+
+    ids = () if which is None or callable(which) else {*whole_ids(which)}
+    total = 0
+    if context.table.dead_letters is not None:
+        target = at(context.table.dead_letters)
+        total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
+        promote_after(context, now, messages=total)
+    for name in dead_letters.sources(context.run(context.engine.catalogue.names, {}), context.table.name):
+        source = at(find(context.runner, name))
+        moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
+        promote_after(source, now, messages=moved)
+        total += moved
     return total
 
 
@@ -265,7 +391,7 @@ def lookup(runner: Runner, name: str) -> QueueRow | None:
 
 
 def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:
-    """Return the queue of a row of the catalogue. Until version 3 that did not name the table."""
+    """Return the queue of a row of the catalogue."""
     version, present = row.schema_version, engine.schema_version
     if version > present:
         raise SchemaTooNew(
@@ -278,7 +404,8 @@ def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None)
             "Run `tablequeue upgrade`, or Database.upgrade().",
         )
     values = json.loads(row.entry)
-    table_name = values.pop("table", f"tq_{name}")
+    table_name = table_in(NameRow(name, row.entry))
+    values.pop("table", None)
     definition = definition_from(values)
     topic = None
     if isinstance(definition, SubscriptionDefinition):

@@ -13,8 +13,9 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import NewMessage
+from tablequeue.operations import keys
 from tablequeue.operations.claim import promote_after
-from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.operations.context import Context, Params, positive, seconds
 from tablequeue.payload import dump_headers
 
 OnConflict = Literal["raise", "skip", "return"]
@@ -31,6 +32,8 @@ class Options(NamedTuple):
     priority: int | None
     group: str | None
     headers: Mapping[str, Any] | None
+    expires: Duration | None = None
+    key_for: Duration | None = None
 
 
 NOTHING = Options(None, None, None, None, None)
@@ -56,11 +59,16 @@ def push(
     connection: Any,
 ) -> int | None:
     _check_on_conflict(on_conflict)
+    context.keep_current(connection)
     if options == NOTHING and key is None and now is None and not telemetry.recording():
         # Made once: of 320 µs on SQLite it took 20, for after a flush of the disk the caches are cold.
         params = (context.plain or _plain(context)) | {"payload": context.codec.dump(payload)}
     else:
         params = _call(context, now) | _row(context, payload, options, key)
+    if key is not None and context.table.definition.key_for:
+        (id,) = _push_each(context, params, [params], on_conflict, connection)
+        promote_after(context, now, connection)
+        return id
     while True:
         id = context.run(context.messages.push, params, connection)
         if id is not None:
@@ -87,6 +95,7 @@ def push_many(
     connection: Any,
 ) -> list[int | None]:
     _check_on_conflict(on_conflict)
+    context.keep_current(connection)
     params = _call(context, now) | _options(context, options)
     # All are encoded before the first statement: a bad payload refuses the whole call, and no transaction is open while
     # the caller's iterable works.
@@ -125,21 +134,26 @@ def _push_each(
 ) -> list[int | None]:
     """Push rows with options of their own, in one transaction."""
 
+    def push_rows(cursor: Cursor, table: Table, rows: list[Params]) -> list[int | None]:
+        if table.definition.key_for:
+            return keys.push_each(context, cursor, table, params, rows)
+        return context.messages.push_each(cursor, table, params | {"rows": rows})
+
     def push_keyed(cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
-        ids = context.messages.push_each(cursor, table, params | {"rows": rows})
+        ids = push_rows(cursor, table, rows)
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
-            keys = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
+            taken = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
             if on_conflict == "raise":
                 cursor.execute("rollback to savepoint tablequeue_push")
-                raise _duplicate(keys)
-            there = context.messages.find_keys(cursor, table, {"keys": keys})
-            gone = [place for place, key in zip(refused, keys, strict=True) if key not in there]
-            again = context.messages.push_each(cursor, table, params | {"rows": [rows[place] for place in gone]})
-            for place, key in zip(refused, keys, strict=True):
+                raise _duplicate(taken)
+            there = keys.find(context, cursor, table, params, taken)
+            gone = [place for place, key in zip(refused, taken, strict=True) if key not in there]
+            again = push_rows(cursor, table, [rows[place] for place in gone])
+            for place, key in zip(refused, taken, strict=True):
                 ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
                 ids[place] = id
@@ -172,7 +186,7 @@ def _row(context: Context, payload: Any, options: Options, key: str | None) -> P
 
 
 def _options(context: Context, options: Options) -> Params:
-    delay, due, priority, group, headers = options
+    delay, due, priority, group, headers, expires, key_for = options
     headers = telemetry.carried(headers)
     definition = context.table.definition
     if definition.kind == "topic" and (delay is not None or due is not None):
@@ -181,12 +195,24 @@ def _options(context: Context, options: Options) -> Params:
         raise BadInput("Both delay and due are given.", "Give one of them.")
     if priority is not None:
         check_priority(context.table, priority)
+    if expires is not None and definition.expires is None:
+        raise BadInput(
+            f"The messages of the {definition.kind} {context.table.name!r} do not expire.",
+            "Leave expires out, or create a queue with expires, the seconds of a message without seconds of its own.",
+        )
+    if key_for is not None and definition.key_for is None:
+        raise BadInput(
+            f"The keys of the {definition.kind} {context.table.name!r} are taken until their messages are finished.",
+            "Leave key_for out, or create a queue with key_for, the seconds of a key without seconds of its own.",
+        )
     if definition.order == "due" and delay is None and due is None:
         delay = 0
     return {
         "headers": None if headers is None else dump_headers(headers),
         "delay": None if delay is None else seconds(delay, "delay"),
         "due": None if due is None else context.time(due, "due"),
+        "expires": None if expires is None else positive(expires, "expires"),
+        "key_for": None if key_for is None else positive(key_for, "key_for"),
         "priority": 0 if priority is None else priority,
         "group": "" if definition.strict else None if group is None else check_text(group, "group"),
         "key": None,
@@ -201,6 +227,8 @@ def _merged(message: NewMessage, options: Options) -> Options:
         priority=options.priority if message.priority is None else message.priority,
         group=options.group if message.group is None else message.group,
         headers=options.headers if message.headers is None else message.headers,
+        expires=options.expires if message.expires is None else message.expires,
+        key_for=options.key_for if message.key_for is None else message.key_for,
     )
 
 
@@ -215,7 +243,7 @@ def check_priority(queue: Defined, priority: int) -> None:
 
 
 def check_group(queue: Defined, group: str | None) -> None:
-    if queue.definition.groups:
+    if queue.definition.needs_groups:
         if group is None:
             raise BadInput(
                 f"The {queue.definition.kind} {queue.name!r} has groups, and none is given.",

@@ -12,6 +12,7 @@ from typing import TypeVar
 from tablequeue.definition import Duration
 from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
+from tablequeue.operations import control
 from tablequeue.operations.context import Context, Params, seconds
 
 # Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
@@ -100,6 +101,10 @@ class Stats:
                 at least once, where none can be lost.
     window      what was done lately; None if not asked for, or if the queue keeps no history.
     lag         how far the subscription is behind its topic; None of a queue.
+    concurrency    how many messages may be in progress at once; None: no limit.
+    rate           how many messages may be claimed a second; None: no limit.
+    expired     messages of the history that expired, up to 100,000; None where messages do not expire.
+    paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
 
     queue: str
@@ -113,6 +118,10 @@ class Stats:
     lost: int | None = None
     window: Window | None = None
     lag: Lag | None = None
+    expired: int | None = None
+    paused_until: datetime | None = None
+    concurrency: int | None = None
+    rate: float | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -130,7 +139,17 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         looked = _window(context, length, lost, now)
     counts = row._asdict()
     lag = counts.pop("lag")
-    return Stats(context.table.name, **counts, lost=_total(lost), window=looked, lag=lag and Lag(*lag))
+    definition = context.table.definition
+    return Stats(
+        context.table.name,
+        **counts,
+        lost=_total(lost),
+        window=looked,
+        lag=lag and Lag(*lag),
+        paused_until=control.paused_until(context, now),
+        concurrency=definition.concurrency,
+        rate=definition.rate.number / definition.rate.per if definition.rate else None,
+    )
 
 
 # -- private ---------------------------------------------------------------------------------------------------------

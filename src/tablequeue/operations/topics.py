@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Literal
 
-from tablequeue.definition import SubscriptionDefinition
-from tablequeue.engines import procedures
+from tablequeue.definition import SubscriptionDefinition, kind_of
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
-from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueError
-from tablequeue.names import check_name, subscription_of, subscription_table_of
+from tablequeue.names import check_name, subscription_of, subscription_table_of, topic_table_of
 from tablequeue.operations import maintain
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import Lag, stats
@@ -70,12 +68,15 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
 
     def create(cursor: object, topic: Table, params: Params) -> Table | QueueRow:
         engine.catalogue.lock(cursor, topic, params)
+        if maintain.present_name(engine, cursor, topic) != topic.name:
+            raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was renamed or dropped meanwhile.")
         row = engine.catalogue.lookup(cursor, topic, {"name": full})
         if row is not None:
             return row
-        if engine.catalogue.lookup(cursor, topic, {"name": topic.name}) is None:
-            raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was dropped meanwhile.")
-        number = 1 + max(_numbers(topic, engine.catalogue.names(cursor, topic, {})), default=0)
+        there = _subscriptions(engine.catalogue.names(cursor, topic, {}), topic)
+        prefix = subscription_table_of(topic.table_name, 0)[:-1]
+        numbers = [int(maintain.table_in(row).removeprefix(prefix)) for row in there]
+        number = 1 + max(numbers, default=0)
         table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
         engine.catalogue.create(cursor, table, params | maintain.entry(table))
         return table
@@ -86,28 +87,23 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
     return row if isinstance(row, Table) else maintain.same(maintain.entered(engine, full, row), definition)
 
 
-def names(runner: Runner, topic: str) -> list[str]:
+def names(context: Context) -> list[str]:
     """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
-    prefix = subscription_of(topic, "")
-    return [name.removeprefix(prefix) for name in maintain.names(runner, "subscription") if name.startswith(prefix)]
+    return [row.name.partition("/")[2] for row in _subscriptions(maintain.rows(context.runner), context.table)]
 
 
 def drop(context: Context) -> None:
     """Drop a topic with all of its subscriptions."""
-    engine, topic = context.engine, context.table
+    engine = context.engine
 
     def drop(cursor: object, topic: Table, params: Params) -> None:
         engine.catalogue.lock(cursor, topic, params)
-        for row in engine.catalogue.names(cursor, topic, {}):
-            if row.name.startswith(subscription_of(topic.name, "")):
-                entry = QueueRow(row.entry, engine.schema_version)
-                table = maintain.entered(engine, row.name, entry)
-                procedures.drop(engine, cursor, table)
-                engine.catalogue.drop(cursor, table, {"name": row.name})
-        procedures.drop(engine, cursor, topic)
-        engine.catalogue.drop(cursor, topic, {"name": topic.name})
+        for row in _subscriptions(engine.catalogue.names(cursor, topic, {}), topic):
+            table = maintain.entered(engine, row.name, QueueRow(row.entry, engine.schema_version))
+            maintain.drop_within(engine, cursor, table)
+        maintain.drop_within(engine, cursor, topic)
 
-    context.run(drop, {"name": topic.name})
+    context.run(drop, {})
 
 
 def bounds(context: Context, start: int = 0, n: int = ALL) -> BoundsRow:
@@ -162,7 +158,7 @@ def note(subscription: Context, offset: int, consumer: str, age: float = 0) -> N
     The position of a subscription never goes back. `BadInput` if it is ordered, or if messages are in progress.
     """
     params: Params = {"start": offset, "consumer": consumer, "age": age, "now": None}
-    ordered = subscription.table.definition.groups
+    ordered = subscription.table.definition.grouped
     if ordered or subscription.run(subscription.engine.ranges.note_position, params):
         raise BadInput(
             f"The subscription {subscription.table.name!r} "
@@ -209,7 +205,7 @@ def keep_up(context: Context) -> None:
         if table.topic is None:
             trim(context)
         else:
-            trim(Context.at(context.runner, maintain.find(context.runner, table.topic.name, "topic"), context.who))
+            trim(Context.at(context.runner, maintain.present(context.runner, table.topic), context.who))
     except TablequeueError:
         return
 
@@ -222,8 +218,8 @@ def consumed(context: Context) -> int:
 
 def _opened(context: Context) -> list[Table]:
     """Return the tables of all subscriptions of a topic."""
-    topic = context.table.name
-    return [maintain.find(context.runner, subscription_of(topic, name)) for name in names(context.runner, topic)]
+    there = _subscriptions(maintain.rows(context.runner), context.table)
+    return [maintain.find(context.runner, row.name) for row in there]
 
 
 def lag(context: Context) -> Lag:
@@ -233,11 +229,14 @@ def lag(context: Context) -> Lag:
     return lag
 
 
-def _numbers(topic: Table, rows: Sequence[NameRow]) -> list[int]:
-    """Return the numbers of the tables of a topic's subscriptions."""
-    prefix = subscription_table_of(topic.table_name, 0)[:-1]
-    tables = [json.loads(row.entry).get("table", "") for row in rows if row.name.startswith(f"{topic.name}/")]
-    return [int(table.removeprefix(prefix)) for table in tables]
+def _subscriptions(rows: Sequence[NameRow], topic: Table) -> list[NameRow]:
+    """Return the rows of a topic's subscriptions: by their tables, because the topic may have been renamed."""
+    return [
+        row
+        for row in rows
+        if kind_of(json.loads(row.entry)) == "subscription"
+        and topic_table_of(maintain.table_in(row)) == topic.table_name
+    ]
 
 
 def _offset_at(context: Context, time: datetime) -> int:

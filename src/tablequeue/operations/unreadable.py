@@ -33,10 +33,9 @@ def _bury(context: Context, token: str, row: Row, reason: str, now: datetime | N
         context.run(context.messages.put_back, _buried(context, row, reason), connection)
         return
     params: Params = {
-        "id": row[ID],
+        **context.engine.failing({row[ID]: 0}),
         "token": token,
         "error": reason,
-        "delay": 0,
         "max_attempts": 0,
         "now": context.time(now),
     }

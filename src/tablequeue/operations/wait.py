@@ -9,6 +9,7 @@ from time import monotonic, sleep
 from typing import Self
 
 from tablequeue.definition import Duration, in_seconds
+from tablequeue.engines.reads import Next
 from tablequeue.operations.context import Context, seconds
 
 # Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. With a
@@ -26,6 +27,11 @@ BACK_OFF = (0.002, 0.1)
 # So a commit is seen late by that share at the most.
 PUSHING_SHARE = 0.25
 PUSHING_PAUSES = (0.002, 0.25)
+
+# Seconds between two looks of a consumer whose messages a limit of the queue holds back: the first pause, and the
+# longest. It is not woken: pushes bring it nothing, and the consumer that frees a place mostly pops the next message
+# itself. When the rate allows a message is known; up to as much again is random, so that not all look at once.
+HELD_PAUSES = (0.02, 0.25)
 
 INFINITE = float("inf")
 
@@ -51,6 +57,7 @@ class Waiter:
         self._back_off = 0.0
         self._busy_since: float | None = None
         self._pushing_since: float | None = None
+        self._held = False
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +82,13 @@ class Waiter:
         if self._busy_since is None:
             self._busy_since = now
         return self._notifier is not None and now - self._busy_since >= self._notifier.busy_after
+
+    def was_held(self) -> bool:
+        """Whether a limit of the queue may be why the last pop found nothing: a message is ready."""
+        if not self._context.table.definition.limited:
+            return False
+        coming = self._look()
+        return bool(coming.held) or (coming.seconds is not None and coming.seconds <= 0)
 
     def wait(self, limit: Duration | None = None) -> None:
         """Wait, after a pop that found nothing, until another pop may find something, or until `limit` is over.
@@ -111,8 +125,13 @@ class Waiter:
         """Return the seconds until the next look, if no wake-up comes; None: pop now, or `end` has come."""
         self._busy_since = None
         # In this order: of a push after the look the notifier tells.
-        listening = self._notifier is not None and self._notifier.attend(self._context.table, self._on_push)
-        coming = self._context.run(self._context.reads.until_next, {"now": None})
+        notifier = None if self._held else self._notifier  # pushes need wake nobody while nothing can be claimed
+        listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
+        coming = self._look()
+        held = bool(coming.paused or coming.held)
+        if held and not self._held:
+            self.leave()
+        self._held = held
         due = INFINITE if coming.seconds is None else float(coming.seconds)
         if due <= 0 and not self._looked_early:
             # It came since the pop: pop at once. If it is locked, that pop does not find it either: pause after it.
@@ -122,6 +141,9 @@ class Waiter:
         left = end - monotonic()
         if left <= 0:
             return None
+        definition = self._context.table.definition
+        if definition.limited and not coming.paused and (coming.held or due <= 0):
+            return min(self._held_pause(due), left)
         pause = self._pushing_pause() if coming.pushing else self._next_pause(listening)
         return min(pause, left, due if due > 0 else pause)
 
@@ -131,6 +153,18 @@ class Waiter:
             self._notifier.leave(self._context.table, self._on_push)
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Next:
+        return self._context.run(self._context.reads.until_next, {"now": None})
+
+    def _held_pause(self, due: float) -> float:
+        """Return the seconds until a look for a place, or until the rate allows a message."""
+        shortest, longest = HELD_PAUSES
+        self._pause = min(max(shortest, self._pause * 2), longest)
+        if due <= 0:  # another consumer had the place or the token first
+            return self._pause
+        concurrency = self._context.table.definition.concurrency
+        return due + random() * min(due, longest) if concurrency is None else min(due, self._pause)
 
     def _pushing_pause(self) -> float:
         now = monotonic()

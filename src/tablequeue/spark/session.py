@@ -21,7 +21,7 @@ def local_session(name: str, folder: Path, cores: int = 2, lasting: bool = False
     A `lasting` session starts slower. Once it is warm, its Java code takes two thirds of the time for the same rows.
     """
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = _python(folder)
+    os.environ["PYSPARK_PYTHON"] = quick_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.ui.enabled": "false",
@@ -69,7 +69,7 @@ exec "%s" "$@"
 """
 
 
-def _python(folder: Path) -> str:
+def quick_python(folder: Path) -> str:
     """Return a script that starts this interpreter for Spark's workers, faster than Spark does."""
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "python"

@@ -59,21 +59,32 @@ class _Writer:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         context = TaskContext.get()
         assert context is not None
+        query = context.getLocalProperty("sql.streaming.queryId")
+        producer = self._producer(self._write, self._writer(query))
+        part = context.partitionId()
         with self._options.connect() as database:
             queue = self._options.opened(database)
-            staged = staging.stage(queue, self._write, uuid.uuid4().hex, context.partitionId(), iterator)
-        return StagedMessage(self._write, staged, context.getLocalProperty("sql.streaming.queryId"))
+            staged = staging.stage(queue, self._write, uuid.uuid4().hex, part, iterator, producer=producer)
+        return StagedMessage(self._write, staged, query)
 
-    def _publish(self, messages: Sequence[StagedMessage], writer: str | None, batch: int) -> None:
+    def _writer(self, query: str | None) -> str | None:
+        """Return the name under which the batches of this write, which may be in a query, are numbered."""
+        return self._options.writer
+
+    def _producer(self, write: str, writer: str | None) -> str:
+        return self._options.producer or f"spark:{writer or write}"[:LONGEST_KEY]
+
+    def _publish(self, messages: Sequence[StagedMessage], batch: int) -> None:
         options = self._options
         write = messages[0].write
+        writer = self._writer(messages[0].query)
         with options.connect() as database:
             staging.publish(
                 options.opened(database),
                 write,
                 [message.staged for message in messages],
                 on_conflict=options.on_conflict,
-                producer=options.producer or f"spark:{writer or write}"[:LONGEST_KEY],
+                producer=self._producer(write, writer),
                 writer=writer,
                 batch=batch,
             )
@@ -90,7 +101,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[Any]) -> None:
         if messages:
-            self._publish(messages, self._options.writer, self._options.batch)
+            self._publish(messages, self._options.batch)
 
     def abort(self, messages: Sequence[Any]) -> None:
         self._unstage(messages)
@@ -99,9 +110,12 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Makes the messages of a micro-batch visible at once, and only once for each batch of the query's checkpoint."""
 
+    def _writer(self, query: str | None) -> str | None:
+        return query
+
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803  (Spark's name)
         if messages:
-            self._publish(messages, messages[0].query, batchId)
+            self._publish(messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803  (Spark's name)
         self._unstage(messages)

@@ -113,10 +113,10 @@ class Guard:
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not (length.isdecimal() and len(length) < 9 and int(length) <= LARGEST_FORM):
             return PlainTextResponse("The form is too large.", 413)
-        path = request.url.path
+        path = request.scope["path"]
         if path.startswith(OPEN) or self.session.admits(request):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            there = quote(f"{path}?{request.url.query}" if request.url.query else path)
+            there = quote(f"{quote(path)}?{request.url.query}" if request.url.query else quote(path))
             return RedirectResponse(f"/login?next={there}", 303)
         return PlainTextResponse("Give the token as Authorization: Bearer.", 401, {"www-authenticate": "Bearer"})

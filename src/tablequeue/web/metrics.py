@@ -61,13 +61,24 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
         f"Finished messages in the history; an estimate from {COUNTED:,} on.",
         labels=["queue"],
     )
+    expired = GaugeMetricFamily(
+        "tablequeue_expired_messages", f"Messages of the history that expired, up to {COUNTED:,}.", labels=["queue"]
+    )
     lag = GaugeMetricFamily(
         "tablequeue_lag_messages", "Messages that no consumer of the subscription has claimed.", labels=["queue"]
     )
     behind = GaugeMetricFamily(
         "tablequeue_lag_seconds", "Seconds since the first of them was pushed; 0 if there is none.", labels=["queue"]
     )
+    places = GaugeMetricFamily(
+        "tablequeue_concurrency_limit", "Messages that may be in progress at once.", labels=["queue"]
+    )
+    rate = GaugeMetricFamily("tablequeue_rate_limit", "Messages that may be claimed a second.", labels=["queue"])
     for stats in found:
+        if stats.concurrency is not None:
+            places.add_metric([stats.queue], stats.concurrency)
+        if stats.rate is not None:
+            rate.add_metric([stats.queue], stats.rate)
         if stats.lag is not None:
             lag.add_metric([stats.queue], stats.lag.messages)
             behind.add_metric([stats.queue], stats.lag.seconds or 0)
@@ -76,9 +87,11 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
         oldest.add_metric([stats.queue], stats.oldest_age or 0)
         if stats.finished is not None:
             finished.add_metric([stats.queue], stats.finished)
+        if stats.expired is not None:
+            expired.add_metric([stats.queue], stats.expired)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, lost, lag, behind)
+    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

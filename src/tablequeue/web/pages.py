@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -122,8 +123,8 @@ def payload(site: Site, request: Request) -> Response:
         content = json_text(content)
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
-    name = f"{name_of(request).replace('/', '-')}-{message.id}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    name = quote(f"{name_of(request).replace('/', '-')}-{message.id}", safe="")
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,7 +16,7 @@ from tablequeue.database import Database
 from tablequeue.message import AttemptError, Message
 from tablequeue.names import subscription_of
 from tablequeue.payload import Unreadable, json_text
-from tablequeue.readable import duration, estimates_of, number, rate, size
+from tablequeue.readable import duration, estimates_of, in_progress, number, rate, size
 from tablequeue.web import plots
 from tablequeue.web.guard import Session
 
@@ -35,7 +36,7 @@ class Site:
     templates: Environment = field(default_factory=lambda: _environment())
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        text = self.templates.get_template(template).render(site=self, path=request.url.path, **values)
+        text = self.templates.get_template(template).render(site=self, path=quote(request.scope["path"]), **values)
         return HTMLResponse(text, status)
 
 
@@ -50,6 +51,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "number": number,
+        "in_progress": in_progress,
         "rate": rate,
         "duration": duration,
         "size": size,
@@ -69,7 +71,7 @@ def name_of(request: Request) -> str:
 
 def link_of(name: str) -> str:
     """Return the path of the page of a queue or a subscription."""
-    return f"/topics/{name}" if "/" in name else f"/queues/{name}"
+    return f"/{'topics' if '/' in name else 'queues'}/{quote(name)}"
 
 
 def time(value: datetime | None) -> str:

@@ -206,6 +206,6 @@ def _outcomes(handler: Handler, queue: Queue, parts: Sequence[tuple[Sequence[Any
         claims = [Claim(queue, row, load(row[PAYLOAD]), token) for row, token in parts]
         with processing(handler.queue, claims):
             outcomes = handler.outcomes(handler.function(handler.argument(claims)), len(claims))
-        return [picklable(outcome) for outcome in outcomes]
+        return [picklable(queue.definition, outcome) for outcome in outcomes]
     except BaseException as error:
         return [Retry(error=error_text(error))] * len(parts)

@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from tablequeue.errors import LeaseLost, TablequeueError
+from tablequeue.message import Claim
 from tablequeue.queue import Queue
 from tablequeue.worker.ending import Ending
 from tablequeue.worker.fetcher import PREFETCH_SECONDS, TRANSIENT, Fetcher, backoff
@@ -97,7 +98,9 @@ class Completer:
         while True:
             try:
                 effective = _effective(queue, call, is_retry=failures > 0)
-                self.counts.update([ending.becomes for ending in effective if ending.becomes])
+                for ending in effective:
+                    if ending.becomes:
+                        self.counts[ending.becomes] += len(ending.claims)
                 for ending in effective if call[0].verb == "fail" else ():
                     _log_failure(queue, ending)
                 return
@@ -154,7 +157,7 @@ class Gathered:
 
 
 def _log_failure(queue: Queue, ending: Ending) -> None:
-    claim, state = ending.claim, ending.becomes
+    (claim,), state = ending.claims, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
     fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
     if state == "cancelled":
@@ -164,52 +167,63 @@ def _log_failure(queue: Queue, ending: Ending) -> None:
 
 
 def _calls(endings: Iterable[Ending]) -> Iterable[list[Ending]]:
-    """Return the endings grouped by the calls that make them: many completions in one, each failure by itself.
+    """Return the endings grouped by the calls that make them: many completions in one, and failures of one error.
 
     No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
     message may have been popped again.
     """
-    calls: dict[tuple[str, float, int], dict[int, Ending]] = defaultdict(dict)
-    for number, ending in enumerate(endings, 1):
-        key = (ending.verb, ending.delay, number if ending.verb == "fail" else 0)
-        if ending.claim.id in calls[key]:
-            key = (ending.verb, ending.delay, number)
-        calls[key][ending.claim.id] = ending
-    return [[*call.values()] for call in calls.values()]
+    calls: dict[tuple[object, ...], list[Ending]] = defaultdict(list)
+    ids: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for number, ending in enumerate(endings):
+        key: tuple[object, ...] = (ending.verb, ending.delay, ending.error, ending.final)
+        own = {claim.id for claim in ending.claims}
+        if not ids[key].isdisjoint(own):
+            key = (number,)
+        ids[key] |= own
+        calls[key].append(ending)
+    return calls.values()
 
 
 def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence[Ending]:
-    """Make the call, and return those of its endings that took effect.
+    """Make the call, and return its endings, with the claims for which they took effect.
 
     With `is_retry`, the same call was made before and its answer was lost: it may have taken effect then.
     """
-    first = call[0]
+    first, claims = call[0], [claim for ending in call for claim in ending.claims]
     try:
         match first.verb:
             case "complete":
-                queue.complete_many(ending.claim for ending in call)
+                kept = queue.definition.results
+                results = [ending.result for ending in call for _ in ending.claims] if kept else None
+                queue.complete_many(claims, results=results)
             case "release":
-                queue.release_many((ending.claim for ending in call), delay=first.delay)
+                queue.release_many(claims, delay=first.delay or 0)
             case _:
-                state = queue.fail(first.claim, first.error, retry_in=first.delay, retry=not first.final)
-                return [first._replace(becomes=state)]  # a message that was cancelled is not retried
+                states = queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
+                # Each ending is of one message. One that was cancelled is not retried.
+                return [one._replace(becomes=state) for one, state in zip(call, states, strict=True)]
     except LeaseLost as error:
         named = set(error.ids)
-        lost = {one.claim.id for one in call if one.claim.id in named and not (is_retry and _took_effect(queue, one))}
+        lost = {
+            claim.id
+            for ending in call
+            for claim in ending.claims
+            if claim.id in named and not (is_retry and _took_effect(queue, claim, ending.assignment))
+        }
         if lost:
             ids = ", ".join(map(str, sorted(lost)[:5])) + (", ..." if len(lost) > 5 else "")
             logger.error(_LOST, queue.name, len(lost), ids)
-        return [ending for ending in call if ending.claim.id not in lost]
+        held = [one._replace(claims=[claim for claim in one.claims if claim.id not in lost]) for one in call]
+        return [one for one in held if one.claims]
     return call
 
 
-def _took_effect(queue: Queue, ending: Ending) -> bool:
+def _took_effect(queue: Queue, claim: Claim, assignment: Assignment) -> bool:
     """Whether a claim that is gone was ended by the call whose answer was lost, and not by the end of its lease."""
-    claim = ending.claim
     message = queue.find(claim.id)
     if message is None:
         # Deleted: by us, or by another consumer after us. Nobody else could pop it while our lease lasted.
-        return monotonic() < ending.assignment.leased_at + queue.definition.lease
+        return monotonic() < assignment.leased_at + queue.definition.lease
     return not any(
         (error.attempt, error.error) == (claim.attempts, EXPIRED) and error.at >= claim.popped_at
         for error in message.errors

@@ -1,51 +1,56 @@
-"""The verb that ends each claim, by the outcome of its handler: pure functions, without a database."""
+"""The verbs that end claims, by the outcomes of their handler: pure functions, without a database."""
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tablequeue.definition import Definition
+from tablequeue.errors import BadPayload
 from tablequeue.message import Claim
 from tablequeue.operations.context import seconds
+from tablequeue.payload import CODECS
 from tablequeue.worker.outcome import DeadLetter, Done, Finished, Outcome, Retry, Snooze
 from tablequeue.worker.pool import Assignment
 
 
 class Ending(NamedTuple):
-    """How to end one claim.
+    """How to end claims of an assignment: all that end alike, but each failure by itself.
 
     verb      `complete`, `release` or `fail`.
-    becomes   what the message becomes, as `Worker.run` counts it; "" is not counted.
-    delay     seconds until the message is ready again, after `release` and `fail`.
+    becomes   what the messages become, as `Worker.run` counts it; "" is not counted.
+    delay     seconds until the messages are ready again, after `release` and `fail`; None: the queue's backoff.
     final     whether the message becomes a dead letter at once.
+    result    its result, if the queue keeps results.
     """
 
-    claim: Claim
+    claims: Sequence[Claim]
     assignment: Assignment
     verb: str
     becomes: str
-    delay: float = 0.0
+    delay: float | None = 0.0
     error: str = ""
     final: bool = False
+    result: Any = None
 
 
 def endings(definition: Definition, assignment: Assignment, outcomes: Sequence[Outcome]) -> list[Ending]:
-    """Return how to end each claim of an assignment, except for those that the handler has finished itself.
+    """Return how to end the claims of an assignment, except for those that the handler has finished itself.
 
     An impossible outcome, such as a Snooze of 1,000 years, fails the attempt with an error that says why.
     """
-    several = zip(assignment.claims, outcomes, strict=True)
-    return [
-        _completed(claim, assignment)
-        if type(outcome) is Done
-        else _checked_ending(definition, claim, assignment, outcome)
-        for claim, outcome in several
-        if not isinstance(outcome, Finished)
-    ]
+    done: list[Claim] = []
+    others: list[Ending] = []
+    for claim, outcome in zip(assignment.claims, outcomes, strict=True):
+        if type(outcome) is Done and (outcome.result is None or not definition.results):
+            done.append(claim)
+        elif not isinstance(outcome, Finished):
+            others.append(_checked_ending(definition, claim, assignment, outcome))
+    return [Ending(done, assignment, "complete", "completed"), *others] if done else others
 
 
 def unbegun_endings(definition: Definition, assignment: Assignment, reason: str) -> list[Ending]:
@@ -55,10 +60,10 @@ def unbegun_endings(definition: Definition, assignment: Assignment, reason: str)
     """
     if definition.delivery == "at_most_once":
         return [_failure(definition, claim, assignment, reason) for claim in assignment.claims]
-    return [Ending(claim, assignment, "release", "") for claim in assignment.claims]
+    return [Ending(assignment.claims, assignment, "release", "")]
 
 
-def picklable(outcome: Outcome) -> Outcome:
+def picklable(definition: Definition, outcome: Outcome) -> Outcome:
     """Return the outcome in a form that another process can load: without exceptions or classes of the handler."""
     match outcome:
         case Retry():
@@ -70,6 +75,11 @@ def picklable(outcome: Outcome) -> Outcome:
             return Snooze(until.astimezone(UTC) if isinstance(until, datetime) else seconds(until, "until"))
         case Finished():
             return Finished()
+        case Done(result) if definition.results and result is not None:
+            try:
+                return Done(json.loads(CODECS["json"].dump(result)))
+            except BadPayload as error:
+                return Retry(error=error_text(error))
     return Done()
 
 
@@ -86,8 +96,8 @@ def error_text(error: str | BaseException) -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _completed(claim: Claim, assignment: Assignment) -> Ending:
-    return Ending(claim, assignment, "complete", "completed")
+def _completed(claim: Claim, assignment: Assignment, result: Any = None) -> Ending:
+    return Ending([claim], assignment, "complete", "completed", result=result)
 
 
 def _checked_ending(definition: Definition, claim: Claim, assignment: Assignment, outcome: Outcome) -> Ending:
@@ -106,6 +116,9 @@ def _ending(definition: Definition, claim: Claim, assignment: Assignment, outcom
             return _failure(definition, claim, assignment, outcome.error, final=True)
         case Snooze():
             return _snooze(definition, claim, assignment, outcome)
+        case Done() if definition.results:
+            CODECS["json"].dump(outcome.result)  # a result that is no JSON fails the attempt
+            return _completed(claim, assignment, outcome.result)
     return _completed(claim, assignment)
 
 
@@ -117,14 +130,13 @@ def _failure(
     after: float | None = None,
     final: bool = False,
 ) -> Ending:
-    delay = definition.backoff.seconds(claim.attempts) if after is None else after
     if definition.delivery == "at_most_once":
         becomes = "lost"
     elif final or claim.attempts >= definition.max_attempts:
         becomes = "dead"
     else:
-        becomes = "scheduled" if delay else "ready"
-    return Ending(claim, assignment, "fail", becomes, delay, error_text(error), final)
+        becomes = "scheduled" if (definition.backoff.base if after is None else after) else "ready"
+    return Ending([claim], assignment, "fail", becomes, after, error_text(error), final)
 
 
 def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcome: Snooze) -> Ending:
@@ -135,4 +147,4 @@ def _snooze(definition: Definition, claim: Claim, assignment: Assignment, outcom
         # By the database's clock: its time of the pop, and the seconds that have passed since.
         passed = timedelta(seconds=monotonic() - assignment.popped_at)
         until = max(until - claim.popped_at - passed, timedelta(0))
-    return Ending(claim, assignment, "release", "snoozed", seconds(until, "until"))
+    return Ending([claim], assignment, "release", "snoozed", seconds(until, "until"))

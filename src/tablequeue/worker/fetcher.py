@@ -55,6 +55,7 @@ class Fetcher:
         definition = queue.definition
         self._leased = definition.delivery == "at_least_once"
         self._lease = definition.lease
+        self._placed = definition.concurrency is not None
         self._in_ranges = definition.claims_ranges
         # A message delivered at most once is not popped before a process is ready: it would be lost if none starts.
         self._needs_process = handler.processes and not self._leased
@@ -200,8 +201,8 @@ class Fetcher:
             self._assignments.difference_update(assignments)
         if self._drain is not None:
             self._drain.after_discard()
-        if self.queue.definition.grouped:
-            self.wake()  # the next message of the group may be ready
+        if self.queue.definition.grouped or self._placed:
+            self.wake()  # the next message of the group may be ready, or has a place
 
     # -- called by the consumers ---------------------------------------------------------------------------------------
 
@@ -286,14 +287,15 @@ class Fetcher:
         free = max(0, max(self.consumers, 0 if self._needs_process else 1) - self._busy)
         # When all consumers are busy, one more assignment: it tells whether there is a backlog.
         extra = size if not free and self.consumers < self.maximum else 0
-        if self._leased:
+        if self._leased and not self._placed:
             # Prefetch only after a pop that found all it asked for: one that finds fewer sweeps, and the first message
             # of a quiet queue need not wait for a sweep.
             seconds = self._seconds_per_message
             ahead = min(int(PREFETCH_SECONDS / seconds), MOST_PREFETCHED) if seconds and self._found_all else 0
             extra = max(extra, ahead * self.consumers)
         elif self._starting or monotonic() - self._behind_since < GROW_AFTER:
-            # It would be lost if this process died while it waits: not before a consumer can be added for it.
+            # It would be lost if this process died while it waits, or it would have a place that another process could
+            # use: not before a consumer can be added for it.
             extra = 0
         return free * size + extra
 
@@ -308,7 +310,7 @@ class Fetcher:
             with self._state:
                 self._found_all = False
                 self._behind_since = monotonic()
-            if self._drain is not None:
+            if self._drain is not None and not self._waiter.was_held():
                 self._drain.found_empty(self, finished)
         return bool(claims)
 

@@ -1,7 +1,4 @@
-"""Extends the leases of all messages that a worker holds: one thread, which checks them several times a lease.
-
-The messages of a range have one lease, which is extended once for all of them.
-"""
+"""Extends the leases of all messages that a worker holds: one thread, which checks them several times a lease."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from time import monotonic
 
 from tablequeue.errors import LeaseLost
 from tablequeue.message import Claim
+from tablequeue.queue import Queue
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.pool import Assignment, Range
 
@@ -32,7 +30,7 @@ class Heartbeat:
         self._pause = min(shortest / CHECKS_PER_LEASE, LONGEST_PAUSE)
         self._closed = Event()
         self._in_threads: set[Assignment] = set()
-        """The first one of the assignments with one lease that a thread of its own extends at this moment."""
+        """The first one of the assignments of a call that a thread of its own makes at this moment."""
         self._thread = Thread(target=self._run, name="heartbeat of the worker", daemon=True)
         self._thread.start()
 
@@ -45,7 +43,7 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._closed.wait(self._pause):
             for fetcher in self._fetchers:
-                for sharing in _by_lease(fetcher.assignments()):
+                for sharing in _by_call(fetcher.assignments()):
                     if any(self._needs_extension(fetcher, assignment) for assignment in sharing):
                         running = any(assignment.running for assignment in sharing)
                         (self._extend_in_thread if running else self._extend)(fetcher, sharing)
@@ -67,56 +65,42 @@ class Heartbeat:
             Thread(target=self._extend, args=(fetcher, sharing), name="heartbeat of a call", daemon=True).start()
 
     def _extend(self, fetcher: Fetcher, sharing: Sequence[Assignment]) -> None:
+        now = monotonic()
+        claims = [claim for assignment in sharing for claim in assignment.claims if claim.id not in assignment.lost]
         try:
-            if sharing[0].range is None:
-                self._extend_each(sharing[0])
-            else:
-                self._extend_range(sharing)
+            lost = _not_extended(fetcher.queue, claims)
+            for assignment in sharing:
+                ids = {claim.id for claim in assignment.claims}
+                assignment.lost.update(lost & ids)
+                if ids - assignment.lost:
+                    assignment.leased_at = now
         except Exception as error:  # the next check tries all again
-            id = sharing[0].claims[0].id
-            logger.warning("%s: the lease of message %d was not extended: %s", fetcher.queue.name, id, error)
+            first = ", ".join(str(claim.id) for claim in claims[:5]) + (", ..." if len(claims) > 5 else "")
+            logger.warning("%s: the leases of messages %s were not extended: %s", fetcher.queue.name, first, error)
         finally:
             self._in_threads.discard(sharing[0])
 
-    @staticmethod
-    def _extend_each(assignment: Assignment) -> None:
-        now, extended = monotonic(), False
-        for claim in [claim for claim in assignment.claims if claim.id not in assignment.lost]:
-            extended = _extended(assignment, claim) or extended
-        if extended:
-            assignment.leased_at = now
 
-    @staticmethod
-    def _extend_range(sharing: Sequence[Assignment]) -> None:
-        """Extend the lease of a range, by any message that is still held."""
-        now = monotonic()
-        # Those that no handler has begun first: nobody but us can have finished them.
-        for assignment in sorted(sharing, key=lambda assignment: assignment.began_at is not None):
-            begun = assignment.began_at is not None
-            for claim in [claim for claim in assignment.claims if claim.id not in assignment.lost]:
-                if _extended(assignment, claim):
-                    for other in sharing:
-                        other.leased_at = now
-                    return
-                if not begun:
-                    for other in sharing:
-                        other.lost.update(claim.id for claim in other.claims)
-                    return
+def _by_call(assignments: Sequence[Assignment]) -> Iterable[list[Assignment]]:
+    """Return the assignments in lists, each for one call: those of a range, one that runs, or those of a pop that wait.
 
-
-def _by_lease(assignments: Sequence[Assignment]) -> Iterable[list[Assignment]]:
-    """Return the assignments in lists, each with one lease, or of one call of a handler."""
-    by_lease: dict[Assignment | Range, list[Assignment]] = defaultdict(list)
+    No call has the same message twice, as `LeaseLost` names messages and not claims: after its lease was lost, a
+    message may have been popped again.
+    """
+    by_call: dict[Assignment | Range | str, list[Assignment]] = defaultdict(list)
     for assignment in assignments:
-        by_lease[assignment.range or assignment].append(assignment)
-    return by_lease.values()
+        waiting = assignment.claims[0].token
+        by_call[assignment.range or (assignment if assignment.running else waiting)].append(assignment)
+    return by_call.values()
 
 
-def _extended(assignment: Assignment, claim: Claim) -> bool:
+def _not_extended(queue: Queue, claims: Sequence[Claim]) -> set[int]:
+    """Extend the leases. Return the ids of the messages that are not held.
+
+    They have just been finished; or this process stood still, and another consumer has them.
+    """
     try:
-        claim.extend()
-        return True
-    except LeaseLost:
-        # It has just been finished; or this process stood still, and another consumer has the message.
-        assignment.lost.add(claim.id)
-        return False
+        queue.extend_many(claims)
+        return set()
+    except LeaseLost as error:
+        return {*error.ids}

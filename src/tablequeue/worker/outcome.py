@@ -15,7 +15,12 @@ from tablequeue.operations.context import seconds
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Complete the message. A handler that returns None means the same."""
+    """Complete the message. A handler that returns None means the same.
+
+    result   a JSON value, which is kept if the queue has `results`. A handler may return the value itself.
+    """
+
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ OUTCOMES = (Done, Retry, DeadLetter, Snooze, Finished)
 
 
 def outcome_of(result: Any) -> Outcome:
-    """Return the outcome of one message from what its handler returned. Any value that is no outcome means Done.
+    """Return the outcome of one message from what its handler returned. Any value that is no outcome is a result.
 
     Raises `BadInput` if the value shows a mistake, as completing the message would lose it: a coroutine or a generator
     has not run, and an outcome's class is no outcome.
@@ -91,7 +96,7 @@ def outcome_of(result: Any) -> Outcome:
         raise BadInput("The handler is a generator: it has not run.", "Leave `yield` out of it.")
     if isinstance(result, type) and issubclass(result, OUTCOMES):
         raise BadInput(f"The handler returned the class {result.__name__}.", f"Return {result.__name__}().")
-    return Done()
+    return Done(result)
 
 
 def outcomes_of(result: Any, n: int) -> Sequence[Outcome]:

@@ -21,6 +21,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.mssql.answers import TEXTS, in_bytes, kept
 from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
+from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.messages import SQLServerMessages
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
@@ -34,7 +35,7 @@ from tablequeue.engines.mssql.refusals import (
 from tablequeue.engines.mssql.streams import SQLServerStaging, SQLServerStreams
 from tablequeue.engines.mssql.topics import FINISHED, PIECES, UNCLAIMED, SQLServerRanges, SQLServerTopics
 from tablequeue.engines.operations import in_autocommit
-from tablequeue.engines.texts import Client, quoted_role, ready_states
+from tablequeue.engines.texts import IN_TURN, Client, quoted_role, ready_states
 from tablequeue.errors import TablequeueError
 
 # The orders without a clustered index on the identity: see create.sql.
@@ -54,6 +55,10 @@ TYPES = {
 }
 READS = common_expressions("cast(null as datetime2(6))")
 BYTES = {column: f"convert(nvarchar(510), {{}}{column}) as {column}" for column in ("group_key", "dedup_key")}
+
+
+# The stored procedure of a queue that every queue with procedures has.
+THERE = "select name from sys.procedures where object_id = object_id(N'{queue}_push')"
 
 
 def after(seconds: str, start: str = "@now") -> str:
@@ -92,8 +97,10 @@ class SQLServer(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = "slot"
     # JSON is stored as the text that was pushed. It has no check by ISJSON: before SQL Server 2022 that accepts objects
     # and arrays only, and OUTPUT ... INTO, which writes the history, refuses a table that has a check.
     payload_types: ClassVar = {"json": "nvarchar(max)", "text": "nvarchar(max)", "bytes": "varbinary(max)"}
@@ -111,6 +118,15 @@ class SQLServer(Engine):
         "claimed_types": typed(TYPES),
         "history_types": typed(TYPES),
     }
+    origin_key = "convert(varbinary(1020), convert(nvarchar(510), json_value(headers, N'$.\"tablequeue-origin\".key')))"
+    origin_header = (
+        "json_modify(coalesce(headers, N'{}'), N'$.\"tablequeue-origin\"', json_query((\n"
+        "            select\n"
+        "                @origin as queue, id, attempts, convert(nvarchar(510), dedup_key) as [key]\n"
+        "            for json path, without_array_wrapper, include_null_values\n"
+        "        )))"
+    )
+    no_group = "0x"
     own_clock = "sysutcdatetime()"
     clock = f"coalesce(cast(:now as datetime2(6)), {own_clock})"
     client = Client(
@@ -123,7 +139,13 @@ class SQLServer(Engine):
             "rows": 'N\'[{"payload": "1"}]\'',
         },
     )
-    procedure_syntax = ProcedureSyntax("@p_{}", partial(quoted_role, "[]"), kept=kept)
+    until_token = (
+        "case when datediff_big(microsecond, @now, spent_until) > (burst - 1) * step "
+        "then (datediff_big(microsecond, @now, spent_until) - (burst - 1) * step) / 1e6 else 0e0 end"
+    )
+    procedure_syntax = ProcedureSyntax(
+        "@p_{}", partial(quoted_role, "[]"), words={"of_inserted": "", "of_deleted": ""}, kept=kept, there=THERE
+    )
     # Operations of several batches begin their own transaction, see atomic().
     autocommit = in_autocommit()
 
@@ -133,6 +155,7 @@ class SQLServer(Engine):
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
+        words |= fair_words(words, definition.fair)
         return words | {
             # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",
@@ -144,6 +167,7 @@ class SQLServer(Engine):
             "claim_locks": f"rowlock, {'' if definition.strict else 'readpast, '}updlock, readcommittedlock",
             "now_and_delay": after("@delay"),
             "now_and_lease": after("@lease"),
+            "free_until": after("free.seconds"),
             "now_less_age": after("(-@age)"),
             "now_and_given_delay": after("given.delay"),
             # JSON has no bytes: they are sent as hexadecimal digits (style 2).
@@ -179,9 +203,22 @@ class SQLServer(Engine):
             "run.first_id + @ends - run.first_offset, run.last_id)",
         }
 
+    def after(self, seconds: str) -> str:
+        return after(seconds)
+
+    def expiry_words(self, expires: float) -> dict[str, str]:
+        return super().expiry_words(expires) | {
+            "until": f", {after('@expires')}",
+            "own_until": f", {after(f'coalesce(given.expires, {expires!r}e0)')}",
+            "in_time": " and (expires_at is null or expires_at > @now)",
+        }
+
     def claimable(self, definition: Definition) -> str:
         states = ready_states(definition)
         return f"{states} and due_at <= @now" if definition.order == "due" else states
+
+    def unpaused(self, table: Table, moment: str | None = "@now") -> str:
+        return super().unpaused(table, moment)
 
     def split(self, text: str) -> list[str]:
         return batches_in(text)
@@ -220,10 +257,13 @@ class SQLServer(Engine):
         # or schedule, or set the same message of a subscription apart. A retry would not help against any other
         # duplicate.
         if number in DUPLICATES:
-            return bool(re.search(r"__(front|key|streams|writers|schedules|s\d+)$", refused_by(error) or ""))
+            return bool(re.search(r"__(front|key|streams|writers|schedules|paused|s\d+)$", refused_by(error) or ""))
         return number in (DEADLOCK, LOCK_TIMEOUT)
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def literal(self, text: str) -> str:
+        return super().literal(text) if text.isascii() else f"N{super().literal(text)}"
 
     def dump_time(self, time: datetime) -> str:
         # As text: pymssql sends a datetime with milliseconds only. datetime2 reads this form in every language setting.

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.limits import Limits
+from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.mssql.connection import atomic
+from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.refusals import DUPLICATES, LOCK_TIMEOUT, is_driver_error, number_of, refused_by
 from tablequeue.engines.mssql.steps import STEP, claimed_in_steps, steps_of, steps_of_ids, text_of
 from tablequeue.engines.texts import Row
 
+T = TypeVar("T")
+
 # The options that each row of push_each may have.
-ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay")
+ROW_OPTIONS = ("headers", "priority", "group", "key", "due", "delay", "expires")
 
 
-class SQLServerMessages(Messages):
+class SQLServerMessages(Limits, Messages):
+    fair = SQLServerFair()
+
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
@@ -55,6 +62,15 @@ class SQLServerMessages(Messages):
             ids += self._push_rows(cursor, table, params | {"rows": json_rows(rows[start : start + STEP])})
         return ids
 
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        assert table.source is not None, "of a move"
+        rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "move", step)]
+        old, new = old_and_new(rows)
+        for each in (table, table.source):
+            groups = _groups([row for row in rows if not row[1]], 2)
+            self._note(cursor, each, ["" for _ in groups] if each.definition.strict else groups)
+        return old, new
+
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"], ensure_ascii=False)})
 
@@ -74,9 +90,24 @@ class SQLServerMessages(Messages):
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         rows = [row for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
         self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
+        return [id for id, _ in rows]
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        for start in range(0, len(ids), STEP):
+            super()._move_dead(cursor, table, params, ids[start : start + STEP])
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if not (table.definition.grouped and table.definition.keeps_history):
+            return super().expire(cursor, table, params)
+        with atomic(cursor):
+            rows = self._rows(cursor, table, "expire_keep", params)
+            self._note(cursor, table, _groups(rows, 1))
         return len(rows)
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
@@ -90,15 +121,24 @@ class SQLServerMessages(Messages):
             raise
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
+        removes = operation != "claim"
         notes = table.definition.grouped and operation == "take_keep"
+
+        def claim(params: Params) -> list[Row]:
+            return self._rows(cursor, table, operation, params)
+
+        def claim_step(n: int) -> list[Row]:
+            step = params | {"n": n}
+            if not table.definition.limited:
+                return claim(step)
+            return [*self.claim_within(cursor, table, step, claim, removes=removes)]
+
         try:
-            if params["n"] <= STEP and not notes:
-                rows = self._rows(cursor, table, operation, params)
+            if params["n"] <= STEP and not notes and not table.definition.limited:
+                rows = claim(params)
             else:
                 with atomic(cursor):
-                    rows = claimed_in_steps(
-                        lambda n: self._rows(cursor, table, operation, params | {"n": n}), params["n"]
-                    )
+                    rows = claimed_in_steps(claim_step, params["n"])
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
@@ -113,14 +153,24 @@ class SQLServerMessages(Messages):
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         if not (table.definition.grouped and table.definition.keeps_history):
-            return self._by_ids(cursor, table, super().complete, params)
+            return [id for done in self._by_ids(cursor, table, super().complete, params) for id in done]
         with atomic(cursor):
             rows = [row for step in steps_of_ids(params) for row in self._rows(cursor, table, "complete_keep", step)]
             self._note(cursor, table, _groups(rows, 1))
         return [row[0] for row in rows]
 
+    def keep_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        for row in params["rows"]:
+            self._run(cursor, table, "keep_results", row)
+
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().release, params)
+        return [id for done in self._by_ids(cursor, table, super().release, params) for id in done]
+
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        return {id: end for done in self._by_ids(cursor, table, super().extend, params) for id, end in done.items()}
+
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        return {id: state for done in self._by_ids(cursor, table, super().fail, params) for id, state in done.items()}
 
     def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
         account: list[tuple[int, bool]] = []
@@ -140,7 +190,7 @@ class SQLServerMessages(Messages):
         return [id for step in steps_of_ids(params) for id in super(SQLServerMessages, self).told(cursor, table, step)]
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._by_ids(cursor, table, super().redrive_ids, params)
+        return [id for done in self._by_ids(cursor, table, super().redrive_ids, params) for id in done]
 
     def purge_ids(self, cursor: Cursor, table: Table, params: Params) -> int:
         steps = steps_of_ids(params)
@@ -149,13 +199,15 @@ class SQLServerMessages(Messages):
         with atomic(cursor):
             return sum(super(SQLServerMessages, self).purge_ids(cursor, table, step) for step in steps)
 
-    def _by_ids(self, cursor: Cursor, table: Table, operation: Any, params: Params) -> list[int]:
-        """Run an operation on `ids`, STEP at a time. Return the ids that it returns."""
+    def _by_ids(
+        self, cursor: Cursor, table: Table, operation: Callable[[Cursor, Table, Params], T], params: Params
+    ) -> list[T]:
+        """Run an operation on `ids`, STEP at a time. Return what each step returns."""
         steps = steps_of_ids(params)
         if len(steps) == 1:
-            return operation(cursor, table, params)
+            return [operation(cursor, table, params)]
         with atomic(cursor):
-            return [id for step in steps for id in operation(cursor, table, step)]
+            return [operation(cursor, table, step) for step in steps]
 
     def _note(self, cursor: Cursor, table: Table, groups: Iterable[str | None]) -> None:
         if table.definition.grouped and (noted := list(dict.fromkeys(groups))):

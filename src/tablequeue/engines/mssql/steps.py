@@ -34,11 +34,15 @@ def steps_of(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def steps_of_ids(params: Params) -> list[Params]:
-    """Split the parameters into steps: each has some of the `ids`."""
+    """Split the parameters into steps: each has some of the `ids`, and the delays of these."""
     ids: list[int] = json.loads(params["ids"])
     if len(ids) <= STEP:
         return [params]
-    return [params | {"ids": str(ids[start : start + STEP])} for start in range(0, len(ids), STEP)]
+    parts: list[slice] = [slice(start, start + STEP) for start in range(0, len(ids), STEP)]
+    if "delays" not in params:
+        return [params | {"ids": str(ids[part])} for part in parts]
+    delays = json.loads(params["delays"])
+    return [params | {"ids": str(ids[part]), "delays": str(delays[part])} for part in parts]
 
 
 def claimed_in_steps(claim: Callable[[int], list[Row]], n: int) -> list[Row]:

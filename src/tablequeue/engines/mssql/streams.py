@@ -7,18 +7,31 @@ from collections.abc import Sequence
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
+from tablequeue.engines.mssql.fair import SQLServerFair
 from tablequeue.engines.mssql.steps import claimed_in_steps, steps_of, text_of
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 
-class SQLServerStreams(Streams):
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        def claim(n: int) -> list[Row]:
-            return self._rows(cursor, table, "stream_claim", params | {"n": n})
+class SQLServerStreams(Limits, Streams):
+    fair = SQLServerFair()
 
-        return len(claimed_in_steps(claim, params["n"]))
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if table.definition.fair:
+            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
+        return len(self._claim_stream(cursor, table, params))
+
+    def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        def claim(params: Params) -> list[Row]:
+            return self._rows(cursor, table, "stream_claim", params)
+
+        def claim_step(n: int) -> list[Row]:
+            step = params | {"n": n}
+            return [*self.claim_within(cursor, table, step, claim)] if table.definition.limited else claim(step)
+
+        return claimed_in_steps(claim_step, params["n"])
 
     def stream_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return sorted(super().stream_ids(cursor, table, params))

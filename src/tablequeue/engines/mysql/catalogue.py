@@ -54,6 +54,14 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
+            if definition.concurrency is not None:
+                ours[f"{stem}{PART}slots"] = ("slots", "drop_slots")
+            if definition.rate is not None:
+                ours[f"{stem}{PART}rate"] = ("rate", "drop_rate")
+            if definition.results:
+                ours[f"{stem}{PART}results"] = ("results", "drop_results")
+            if definition.key_for:
+                ours[f"{stem}{PART}keys"] = ("keys", "drop_keys")
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]
@@ -63,5 +71,6 @@ class MySQLCatalogue(Catalogue):
                     f"The database has a table {name} that is not this queue.",
                     "Choose another queue name, or rename what is there.",
                 )
-        for name, _ in found:
+        # First what refers to another one of them.
+        for name, _ in sorted(found, key=lambda row: ours[row[0]][0] != "results"):
             self._run(cursor, table, ours[name][1], params)

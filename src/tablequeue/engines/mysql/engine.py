@@ -40,7 +40,7 @@ AUTOINC_READ_FAILED = 1467
 # Keys and groups are stored as bytes.
 BINARY = {column: f"convert({column} using utf8mb4) as {column}" for column in ("group_key", "dedup_key")}
 # The orders whose claim has an index of its own.
-INDEXED = ("due", "priority")
+INDEXED = ("due", "priority", "fair")
 
 
 class MySQL(Engine):
@@ -62,8 +62,10 @@ class MySQL(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "urgency, id",
+        "fair": "slot, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": "slot, id"}
+    slot = "slot"
     payload_types: ClassVar = {
         "json": "longtext not null check (json_valid(payload))",
         "text": "longtext not null",
@@ -74,9 +76,19 @@ class MySQL(Engine):
         **{name: BINARY | columns for name, columns in common_expressions("cast(null as datetime(6))").items()},
         "claimed": BINARY,
     }
+    origin_key = (
+        "if(json_type(json_extract(headers, '$.\"tablequeue-origin\".key')) = 'STRING',\n"
+        "            json_unquote(json_extract(headers, '$.\"tablequeue-origin\".key')), null)"
+    )
+    origin_header = (
+        "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"', json_object(\n"
+        "            'queue', :origin, 'id', message.id, 'attempts', attempts,\n"
+        "            'key', convert(dedup_key using utf8mb4)))"
+    )
     # Not now(): it depends on the time zone of the connection, which may be the caller's.
     own_clock = "utc_timestamp(6)"
     clock = f"coalesce(cast(:now as datetime(6)), {own_clock})"
+    until_token = f"greatest(0, timestampdiff(microsecond, {clock}, spent_until) - (burst - 1) * step) / 1e6"
     client = Client(
         "mariadb or mysql",
         "Each DDL statement commits: after a failure, drop what was created with the SQL of `drop`.",
@@ -97,17 +109,18 @@ class MySQL(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         definition = table.definition
         swept = state in ("scheduled", "in_progress")
+        words = super().words(table, state)
         return {
-            **super().words(table, state),
+            **words,
             **procedures.words(self.dialect.name, definition),
-            "claim_index": f"{table.table_name}{PART}{'ready' if definition.order in INDEXED else 'state'}",
+            "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",
-            # The predicate of a claim without the low-water mark.
-            "free": self.claimable(definition),
             # A list of ids as a table. Measured with 20,000 rows: the primary key serves each of 5,000 ids (16 ms to
             # delete them); an IN list of 5,000 reads, and so locks, the whole table (30 ms).
             "given": "json_table(:ids, '$[*]' columns (id bigint path '$')) as given",
+            # The same with a delay for each.
+            "delayed": "json_table(:delays, '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given",
             # The same for pairs of ids, and for runs of a topic.
             "piece": "json_table(:pieces, '$[*]' columns (low bigint path '$[0]', high bigint path '$[1]')) as piece",
             "run": "json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', "
@@ -122,8 +135,11 @@ class MySQL(Engine):
             "unclaimed": UNCLAIMED.format(**words),
         }
 
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + interval {seconds} second"
+
     def claimable(self, definition: Definition) -> str:
-        if definition.order not in INDEXED:
+        if definition.arrangement not in INDEXED:
             return "state = 'ready' and sweep_at is null"
         return f"waiting = 1 and due_at <= {self.clock}" if definition.order == "due" else "waiting = 1"
 
@@ -160,6 +176,9 @@ class MySQL(Engine):
         return isinstance(error, pymysql.Error) and number_of(error) in transient
 
     # -- values ----------------------------------------------------------------------------------------------------
+
+    def literal(self, text: str) -> str:
+        return super().literal(text.replace("\\", "\\\\"))
 
     def dump_time(self, time: datetime) -> datetime:
         return time.replace(tzinfo=None)  # DATETIME has no time zone; ours are all in UTC

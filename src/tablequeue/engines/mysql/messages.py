@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
+from tablequeue.engines.mysql.fair import MySQLFair, locked
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
@@ -37,7 +39,27 @@ FOUND: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-class MySQLMessages(Messages):
+class Seen(NamedTuple):
+    """What `look` found."""
+
+    rows: list[Row]
+    """Messages, as (id, due_at, priority)."""
+    slots: str
+    """The free places of a queue that limits its messages in progress; see free_slots.sql."""
+
+
+class FreeSlots(Limits):
+    """Finds the free places before a claim locks some of them."""
+
+    def _free_slots(self, cursor: Cursor, table: Table, params: Params) -> str:
+        if table.definition.concurrency is None:
+            return "[]"
+        return json.dumps(self._rows(cursor, table, "free_slots", {"look": 2 * params["n"] + LOOK}))
+
+
+class MySQLMessages(FreeSlots, Messages):
+    fair = MySQLFair()
+
     # -- pushing ---------------------------------------------------------------------------------------------------
 
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
@@ -52,7 +74,8 @@ class MySQLMessages(Messages):
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         now, step, states = self._before_rows(cursor, table, params)
-        rest = cursor.mogrify(",%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params, now, states)[1:])
+        values = row_values(params, now, states, table.definition.expires)
+        rest = cursor.mogrify(",%s" * (len(values) - 1) + ")", values[1:])
         chunks = list(chunked(cursor.mogrify("(%s", (payload,)) + rest for payload in params["payloads"]))
         # A single statement needs no transaction, which would cost two more round trips.
         with atomic(cursor) if len(chunks) > 1 else nullcontext():
@@ -69,8 +92,8 @@ class MySQLMessages(Messages):
         taken = self.find_keys(cursor, table, {"keys": keys}) if cursor.ours else {}
         places = [place for place, row in enumerate(rows) if row["key"] not in taken]
         chunks = chunked(
-            cursor.mogrify("(%s,%s,%s,%s,%s,%s,%s,%s,%s)", row_values(params | rows[place], now, states))
-            for place in places
+            cursor.mogrify(f"({','.join(['%s'] * len(values))})", values)
+            for values in (row_values(params | rows[place], now, states, table.definition.expires) for place in places)
         )
         ids: list[int | None] = [None] * len(rows)
         with atomic(cursor):
@@ -85,6 +108,10 @@ class MySQLMessages(Messages):
             for key, id in self._rows(cursor, table, "find_keys", {"keys": tuple(keys[start : start + KEYS])}):
                 found[key] = id
         return found
+
+    def forget_keys(self, cursor: Cursor, table: Table, params: Params) -> int:
+        self._run(cursor, table, "forget_keys", params)
+        return cursor.rowcount
 
     def _before_rows(self, cursor: Cursor, table: Table, params: Params) -> tuple[datetime, int, tuple[str, str]]:
         """Return what a bulk push needs: the time, the step between ids, and the states of ready and later messages."""
@@ -102,7 +129,8 @@ class MySQLMessages(Messages):
 
     @at_once(CLAIMS)
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["n"] > 1 or not cursor.ours:
+        definition = table.definition
+        if params["n"] > 1 or not cursor.ours or definition.fair or definition.limited:
             return self._removed(cursor, table, "claim_many", params)
         update, select = table.statements("claim")
         if not cursor.execute(update, params):
@@ -117,8 +145,12 @@ class MySQLMessages(Messages):
     def _removed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
         """Lock messages, then run the other statements of the operation on them."""
         lock, *changes = table.statements(operation)
-        with atomic(cursor):
-            if cursor.ours:
+        removes = operation.startswith("take")
+
+        def removed(params: Params) -> list[Row]:
+            if table.definition.fair:
+                rows = locked(cursor, table, params)
+            elif cursor.ours:
                 cursor.execute(lock, params)
                 rows = list(cursor.fetchall())
             else:
@@ -128,11 +160,22 @@ class MySQLMessages(Messages):
                 more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
                 for change in changes:
                     cursor.execute(change, params | more)
-        rows.sort(key=table.rank)
-        return rows
+            rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
+            return rows
 
-    def look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return rows of (id, due_at, priority)."""
+        if not table.definition.limited:
+            with atomic(cursor):
+                return removed(params)
+        slots = self._free_slots(cursor, table, params) if cursor.ours else params["seen"].slots
+        with atomic(cursor):
+            return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
+
+    def look(self, cursor: Cursor, table: Table, params: Params) -> Seen:
+        return Seen(self._look(cursor, table, params), self._free_slots(cursor, table, params))
+
+    def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if table.definition.fair:
+            return self.fair.found(cursor, table, params)
         find, _ = table.statements("claim_find")
         # More than `n`: other consumers may have locked the first ones.
         cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
@@ -143,8 +186,8 @@ class MySQLMessages(Messages):
         _, lock = table.statements("claim_find")
         look = 2 * params["n"] + LOOK
         while True:
-            within = self.look(cursor, table, params | {"look": look})
-            found = {row[0]: row for row in (*params["seen"], *within)}
+            within = self._look(cursor, table, params | {"look": look})
+            found = {row[0]: row for row in (*params["seen"].rows, *within)}
             ids = [row[0] for row in sorted(found.values(), key=FOUND.get(table.definition.order))]
             cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
             rows = list(cursor.fetchall())
@@ -173,16 +216,41 @@ class MySQLMessages(Messages):
                 ids(forget, notes)
         return promoted
 
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        find, insert, made, unmark, delete = table.statements("move")
+        cursor.execute(find, params)
+        old = [row[0] for row in cursor.fetchall()]
+        moved = {**params, "ids": table.engine.dump_ids(old)}
+        if not old:
+            return [], []
+        try:
+            cursor.execute(insert, moved)
+        except pymysql.err.IntegrityError as error:
+            if number_of(error) != ER.DUP_ENTRY:
+                raise
+            return old, []
+        cursor.execute(made, moved)
+        new = [row[0] for row in cursor.fetchall()]
+        cursor.execute(unmark, moved)
+        cursor.execute(delete, moved)
+        return old, new
+
     # -- finishing -------------------------------------------------------------------------------------------------
 
-    def _fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        once = table.definition.delivery == "at_most_once"
-        if not cursor.execute(table.statement("fail_at_most_once" if once else "fail"), params):
-            return None
-        if once:
-            return "lost"
-        state: str = self._rows(cursor, table, "fail_state", params)[0][0]
-        return state
+    def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        if table.definition.delivery == "at_most_once":
+            return dict.fromkeys(self._finished(cursor, table, "fail_at_most_once", params), "lost")
+        lock, change = table.statements("fail")
+        ids = table.engine.load_ids(params["ids"])
+        if len(ids) == 1:
+            failed = cursor.execute(change, params)
+            return {ids[0]: self._row(cursor, table, "fail_state", params)[0]} if failed else {}
+        with atomic(cursor):
+            cursor.execute(lock, params)
+            states: dict[int, str] = dict(cursor.fetchall())
+            if states:
+                cursor.execute(change, params)
+        return states
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         lock, *changes = table.statements(operation)
@@ -226,19 +294,26 @@ class MySQLMessages(Messages):
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         find, lock, *changes = table.statements("sweep")
         cursor.execute(find, params)
         found = [row[0] for row in cursor.fetchall()]
         if not found:
-            return 0
+            return []
         with atomic(cursor):
             cursor.execute(lock, params | {"ids": table.engine.dump_ids(found)})
             rows = list(cursor.fetchall())
+            ids = [row[0] for row in rows]
             for change in changes if rows else ():
-                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
             self._end_expired(cursor, table, params, [id for id, told in rows if told])
-        return len(rows)
+        return ids
+
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return len(self._found(cursor, table, by_history("expire", table), params))
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

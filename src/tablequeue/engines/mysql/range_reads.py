@@ -47,12 +47,12 @@ class MySQLRangeReads(RangeReads):
     def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
         look, find, late = table.statements("range_until_next")
         cursor.execute(look, params)
-        ((seconds,),) = cursor.fetchall()
-        if seconds is None or seconds > 0:
+        ((seconds, paused),) = cursor.fetchall()
+        if not paused and (seconds is None or seconds > 0):
             cursor.execute(find)
             if within(cursor, late, cursor.fetchall()):
                 seconds = 0
-        return Next(seconds)
+        return Next(seconds, paused)
 
     def progress(self, cursor: Cursor, table: Table, params: Params) -> RangesRow:
         find, count = table.statements("range_stats")

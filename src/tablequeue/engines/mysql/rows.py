@@ -45,17 +45,22 @@ def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], st
         yield from insert_all(chunk)
 
 
-def row_values(params: Params, now: datetime, states: tuple[str, str]) -> tuple[Any, ...]:
+def row_values(params: Params, now: datetime, states: tuple[str, str], expires: float | None) -> tuple[Any, ...]:
     """Return the values of a new row, in the order of push_rows.
 
-    `states` are the state of a message that is due now, and of one that is due later.
+    `states` are the state of a message that is due now, and of one that is due later. `expires` are the seconds of a
+    message without seconds of its own; None: the messages of the queue do not expire.
     """
     due, delay = params["due"], params["delay"]
     if due is None and delay is not None:
         due = now + timedelta(seconds=delay)
     state = states[due is not None and due > now]
     shared = (params["headers"], params["producer"], params["priority"], params["group"], params["key"])
-    return (params.get("payload"), *shared, now, due, state)
+    values = (params.get("payload"), *shared, now, due, state)
+    if expires is None:
+        return values
+    own = params["expires"]
+    return (*values, now + timedelta(seconds=expires if own is None else own))
 
 
 def chunked(rows: Iterable[str]) -> Iterator[list[bytes]]:

@@ -9,19 +9,39 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.mysql.fair import MySQLFair, locked
+from tablequeue.engines.mysql.messages import FreeSlots
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
+from tablequeue.engines.texts import Row
 
 
-class MySQLStreams(Streams):
+class MySQLStreams(FreeSlots, Streams):
+    fair = MySQLFair()
+
     def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        if table.definition.fair:
+            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
+        return len(self._claim_stream(cursor, table, params))
+
+    def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         lock, change = table.statements("stream_claim")
-        cursor.execute(lock, params | {"low_water": 0})
-        ids = [row[0] for row in cursor.fetchall()]
-        if ids:
-            cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
-        return len(ids)
+
+        def claim(params: Params) -> list[Row]:
+            if table.definition.fair:
+                rows = locked(cursor, table, params)
+            else:
+                cursor.execute(lock, params | {"low_water": 0})
+                rows = list(cursor.fetchall())
+            if rows:
+                cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})
+            return rows
+
+        if not table.definition.limited:
+            return claim(params)
+        slots = self._free_slots(cursor, table, params)
+        return [*self.claim_within(cursor, table, params | {"slots": slots}, claim)]
 
 
 class MySQLStaging(Staging):

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
+from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -261,12 +262,13 @@ class MySQLRanges(Ranges):
 
     # -- finishing ---------------------------------------------------------------------------------------------------
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> object:
+    def _extend_ranges(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         with atomic(cursor):
             held = self._hold(cursor, table, params)
-            if held is not None and _remaining(held, [params["id"]]):
-                return self._row(cursor, table, "range_extend", params | {"id": held[0]})[0]
-            return self.apart.extend(cursor, table, params)
+            ids = _remaining(held, table.engine.load_ids(params["ids"])) if held is not None else []
+            if held is None or not ids:
+                return {}
+            return dict.fromkeys(ids, self._row(cursor, table, "range_extend", params | {"id": held[0]})[0])
 
     def _lock_claims(self, cursor: Cursor, table: Table) -> None:
         _insert(cursor, table.statement("range_wait"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -19,13 +19,17 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
+from tablequeue.engines.postgresql.fair import SLOT, fair_words
+from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
-from tablequeue.engines.postgresql.messages import PostgreSQLMessages, PostgreSQLStaging
+from tablequeue.engines.postgresql.messages import PostgreSQLMessages
 from tablequeue.engines.postgresql.packs import PackedTable, Packs
 from tablequeue.engines.postgresql.reads import PostgreSQLReads
 from tablequeue.engines.postgresql.refusals import is_transient, translated
+from tablequeue.engines.postgresql.staging import PostgreSQLStaging
 from tablequeue.engines.postgresql.topics import (
     FINISHED,
+    LAST_ID,
     PIECES,
     UNCLAIMED,
     PostgreSQLRangeReads,
@@ -33,7 +37,7 @@ from tablequeue.engines.postgresql.topics import (
     PostgreSQLTopics,
 )
 from tablequeue.engines.postgresql.values import Ids, load_time
-from tablequeue.engines.texts import Client, Row, compile_text, quoted_role
+from tablequeue.engines.texts import IN_TURN, Client, Row, compile_text, quoted_role
 from tablequeue.errors import TablequeueError
 from tablequeue.message import DUE_AT, ID
 from tablequeue.names import PART
@@ -76,8 +80,10 @@ class PostgreSQL(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": f"{SLOT}, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = SLOT
     # json, not jsonb: it keeps the text that was pushed, with every number and escape, and builds no parse tree.
     payload_types: ClassVar = {"json": "json", "text": "text", "bytes": "bytea"}
     staged_types: ClassVar = payload_types
@@ -93,10 +99,17 @@ class PostgreSQL(Engine):
         "claimed_types": typed(TYPES),
         "message_types": typed(TYPES),
     }
+    origin_key = "headers -> 'tablequeue-origin' ->> 'key'"
+    origin_header = (
+        "cast(coalesce(cast(headers as jsonb), jsonb_build_object()) || jsonb_build_object('tablequeue-origin',\n"
+        "            jsonb_build_object('queue', cast(:origin as text), 'id', id, 'attempts', attempts,\n"
+        "            'key', dedup_key)) as json)"
+    )
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.
     own_clock = "statement_timestamp()"
     clock = f"coalesce(cast(:now as timestamptz), {own_clock})"
+    until_token = UNTIL_TOKEN.format(now=clock)
     client = Client(
         "psql",
         "With `psql --single-transaction` it is all or nothing.",
@@ -105,9 +118,13 @@ class PostgreSQL(Engine):
             "payloads": "array['1', '2']",
             "priorities": "array[0, 0]",
             "groups": "array['', '']",
+            "starts": "array[0, -9223372036854775808]",
+            "above": "array[9223372036854775807, -9223372036854775808]",
+            "ends": "array[9223372036854775807, 0]",
             **dict.fromkeys(("keys", "dues", "delays", "push_each.headers"), "array[null, null]"),
             "attempts": "array['attempt']",
             "ids": "array[1]",
+            "fail.delays": "array[0]",
             "stage.payload": "array['1', '2']",
             "stage.priority": "null",
             "stage.group": "null",
@@ -122,6 +139,10 @@ class PostgreSQL(Engine):
         "public",
         "select current_schema()",
         kinds=("queue", "topic", "subscription"),
+        there=(
+            "select proname from pg_proc where pronamespace = cast('{schema}' as regnamespace) "
+            "and proname in ('{table}_push', '{table}_pop')"
+        ),
         words={"payload_text": "payload", "headers_text": "headers"},
     )
     autocommit = in_autocommit("complete_and_claim", "stage")
@@ -135,6 +156,7 @@ class PostgreSQL(Engine):
         return {
             **words,
             **self.messages.packs.words(words["queue"]),
+            **limit_words(definition, words),
             "array_type": array_type,
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
@@ -148,6 +170,7 @@ class PostgreSQL(Engine):
             # began and it is ready again, the claim locks the row but does not find it. A claim above a mark that finds
             # nothing starts again at once. A claim in a lifo queue does not: there, with 8 threads that pop and release
             # the same message, one pop in 800 returned nothing.
+            **fair_words(words),
             "row": "ctid" if table.claims_above_mark else "id",
             # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
             "waited_for": (
@@ -164,9 +187,13 @@ class PostgreSQL(Engine):
         words = super().topic_words(table)
         # By the table, not by its name, which may have its schema or not.
         locked = zip((words["log"], words["ranges"], words["log"]), TOPIC_LOCKS, strict=True)
+        parts = f"{words['log']}{PART}parts"
+        last_id = LAST_ID.format(**words, parts=parts)
         sequencing, claiming, trimming = (f"hashoidextended(cast('{name}' as regclass), {key})" for name, key in locked)
         return {
             **words,
+            "parts": parts,
+            "last_id": last_id,
             "segment": f"cast({SEGMENT} as bigint)",
             "claim_range": f"{words['ranges']}_claim",
             "sequence_lock": sequencing,
@@ -174,8 +201,11 @@ class PostgreSQL(Engine):
             "trim_lock": trimming,
             "finished_messages": FINISHED,
             "pieces": PIECES.format(**words, finished_messages=FINISHED),
-            "unclaimed": UNCLAIMED.format(**words),
+            "unclaimed": UNCLAIMED.format(**words, last_id=last_id),
         }
+
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + cast({seconds} as float8) * interval '1 second'"
 
     def compile(self, text: str) -> str:
         return compile_text(text, self.dialect)
@@ -225,6 +255,9 @@ class PostgreSQL(Engine):
 
     def dump_ids(self, ids: Sequence[int]) -> Ids:
         return Ids(ids)
+
+    def dump_delays(self, delays: Mapping[int, float]) -> list[float]:
+        return [float(seconds) for seconds in delays.values()]
 
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         # As text, times with different offsets from UTC do not sort correctly.

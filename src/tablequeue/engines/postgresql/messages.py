@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.low_water import claimed_above
-from tablequeue.engines.messages import Messages
+from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
 from tablequeue.engines.postgresql.packs import Packs, may_pack
-from tablequeue.engines.postgresql.values import Column, copy_lines, copy_text
-from tablequeue.engines.staging import Staging
+from tablequeue.engines.postgresql.values import copy_lines, copy_text
 from tablequeue.engines.texts import Row
+from tablequeue.message import ID
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Collection[int])
 
 # Minimum rows, or characters, of a bulk push that uses COPY instead of one INSERT of an array. Measured rates of COPY
 # relative to the array: 0.6 with 100 rows of 100 bytes (COPY needs more round trips), 0.8 with 300, 1.5 with 1,000; 1.1
@@ -42,6 +42,7 @@ _ARRAYS = {
     "keys": "key",
     "dues": "due",
     "delays": "delay",
+    "each_expires": "expires",
 }
 
 
@@ -55,7 +56,7 @@ class Notifying(Part):
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
         rows = super()._rows(cursor, table, operation, {**params, "within": not table.engine.is_ours(cursor)})
-        if rows and rows[0][-1]:
+        if any(row[-1] for row in rows):  # of a failure not each: dead letters wake nobody
             assert isinstance(table, Table), "of a push"
             table.notifies_apart = True
         return rows
@@ -73,12 +74,12 @@ class PostgreSQLMessages(Notifying, Messages):
         if small or not hasattr(cursor, "copy"):
             return sorted(row[0] for row in self._rows(cursor, table, "push_many", params))
         cursor.execute(table.statement("push_reserve"), {**params, "n": len(payloads)})
-        ids, pushed_at, due_at, state = cursor.fetchone()
+        ids, pushed_at, due_at, state, *expires_at = cursor.fetchone()
         shared = (*(params[name] for name in ("headers", "producer", "priority", "group")), pushed_at, due_at)
-        rest = "".join(f"\t{copy_text(value)}" for value in shared)
+        rest = "".join(f"\t{copy_text(value)}" for value in (*shared, state, *expires_at))
         # Not copy.write_row(): our own text escapes the columns that all rows share only once.
         with cursor.copy(table.statement("push_copy")) as copy:
-            for chunk in copy_lines(ids, payloads, f"{rest}\t{state}\n"):
+            for chunk in copy_lines(ids, payloads, f"{rest}\n"):
                 copy.write(chunk)
         self.notify(cursor, table, {})
         return ids
@@ -88,18 +89,25 @@ class PostgreSQLMessages(Notifying, Messages):
         arrays = {array: [row[name] for row in rows] for array, name in _ARRAYS.items()}
         return [row[0] for row in self._rows(cursor, table, "push_each", {**params, **arrays})]
 
+    def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:
+        old, new = old_and_new(self._rows(cursor, table, "move", params))
+        self.notify(cursor, table, {})
+        return old, new
+
     # -- claiming ----------------------------------------------------------------------------------------------------
 
     def claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         claim = self._claim_packed if self.packs.has_next(table, params["n"]) else self._claim
-        return claimed_above(claim, cursor, table, params)
+        return self._ready(claim, cursor, table, params)
 
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
-        if max(params["number"], params["n"]) >= self.packs.least:
-            with atomic(cursor):  # two statements, each of which may concern a pack
+        if max(params["number"], params["n"]) >= self.packs.least or table.definition.limited:
+            with atomic(cursor):  # two statements: each may concern a pack, or the first one frees places
                 return super().complete_and_claim(cursor, table, params)
+        if table.definition.fair:
+            return self._complete_and_claim_in_turn(cursor, table, params)
         mark = table.mark
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
         if not rows:  # look below the mark
@@ -110,6 +118,24 @@ class PostgreSQLMessages(Notifying, Messages):
             return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
         mark.id = rows[-1][0]
         return None, rows
+
+    def _complete_and_claim_in_turn(
+        self, cursor: Cursor, table: Table, params: Params
+    ) -> tuple[Sequence[int] | None, list[Row]]:
+        unfinished: list[Sequence[int]] = []
+        finish = ["complete_and_claim"]  # by the first claim only
+
+        def claim(cursor: Cursor, table: Table, params: Params) -> list[Row]:
+            if not finish:
+                return [] if unfinished else self._claim(cursor, table, params)
+            rows = self._claimed(cursor, table, finish.pop(), params)
+            if rows and rows[0][ID] is None:
+                unfinished.append(rows[0][-1] or ())
+                return []
+            return [row[:-1] for row in rows]
+
+        rows = self.fair.claimed(claim, cursor, table, params)
+        return (unfinished[0] if unfinished else None), rows
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         # A grouped queue's mark is that of its notes.
@@ -126,16 +152,21 @@ class PostgreSQLMessages(Notifying, Messages):
             packed = params | {"ids": table.engine.dump_ids(sorted(ids))}
             if self._rows(cursor, table, "complete_packed", packed):
                 return list(ids)
-        return self._several(super().complete, cursor, table, params)
+        return [id for done in self._passes(super().complete, cursor, table, params) for id in done]
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._several(super().release, cursor, table, params)
+        return [id for done in self._passes(super().release, cursor, table, params) for id in done]
 
-    def fail(self, cursor: Cursor, table: Table, params: Params) -> str | None:
-        return self._one(super().fail, cursor, table, params)
+    def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
+        return {id: state for done in self._passes(super().fail, cursor, table, params) for id, state in done.items()}
 
-    def extend(self, cursor: Cursor, table: Table, params: Params) -> Any:
-        return self._one(super().extend, cursor, table, params)
+    def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
+        return {id: end for done in self._passes(super().extend, cursor, table, params) for id, end in done.items()}
+
+    def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
+        # Not in a caller's transaction, which may be prepared: see notify.sql.
+        if table.engine.is_ours(cursor):
+            self.notify(cursor, table.waiting_for_results, {})
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -152,49 +183,31 @@ class PostgreSQLMessages(Notifying, Messages):
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._rows(cursor, table, "sweep", params))  # which has ended what was told to stop
+    def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
+        return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for row in self._rows(cursor, table, "sweep", params)]  # it has ended what was told to stop
+
+    def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        super()._move_dead(cursor, table, params, ids)
+        if ids and table.dead_letters is not None:
+            self.notify(cursor, table.dead_letters, {})
 
     def _claim_packed(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim_packed", params)
 
-    def _several(
-        self, finish: Callable[[Cursor, Table, Params], list[int]], cursor: Cursor, table: Table, params: Params
-    ) -> list[int]:
-        """Finish `ids`; those that were not found may be in a pack."""
+    def _passes(
+        self, finish: Callable[[Cursor, Table, Params], T], cursor: Cursor, table: Table, params: Params
+    ) -> Iterator[T]:
+        """Finish `ids`, and once more if some were not found, because they may be in a pack. Yield both results."""
         done = finish(cursor, table, params)
+        yield done
         if len(done) < len(params["ids"]) and may_pack(table.definition):
             self._unpack(cursor, table, params)
-            done += finish(cursor, table, params)
-        return done
-
-    def _one(
-        self, finish: Callable[[Cursor, Table, Params], T | None], cursor: Cursor, table: Table, params: Params
-    ) -> T | None:
-        """`_several`, for one message."""
-        result = finish(cursor, table, params)
-        if result is None and may_pack(table.definition):
-            self._unpack(cursor, table, params)
-            result = finish(cursor, table, params)
-        return result
+            yield finish(cursor, table, params)
 
     def _unpack(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Unpack the pack of `token`. If there is none, another thread may have unpacked it just before."""
         if self._rows(cursor, table, "unpack", params):
             self.packs.unpacked_one(table)
-
-
-class PostgreSQLStaging(Notifying, Staging):
-    by_columns = True
-
-    def stage(self, cursor: Cursor, table: Table, params: Params) -> None:
-        columns = {name: Column(value) for name, value in params.items() if isinstance(value, list)}
-        self._run(cursor, table, "stage", params | columns)
-
-    def publish(self, cursor: Cursor, table: Table, params: Params) -> int:
-        pushed = super().publish(cursor, table, params)
-        self.notify(cursor, table, {})
-        return pushed
-
-    def _published_by(self, table: Table, params: Params) -> str:
-        return "publish_keyed" if params["keyed"] else super()._published_by(table, params)

@@ -53,8 +53,8 @@ class Packs:
         }
 
     def has_next(self, table: Table, n: int) -> bool:
-        """Return whether the next claim, of `n` messages, is to be a pack."""
-        if n < self.least or not may_pack(table.definition):
+        """Return whether the next claim, of `n` messages, is to be a pack: not of messages that expire."""
+        if n < self.least or not may_pack(table.definition) or table.definition.expires:
             return False
         assert isinstance(table, PackedTable)
         if table.by_row:
@@ -71,7 +71,9 @@ class Packs:
 def may_pack(definition: Definition) -> bool:
     """Return whether a claim may be a pack.
 
-    Not in a grouped queue, because the head of a group must stay in its index. Not at most once, because a claim moves
-    its messages to the history.
+    Not in a queue with groups: the head of a group must stay in its index, and the messages of a pack have no group.
+    Not at most once, because a claim moves its messages to the history. Not in a queue with limits, whose places note
+    the messages.
     """
-    return definition.delivery == "at_least_once" and not definition.grouped
+    apart = definition.grouped or definition.fair or definition.limited
+    return definition.delivery == "at_least_once" and not apart

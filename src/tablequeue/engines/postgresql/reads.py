@@ -27,9 +27,9 @@ class PostgreSQLReads(Reads):
         client.adapters.register_dumper(Ids, IdsDumper)
         return client.mogrify(statement, params)
 
-    def arrow(self, url: sa.URL) -> Any:
+    def arrow(self, engine: sa.Engine) -> Any:
         try:
             from tablequeue.engines.postgresql.adbc import Adbc
         except ImportError:
             return None
-        return Adbc(url)
+        return Adbc(engine)

@@ -74,6 +74,6 @@ def is_transient(error: Exception) -> bool:
     """Return whether the server rolled back our transaction and it can be tried again."""
     if not isinstance(error, psycopg.Error):
         return False
-    if error.sqlstate == "23505":  # two transactions promoted in the same group at once
-        return (error.diag.constraint_name or "").endswith("__front")
+    if error.sqlstate == "23505":  # two transactions promoted in the same group at once, or used the same key
+        return (error.diag.constraint_name or "").endswith(("__front", "__key"))
     return error.sqlstate in ("40001", "40P01")

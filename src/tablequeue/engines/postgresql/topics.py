@@ -19,6 +19,12 @@ from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
 
+# The id above which there are new messages only: those of transactions in flight, or which have no offsets yet.
+LAST_ID = """greatest(
+            (select last_id from {runs} order by last_id desc limit 1),
+            (select last_id from {holes} order by first_id desc limit 1),
+            (select last_id from {parts} order by first_id desc limit 1)
+        )"""
 # The messages that a range has finished; see create_ranges.sql.
 FINISHED = """(
             coalesce(cardinality(left_ids), case when finished_at is not null then messages else 0 end)
@@ -52,7 +58,7 @@ UNCLAIMED = """(
         )
         select low, high, high - low + 1 as messages from unclaimed
         union all
-        select max(last_id) + 1, 9223372036854775807, 0 from {runs}
+        select {last_id} + 1, 9223372036854775807, 0
         union all
         select first_id, last_id, 0 from {holes}
     )"""
@@ -69,18 +75,17 @@ class PostgreSQLTopics(Notifying, Topics):
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         payloads = params["payloads"]
         small = len(payloads) < COPY_FROM and sum(map(len, payloads)) < COPY_FROM_SIZE
-        if small or not hasattr(cursor, "copy"):
+        if small or params["now"] is not None or not hasattr(cursor, "copy"):
             return sorted(row[0] for row in self._rows(cursor, table, "topic_push_many", params))
         with atomic(cursor):
-            cursor.execute(table.statement("topic_reserve"), {**params, "n": len(payloads)})
-            ids, pushed_at = cursor.fetchone()
-            shared = (*(params[name] for name in ("headers", "producer", "group")), pushed_at)
-            rest = "".join(f"\t{copy_text(value)}" for value in shared) + "\n"
+            cursor.execute(table.statement("topic_reserve"), {"n": len(payloads)})
+            ids: list[int] = cursor.fetchone()[0]
+            rest = "".join(f"\t{copy_text(params[name])}" for name in ("headers", "producer", "group")) + "\n"
             with cursor.copy(table.statement("topic_copy")) as copy:
                 for chunk in copy_lines(ids, payloads, rest):
                     copy.write(chunk)
         self.notify(cursor, table, {})
-        return list(ids)
+        return ids
 
     def push_each(self, cursor: Cursor, table: Table, params: Params) -> list[int | None]:
         rows = params["rows"]

@@ -18,15 +18,19 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
+from tablequeue.engines.sqlite.fair import SLOT, fair_words
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
-from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging
+from tablequeue.engines.sqlite.messages import SQLiteCatalogue, SQLiteMessages, SQLiteStaging, SQLiteStreams
 from tablequeue.engines.sqlite.refusals import translated
 from tablequeue.engines.sqlite.topics import FINISHED, SQLiteTopics
-from tablequeue.engines.texts import Client
+from tablequeue.engines.texts import IN_TURN, Client
 from tablequeue.errors import TablequeueError
+from tablequeue.names import PART
 
+# How many messages a claim may claim in a queue that limits those in progress. A negative limit would be none.
+PLACED = "max(0, min(:n, (select places from {slots}) - (select count(*) from {queue} where state = 'in_progress')))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -37,6 +41,7 @@ class SQLite(Engine):
     messages = SQLiteMessages()
     topics = SQLiteTopics()
     ranges = Ranges(messages, topics, Engine.range_reads)
+    streams = SQLiteStreams()
     staging = SQLiteStaging()
     checks = CHECKS
     drivers = ("pysqlite",)
@@ -48,8 +53,10 @@ class SQLite(Engine):
         "lifo": "id",
         "due": "due_at, id",
         "priority": "priority desc, id",
+        "fair": f"{SLOT}, id",
     }
-    order_by: ClassVar = {**ready_index, "lifo": "id desc"}
+    order_by: ClassVar = {**ready_index, "lifo": "id desc", "fair": IN_TURN}
+    slot = SLOT
     payload_types: ClassVar = {
         "json": "text not null check (json_valid(payload))",
         "text": "text not null",
@@ -59,8 +66,15 @@ class SQLite(Engine):
     expressions: ClassVar = common_expressions("null")
     # The machine's clock, which is the same for every process that can open the file. It is in milliseconds, because
     # unixepoch has fractions only from SQLite 3.42 on.
+    origin_key = "json_extract(headers, '$.\"tablequeue-origin\".key')"
+    origin_header = (
+        "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"',\n"
+        "            json_object('queue', :origin, 'id', id, 'attempts', attempts, 'key', dedup_key))"
+    )
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"
+    places = f"select places from {{}}{PART}slots"  # noqa: S608
+    until_token = f"max(0, spent_until - (burst - 1) * step - {clock}) / 1e6"
     client = Client(
         "sqlite3",
         "Between `begin;` and `commit;` it is all or nothing.",
@@ -76,8 +90,30 @@ class SQLite(Engine):
     listener = SQLiteListener
     _path: str | None = ""
 
+    def words(self, table: Table, state: str = "ready") -> dict[str, str]:
+        words = super().words(table, state)
+        definition = table.definition
+        placed = granted = ":n"
+        if definition.concurrency is not None:
+            placed = PLACED.format(**words)
+        if definition.rate is not None:
+            granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
+        return (
+            words
+            | fair_words(words)
+            | {
+                # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
+                "placed": placed,
+                "claim_limit": granted if definition.rate else placed,
+                "take_limit": granted,
+            }
+        )
+
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}
+
+    def after(self, seconds: str) -> str:
+        return f"{self.clock} + cast({seconds} * 1000000 as integer)"
 
     def compile(self, text: str) -> str:
         return text  # sqlite3 takes :name and a dict as they are

@@ -10,7 +10,9 @@ from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.sqlite.connection import atomic
+from tablequeue.engines.sqlite.fair import SQLiteFair
 from tablequeue.engines.staging import Staging
+from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 # Number of payloads in one statement of push_many: 270,000 messages a second, against 80,000 with one statement each.
@@ -19,6 +21,8 @@ PUSHED_AT_ONCE = 50
 
 
 class SQLiteMessages(Messages):
+    fair = SQLiteFair()
+
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return insert_many(cursor, table.statement("push_many"), params)
 
@@ -29,19 +33,39 @@ class SQLiteMessages(Messages):
     def find_keys(self, cursor: Cursor, table: Table, params: Params) -> dict[str, int]:
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
 
-    def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        if params["now"] is None:
-            # All its statements must use the same time.
-            (now,) = cursor.execute(f"select {table.engine.clock}", params).fetchone()
-            params = {**params, "now": now}
-        return super()._take(cursor, table, params)
+    def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return super()._claim(cursor, table, granted(cursor, table, params))
 
-    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> int:
+    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return super().expire(cursor, table, at_one_time(cursor, table, params))
+
+    def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        params = at_one_time(cursor, table, params)
+        return super()._take(cursor, table, granted(cursor, table, params, removes=True))
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
         if moved and table.definition.grouped:
             # The message after a head that became a dead letter may be due already. The trigger has no clock to tell.
             moved += super()._sweep(cursor, table, params)
         return moved
+
+
+def at_one_time(cursor: Cursor, table: Table, params: Params) -> Params:
+    """Return the parameters of several statements that must use the same time."""
+    if params["now"] is not None:
+        return params
+    (now,) = cursor.execute(f"select {table.engine.clock}", params).fetchone()
+    return {**params, "now": now}
+
+
+def granted(cursor: Cursor, table: Table, params: Params, *, removes: bool = False) -> Params:
+    """Spend the rate of the queue, if it has one, for the claim or the take whose parameters are returned."""
+    if table.definition.rate is None:
+        return params
+    params = at_one_time(cursor, table, params)
+    cursor.execute(table.statement("grant_rate"), {"high": None, "removes": removes, **params})
+    return params
 
 
 def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
@@ -57,6 +81,13 @@ def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
             cursor.execute(statement.replace("(:payload)", rows), params | named)
     (last,) = cursor.execute("select last_insert_rowid()").fetchone()
     return list(range(last - len(payloads) + 1, last + 1))
+
+
+class SQLiteStreams(Streams):
+    fair = SQLiteFair()
+
+    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
+        return super().stream_claim(cursor, table, granted(cursor, table, {**params, "low_water": 0}))
 
 
 class SQLiteStaging(Staging):

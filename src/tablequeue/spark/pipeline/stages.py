@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tablequeue.errors import BadInput
-from tablequeue.names import check_name
+from tablequeue.names import check_identifier
 from tablequeue.spark.options import Options
 from tablequeue.spark.pipeline.sinks import Sink, Transform
 from tablequeue.spark.pipeline.sources import Source
@@ -52,7 +52,7 @@ class Pipeline:
         if url is url_env is url_file is None:
             url_env = URL_ENV
         given = {"url": url, "urlEnv": url_env, "urlFile": url_file, "schema": schema}
-        self.name = check_name(name, "pipeline")
+        self.name = check_identifier(name, "pipeline")
         self.database = {key: value for key, value in given.items() if value is not None}
         """The database of the queues, as options of the data source."""
         Options.parse(self.database | {"queue": "q"})  # raises here what it would raise later
@@ -69,7 +69,7 @@ class Pipeline:
         """
 
         def declare(function: Transform) -> Transform:
-            chosen = check_name(name or function.__name__, "stage")
+            chosen = check_identifier(name or function.__name__, "stage")
             if chosen in self.stages:
                 raise BadInput(f"The pipeline {self.name!r} has two stages {chosen!r}.", "Give one another name.")
             if not sinks:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
@@ -140,8 +140,7 @@ class Lake:
         (
             live.join(there.select("id", "pushed_at"), ["id", "pushed_at"], "left_anti")
             .drop("queue")
-            # As Spark writes the name of a partition: that of a subscription has a slash.
-            .write.parquet(str(self.folder / "live" / f"queue={quote(queue, safe='')}"), "overwrite")
+            .write.parquet(str(self.folder / "live" / f"queue={_escaped(queue)}"), "overwrite")
         )
         return int(added.get["messages"])
 
@@ -201,6 +200,11 @@ class Lake:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.folder / "lake.json")
+
+
+def _escaped(name: str) -> str:
+    """Return a name as Spark writes it in that of a partition's folder. Other characters stay as they are."""
+    return re.sub(r"""["#%'*/:=?\\{[\]^]""", lambda found: f"%{ord(found[0]):02X}", name)
 
 
 def _utc(value: Any) -> Any:

@@ -11,7 +11,7 @@
 -- A consumer that dies leaves its message in progress; sweep returns it when the lease has expired.
 update (
     select last_insert_id(id) as claimed from tq_emails force index (tq_emails__state)
-    where state = 'ready' and sweep_at is null and id > :low_water
+    where state = 'ready' and sweep_at is null and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
     order by id
     limit 1
     for update skip locked

@@ -83,7 +83,7 @@ begin
             select json_arrayagg(id), count(*) into looked, seen from (
                 select id, due_at, priority
                 from tq_emails force index (tq_emails__state)
-                where state = 'ready' and sweep_at is null and id > 0
+                where state = 'ready' and sweep_at is null and id > 0 and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as datetime(6)), utc_timestamp(6)))
                 order by id
                 limit wide
             ) as ready;
@@ -768,18 +768,18 @@ begin
         into p_delay
         from tq_emails where id = p_id and token = p_token;
     end if;
-    update tq_emails
+    update json_table(json_array(json_array(p_id,p_delay)), '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
+        and cancelled_at is null
     set state = elt(
-            last_insert_id(case when attempts >= 5 then 3 when p_delay > 0 then 2 else 1 end),
+            last_insert_id(case when attempts >= 5 then 3 when delay > 0 then 2 else 1 end),
             'ready', 'scheduled', 'dead'
         ),
-        due_at = case when attempts < 5 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval p_delay second else due_at end,
+        due_at = case when attempts < 5 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second else due_at end,
         errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
             'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
         )),
         token = null,
-        lease_until = null
-    where id = p_id and token = p_token and cancelled_at is null;
+        lease_until = null;
     set changed = row_count();
     select elt(last_insert_id(), 'ready', 'scheduled', 'dead')
     into outcome;
@@ -886,9 +886,11 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'seconds is not from 0 to 100 years. Give another number.';
     end if;
-    update tq_emails set lease_until = coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval p_lease second where id = p_id and token = p_token;
+    update json_table(json_array(p_id), '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
+    set lease_until = coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval p_lease second;
     select max(lease_until) into lease_end from (
-        select lease_until from tq_emails where id = p_id and token = p_token
+        select message.id, lease_until
+        from json_table(json_array(p_id), '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
     ) as message;
     if lease_end is null then
         signal sqlstate 'TQ003' set mysql_errno = 51003,

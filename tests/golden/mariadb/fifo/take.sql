@@ -7,7 +7,7 @@ select
     id, payload, headers, attempts + 1, pushed_at, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), cast(null as datetime(6)), priority,
     convert(group_key using utf8mb4) as group_key, convert(dedup_key using utf8mb4) as dedup_key, due_at
 from tq_emails force index (tq_emails__state)
-where state = 'ready' and sweep_at is null and id > :low_water
+where state = 'ready' and sweep_at is null and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
 order by id
 limit :n
 for update skip locked;

@@ -121,7 +121,7 @@ from (
     ) as last
     straight_join json_table(:runs, '$[*]' columns (first_offset bigint path '$[0]', low bigint path '$[1]', high bigint path '$[2]')) as run
 ) as piece
-where low <= high and ends - begins + 1 >= :least
+where low <= high and ends - begins + 1 >= :least and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6)))
 group by id, begins, ends
 having sum(high - low + 1) = ends - begins + 1;
 select pieces, last_offset, cast(popped_at as char), cast(lease_until as char)
@@ -713,21 +713,25 @@ limit :n;
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait. If it is
 -- not 0, the holes tell whether a message was committed late: each repeats the condition of the last statement.
 -- Indexes: tq_events__s1__state, tq_events__s1__lease, the primary keys; one entry of each, and one for each hole. Locks: none.
-select case
-    when exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready')
-        or (select max(id) from tq_events) > (select max(last_id) from tq_events__runs)
-        or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
-            > (select last_offset from tq_events__s1__ranges order by id desc limit 1) then 0
-    else timestampdiff(microsecond, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), least(
-        coalesce((
-            select min(sweep_at) from tq_events__s1 force index (tq_events__s1__state) where state = 'scheduled'
-        ), '9999-01-01'),
-        coalesce((
-            select min(sweep_at) from tq_events__s1 force index (tq_events__s1__state) where state = 'in_progress'
-        ), '9999-01-01'),
-        coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), '9999-01-01')
-    )) / 1e6
-end as seconds;
+select
+    case
+        when paused.until is not null then timestampdiff(microsecond, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), paused.until) / 1e6
+        when exists (select 1 from tq_events__s1 force index (tq_events__s1__state) where state = 'ready')
+            or (select max(id) from tq_events) > (select max(last_id) from tq_events__runs)
+            or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
+                > (select last_offset from tq_events__s1__ranges order by id desc limit 1) then 0
+        else timestampdiff(microsecond, coalesce(cast(:now as datetime(6)), utc_timestamp(6)), least(
+            coalesce((
+                select min(sweep_at) from tq_events__s1 force index (tq_events__s1__state) where state = 'scheduled'
+            ), '9999-01-01'),
+            coalesce((
+                select min(sweep_at) from tq_events__s1 force index (tq_events__s1__state) where state = 'in_progress'
+            ), '9999-01-01'),
+            coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), '9999-01-01')
+        )) / 1e6
+    end as seconds,
+    paused.until is not null as paused
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as datetime(6)), utc_timestamp(6))) as paused;
 select first_id, last_id from tq_events__holes where first_id > 0;
 select id from tq_events force index (primary) where id between :low and :high;
 

@@ -20,7 +20,7 @@ with next as (
         id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
         dedup_key, consumer, headers, payload
     from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-    where state = 'ready'
+    where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
     order by id
 )
 update next

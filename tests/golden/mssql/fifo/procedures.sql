@@ -36,13 +36,18 @@ begin
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     declare @error nvarchar(max) = N'lease expired';
     with expired as (
-        select top (@n) id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors
+        select top (@n)
+            id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors
         from tq_emails with (index (tq_emails__in_progress), rowlock, readpast, updlock, readcommittedlock)
         where state = 'in_progress' and lease_until <= @now
         order by lease_until
     )
     update expired
-    set state = case when cancelled_at is not null then state when attempts >= @max_attempts then 'dead' else 'ready' end,
+    set state = case
+            when cancelled_at is not null then state
+            when attempts >= @max_attempts then 'dead'
+            else 'ready'
+        end,
         errors = case when cancelled_at is not null then errors else json_modify(coalesce(errors, N'[]'), 'append $', json_query((
             select
                 attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
@@ -759,7 +764,7 @@ begin
                     id, state, attempts, priority, token, pushed_at, due_at, first_popped_at, popped_at, lease_until, group_key,
                     dedup_key, consumer, headers, payload
                 from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-                where state = 'ready'
+                where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
                 order by id
             )
             update next
@@ -845,7 +850,7 @@ begin
                     id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
                     payload
                 from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-                where state = 'ready'
+                where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
                 order by id
             )
             delete from next
@@ -982,21 +987,21 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast(0.1 as float) * rand())
             from tq_emails where id = @p_id and token = @p_token;
-        declare @id bigint = @p_id;
+        declare @p_delays nvarchar(max) =
+            concat(N'[[', @p_id, N',', coalesce(convert(nvarchar(40), @p_delay, 2), N'null'), N']]');
+        declare @delays nvarchar(max) = cast(@p_delays as nvarchar(max));
         declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
-        declare @delay float = cast(@p_delay as float);
         declare @max_attempts int = 5;
         declare @error nvarchar(max) = cast(@p_error as nvarchar(max));
         declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
-        declare @due datetime2(6) = dateadd(microsecond, cast(round((@delay - floor(@delay / 60) * 60) * 1e6, 0) as int),
-            dateadd(minute, cast(floor(@delay / 60) as int), @now));
-        update tq_emails with (rowlock)
+        update message
         set state = case
                 when attempts >= @max_attempts then 'dead'
-                when @delay > 0 then 'scheduled'
+                when given.delay > 0 then 'scheduled'
                 else 'ready'
             end,
-            due_at = case when attempts < @max_attempts then @due else due_at end,
+            due_at = case when attempts < @max_attempts then dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(given.delay / 60) as int), @now)) else due_at end,
             errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
                 select
                     attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
@@ -1004,7 +1009,9 @@ begin
             ))),
             token = null,
             lease_until = null
-        where id = @id and token = @token and cancelled_at is null;
+        from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
+        inner join tq_emails as message with (rowlock, forceseek) on message.id = given.id
+        where message.token = @token and message.cancelled_at is null;
         declare @changed bigint = @@rowcount;
         if @changed > 0
             select @state = state from tq_emails where id = @p_id;
@@ -1105,15 +1112,17 @@ begin
         declare @p_lease float = coalesce(@p_seconds, 60.0);
         if @p_lease not between 0 and 3200000000
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        declare @id bigint = @p_id;
+        declare @ids nvarchar(max) = cast(concat(N'[',@p_id,N']') as nvarchar(max));
         declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
         declare @lease float = cast(@p_lease as float);
         declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
         declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
             dateadd(minute, cast(floor(@lease / 60) as int), @now));
-        update tq_emails with (rowlock)
+        update message
         set lease_until = @until
-        where id = @id and token = @token;
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+            and message.token = @token;
         if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         select @until as lease_until;

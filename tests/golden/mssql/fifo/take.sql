@@ -14,7 +14,7 @@ with next as (
         id, attempts, priority, pushed_at, due_at, first_popped_at, group_key, dedup_key, producer, headers, errors,
         payload
     from tq_emails with (index (tq_emails__ready), rowlock, readpast, updlock, readcommittedlock)
-    where state = 'ready'
+    where state = 'ready' and not exists (select 1 from tq__paused where name = 'tq_emails' and until > @now)
     order by id
 )
 delete from next

@@ -249,6 +249,7 @@ insert into tq_events__s1__ranges (first_offset, last_offset, messages, ids_sum,
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
+where not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > @now)
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;
@@ -379,34 +380,41 @@ where lease_until is not null and lease_until <= @now
 order by lease_until;
 
 -- range_extend
--- Extend the lease on the range under :token that holds the message of :ids: it ends :lease seconds from now.
--- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the row.
+-- Extend the leases on the ranges under :token that hold messages of :ids: they end :lease seconds from now.
+-- Returns these messages.
+-- Indexes: tq_events__s1__token, the index of the runs by last_id, the primary key. Locks: the rows. A crash leaves all
+-- extended, or none.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @lease float = cast(:lease as float);
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
 declare @until datetime2(6) = dateadd(microsecond, cast(round((@lease - floor(@lease / 60) * 60) * 1e6, 0) as int),
     dateadd(minute, cast(floor(@lease / 60) as int), @now));
+declare @found table (range_id bigint not null, id bigint not null, primary key (range_id, id));
+insert into @found (range_id, id)
+select distinct held.id, given.id
+from (
+    select id, first_offset, last_offset, left_ids
+    from tq_events__s1__ranges with (index (tq_events__s1__token), rowlock, updlock, readcommittedlock)
+    where token = @token and lease_until is not null
+) as held
+cross join openjson(@ids) with (id bigint '$') as given
+cross apply (
+    select top (1) run.first_id, run.first_offset + given.id - run.first_id as message_offset
+    from tq_events__runs as run
+    where run.last_id >= given.id
+    order by run.last_id
+) as place
+where place.first_id <= given.id
+    and place.message_offset between held.first_offset and held.last_offset
+    and not exists (
+        select 1 from openjson(held.left_ids) with (id bigint '$') as gone where gone.id = given.id
+    );
 update held
 set lease_until = @until
-output inserted.lease_until
-from tq_events__s1__ranges as held with (index (tq_events__s1__token), rowlock)
-where held.token = @token and held.lease_until is not null
-    and exists (
-        select 1
-        from openjson(@ids) with (id bigint '$') as given
-        cross apply (
-            select top (1) run.first_id, run.first_offset + given.id - run.first_id as message_offset
-            from tq_events__runs as run
-            where run.last_id >= given.id
-            order by run.last_id
-        ) as place
-        where place.first_id <= given.id
-            and place.message_offset between held.first_offset and held.last_offset
-            and not exists (
-                select 1 from openjson(held.left_ids) with (id bigint '$') as gone where gone.id = given.id
-            )
-    );
+from tq_events__s1__ranges as held with (rowlock, forceseek)
+where held.id in (select one.range_id from @found as one) and held.token = @token and held.lease_until is not null;
+select one.id, @until as lease_until from @found as one;
 
 -- range_find
 -- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
@@ -1321,43 +1329,49 @@ order by finished_at desc;
 -- Indexes: those of the states, tq_events__s1__last, tq_events__s1__lease, the primary keys; one entry of each, a hundred holes.
 -- Locks: none that lasts. READPAST passes over messages in flight, and over what others are finishing.
 declare @now datetime2(6) = coalesce(cast(:now as datetime2(6)), sysutcdatetime());
-select case
-    when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
-        or exists (
-            select 1 from tq_events with (readpast, readcommittedlock)
-            where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
-        )
-        or (
-            select top (1) first_offset + last_id - first_id
-            from tq_events__runs with (readpast, readcommittedlock)
-            order by first_offset desc
-        ) > (
-            select top (1) last_offset
-            from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
-            order by id desc
-        )
-        or exists (
-            select 1
+select
+    case
+        when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6
+        when exists (select 1 from tq_events__s1 with (readpast, readcommittedlock) where state = 'ready')
+            or exists (
+                select 1 from tq_events with (readpast, readcommittedlock)
+                where id > (select max(last_id) from tq_events__runs with (readpast, readcommittedlock))
+            )
+            or (
+                select top (1) first_offset + last_id - first_id
+                from tq_events__runs with (readpast, readcommittedlock)
+                order by first_offset desc
+            ) > (
+                select top (1) last_offset
+                from tq_events__s1__ranges with (index (tq_events__s1__last), readcommittedlock)
+                order by id desc
+            )
+            or exists (
+                select 1
+                from (
+                    select top (100) first_id, last_id
+                    from tq_events__holes with (readpast, readcommittedlock)
+                    order by first_id desc
+                ) as hole
+                inner join tq_events as message with (forceseek, readpast, readcommittedlock)
+                    on message.id between hole.first_id and hole.last_id
+            ) then 0e0
+        else datediff_big(microsecond, @now, (
+            select min(coming.at)
             from (
-                select top (100) first_id, last_id
-                from tq_events__holes with (readpast, readcommittedlock)
-                order by first_id desc
-            ) as hole
-            inner join tq_events as message with (forceseek, readpast, readcommittedlock)
-                on message.id between hole.first_id and hole.last_id
-        ) then 0e0
-    else datediff_big(microsecond, @now, (
-        select min(coming.at)
-        from (
-            select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
-            union all
-            select min(lease_until) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'in_progress'
-            union all
-            select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
-            where lease_until is not null
-        ) as coming
-    )) / 1e6
-end as seconds;
+                select min(due_at) as at from tq_events__s1 with (readpast, readcommittedlock) where state = 'scheduled'
+                union all
+                select min(lease_until) as at
+                from tq_events__s1 with (readpast, readcommittedlock)
+                where state = 'in_progress'
+                union all
+                select min(lease_until) as at from tq_events__s1__ranges with (readpast, readcommittedlock)
+                where lease_until is not null
+            ) as coming
+        )) / 1e6
+    end as seconds,
+    iif(paused.until is null, 0, 1) as paused
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > @now) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and keep it until the transaction ends.

@@ -16,7 +16,7 @@ set state = 'in_progress',
     lease_until = coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:lease as float8) * interval '1 second'
 where ctid = any(array(
     select ctid from tq_emails
-    where state = 'ready' and id > :low_water
+    where state = 'ready' and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as timestamptz), statement_timestamp()))
     order by id
     limit :n
     for update skip locked

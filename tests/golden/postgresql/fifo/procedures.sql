@@ -59,7 +59,7 @@ create or replace function public.tq_emails_claim(
                     lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
                 where ctid = any(array(
                     select ctid from public.tq_emails
-                    where state = 'ready' and id > 0
+                    where state = 'ready' and id > 0 and not exists (select 1 from public.tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as timestamptz), statement_timestamp()))
                     order by id
                     limit p_n
                     for update skip locked
@@ -107,7 +107,7 @@ create or replace function public.tq_emails_remove(
                     delete from public.tq_emails
                     where id = any(array(
                         select id from public.tq_emails
-                        where state = 'ready' and id > 0
+                        where state = 'ready' and id > 0 and not exists (select 1 from public.tq__paused where name = 'tq_emails' and until > coalesce(cast(p_now as timestamptz), statement_timestamp()))
                         order by id
                         limit p_n
                         for update skip locked
@@ -682,6 +682,7 @@ create or replace function public.tq_emails_fail(
 ) returns text language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     declare
         p_delay float8 := p_retry_in;
+        failed bigint;
         new_state text;
         waited_for boolean;
         ended bigint;
@@ -701,14 +702,14 @@ create or replace function public.tq_emails_fail(
             from public.tq_emails where id = p_id and token = p_token;
         end if;
         with failed as (
-            update public.tq_emails
+            update public.tq_emails as message
             set state = case
                     when attempts >= 5 then 'dead'
-                    when cast(p_delay as float8) > 0 then 'scheduled'
+                    when given.delay > 0 then 'scheduled'
                     else 'ready'
                 end,
                 due_at = case
-                    when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_delay as float8) * interval '1 second'
+                    when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + given.delay * interval '1 second'
                     else due_at
                 end,
                 errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
@@ -716,16 +717,17 @@ create or replace function public.tq_emails_fail(
                 )),
                 token = null,
                 lease_until = null
-            where id = p_id and token = cast(p_token as uuid) and cancelled_at is null
-            returning state
+            from unnest(cast(array[p_id] as bigint[]), cast(array[p_delay] as float8[])) as given (id, delay)
+            where message.id = given.id and token = cast(p_token as uuid) and cancelled_at is null
+            returning message.id, state
         )
-        select state, case when state <> 'dead' then (select case
+        select id, state, case when state <> 'dead' then (select case
             when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
             when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
             when true then true
             when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
             else pg_notify('tq_emails', '') is null end) else false end as waited_for from failed
-        into new_state, waited_for;
+        into failed, new_state, waited_for;
         if new_state is null then
             -- Told to stop: it ends.
             with gone as (
@@ -854,6 +856,7 @@ create or replace function public.tq_emails_extend(
 ) returns timestamptz language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     declare
         p_lease float8 := coalesce(p_seconds, 60.0);
+        extended bigint;
         lease_end timestamptz;
     begin
         if not p_lease between 0 and 3200000000 then
@@ -863,9 +866,9 @@ create or replace function public.tq_emails_extend(
         perform public.tq_emails_unpack(p_token);
         update public.tq_emails
         set lease_until = coalesce(cast(p_now as timestamptz), statement_timestamp()) + cast(p_lease as float8) * interval '1 second'
-        where id = p_id and token = cast(p_token as uuid)
-        returning lease_until
-        into lease_end;
+        where id = any(cast(array[p_id] as bigint[])) and token = cast(p_token as uuid)
+        returning id, lease_until
+        into extended, lease_end;
         if lease_end is null then
             raise exception using errcode = 'TQ003',
                 message = 'The lease on ' || p_id || ' is lost, so it was not extended.',

@@ -7,7 +7,7 @@ with taken as (
     delete from tq_emails
     where id = any(array(
         select id from tq_emails
-        where state = 'ready' and id > :low_water
+        where state = 'ready' and id > :low_water and not exists (select 1 from tq__paused where name = 'tq_emails' and until > coalesce(cast(:now as timestamptz), statement_timestamp()))
         order by id
         limit :n
         for update skip locked

@@ -115,7 +115,7 @@ create table tq_events (
     id bigint not null default (
         cast(cast(pg_current_xact_id() as text) as bigint) * 0 + nextval('tq_events__ids')
     ),
-    pushed_at timestamptz not null,
+    pushed_at timestamptz not null default statement_timestamp(),
     producer text,
     group_key text,
     headers json,
@@ -138,22 +138,45 @@ create table tq_events__holes (
     bound xid8,
     constraint tq_events__hole primary key (first_id)
 );
+
+-- create_topic_functions
+-- What a topic has besides the tables of its log: the notes of bulk writes under way, and its functions. An upgrade to
+-- schema version 5 makes them anew. What bulk writes under way have staged is lost then: they must be written again.
+-- Runs in one transaction with create_topic: a crash leaves nothing.
+drop table if exists tq_events__parts;
+alter table tq_events alter pushed_at set default statement_timestamp();
+-- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
+-- neither in runs nor in holes nor above the last id of both, so nobody sees these messages.
+create table tq_events__parts (
+    first_id bigint not null,
+    last_id bigint not null,
+    write_id text not null,
+    attempt text not null,
+    part integer not null,
+    place bigint not null,
+    copied boolean not null default false,
+    staged_at timestamptz not null default statement_timestamp(),
+    constraint tq_events__part primary key (first_id)
+);
 -- Give the messages that have become visible their offsets: those above the last run, and those in holes. `all_holes`:
 -- look at all holes, not only at the last hundred. If another session does it just now, wait if `patient`, else do
 -- nothing.
 -- Locks: an advisory one, until the transaction ends; so never in a transaction of a caller. Each statement sees what
 -- was committed before it began, so the lock comes before the look.
--- One statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
+-- Where there is neither a hole nor a gap, the new messages are one run, and it is enough to count them. Else one
+-- statement looks at all, and gives offsets by id: what is pushed after a commit comes after what was committed.
 -- A hole is forgotten when no transaction can fill it any more: all whose ids are below its bound had ended before the
 -- look. The bound is our own transaction id, if it is given after the hole was seen: the xmax of a snapshot may be
 -- below that of a transaction in flight. A bound that no transaction has reached yet is of another cluster, from which
 -- the topic was restored.
-create function tq_events__sequence(all_holes boolean, patient boolean) returns void language plpgsql set jit = off as $$
+create or replace function tq_events__sequence(all_holes boolean, patient boolean) returns void
+    language plpgsql set jit = off as $$
     declare
         clean boolean = pg_current_xact_id_if_assigned() is null;
         horizon xid8;
         next bigint;
         last bigint;
+        fresh record;
         recent bigint;
     begin
         if patient then
@@ -162,7 +185,22 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
             return;
         end if;
         select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
-        select last_id into last from tq_events__runs order by last_id desc limit 1;
+        last = greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        );
+        if not exists (select from tq_events__holes) then
+            select count(*) as messages, min(id) as low, max(id) as high
+            into fresh
+            from (select id from tq_events where id > last order by id limit 100000) as visible;
+            if fresh.messages = 0 then
+                return;
+            elsif fresh.low = last + 1 and fresh.high - fresh.low + 1 = fresh.messages then
+                insert into tq_events__runs (first_offset, first_id, last_id) values (next, fresh.low, fresh.high);
+                return;
+            end if;
+        end if;
         recent = case when all_holes then 0 else
             coalesce((select first_id from tq_events__holes order by first_id desc offset 99 limit 1), 0)
         end;
@@ -208,6 +246,84 @@ create function tq_events__sequence(all_holes boolean, patient boolean) returns 
         delete from tq_events__holes where first_id >= recent and bound <= horizon;
     end;
     $$;
+-- Sequence all that was visible before the call. The caller's transaction has the lock until it ends.
+create or replace function tq_events__sequence_all(all_holes boolean) returns void language plpgsql as $$
+    declare
+        more boolean = true;
+    begin
+        while more loop
+            more = exists (select from tq_events where id > greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ) offset 99999);
+            perform tq_events__sequence(all_holes, true);
+        end loop;
+    end;
+    $$;
+-- Reserve `n` ids for messages of a bulk write, `place` being that of the first one in its part; returns them. Nobody
+-- sees messages that get these ids, until the write is published. A crash leaves the ids reserved.
+-- The ids between that other transactions have got, or will get, are a hole from now on. All that had become visible
+-- is sequenced first, so that the hole has few messages.
+-- The commit need not be on the disk: that of the publication is later, and finds out what a crash has lost.
+create or replace function tq_events__reserve(n integer, in_write text, as_attempt text, in_part integer, at_place bigint)
+    returns table (first_id bigint, last_id bigint) language plpgsql set jit = off as $$
+    #variable_conflict use_column
+    declare
+        last bigint;
+        ids bigint[];
+    begin
+        perform set_config('synchronous_commit', 'off', true);
+        perform tq_events__sequence_all(false);
+        last = greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        );
+        ids = array(select nextval('tq_events__ids') from generate_series(1, n));
+        return query
+            with given as (
+                -- Mostly nobody else got ids meanwhile. To look at each of them takes as long as to give them.
+                select ids[1] as low, ids[n] as high where ids[n] - ids[1] = n - 1
+                union all
+                select min(id), max(id)
+                from (select id, id - row_number() over (order by id) as island from unnest(ids) as id) as numbered
+                where ids[n] - ids[1] > n - 1
+                group by island
+            ), between_them as (
+                insert into tq_events__holes (first_id, last_id)
+                select low, high
+                from (select lag(high, 1, last) over (order by low) + 1 as low, low - 1 as high from given) as gaps
+                where low <= high
+            )
+            insert into tq_events__parts (first_id, last_id, write_id, attempt, part, place)
+            select low, high, in_write, as_attempt, in_part, at_place from given order by low
+            returning first_id, last_id;
+    end;
+    $$;
+-- Make the messages visible that the `attempts` of a write have copied, in the order of their parts: give them the next
+-- offsets. Returns their number. Before, give offsets to all that was committed before the call.
+create or replace function tq_events__publish(in_write text, attempts text[]) returns bigint language plpgsql as $$
+    declare
+        next bigint;
+        published bigint;
+    begin
+        perform tq_events__sequence_all(true);
+        select first_offset + last_id - first_id + 1 into next from tq_events__runs order by first_offset desc limit 1;
+        with parts as (
+            delete from tq_events__parts where write_id = in_write and attempt = any(attempts) and copied
+            returning part, place, first_id, last_id
+        ), added as (
+            insert into tq_events__runs (first_offset, first_id, last_id)
+            select
+                next + sum(last_id - first_id + 1) over (order by part, place, first_id) - (last_id - first_id + 1),
+                first_id, last_id
+            from parts
+        )
+        select coalesce(sum(last_id - first_id + 1), 0) into published from parts;
+        return published;
+    end;
+    $$;
 
 -- drop_ranges
 -- Drop the ranges of a subscription. In one transaction with its queue: a crash leaves all or nothing.
@@ -216,37 +332,30 @@ drop table if exists tq_events__s1__ranges;
 
 -- drop_topic
 -- Drop the log of a topic; what was in it is gone. In one transaction: a crash leaves all or nothing.
+drop function if exists tq_events__publish;
+drop function if exists tq_events__reserve;
+drop function if exists tq_events__sequence_all;
 drop function if exists tq_events__sequence;
+drop table if exists tq_events__parts;
 drop table if exists tq_events__holes;
 drop table if exists tq_events__runs;
 drop table if exists tq_events;
 
 -- publish_topic
--- Push to a log what the :attempts of the write :write staged, in the order of their parts, all at once.
--- Index: the primary key. Locks: none that another transaction waits for.
--- The transaction has its id before the ids of the messages are given, as the default of the id would see to for each
--- row: see create_topic. That would take a tenth of the time.
+-- Make what the :attempts of the write :write staged visible, in the order of their parts, all at once. See
+-- create_topic_functions.
 -- One transaction with writer_advance: a crash publishes none.
-insert into tq_events (id, pushed_at, producer, group_key, headers, payload)
-select nextval('tq_events__ids'), coalesce(cast(:now as timestamptz), statement_timestamp()), cast(:producer as text), group_key, headers, payload
-from (
-    select unnest(payloads) as payload, unnest(headers) as headers, unnest(groups) as group_key
-    from (
-        select * from tq_events__parts
-        where write_id = :write and attempt = any(:attempts) and pg_current_xact_id() is not null
-        order by part, place
-    ) as parts
-) as message;
+select tq_events__publish(:write, cast(:attempts as text[]));
 
 -- range_claim
 -- Claim the next range of up to :n messages under a new lease. With :held, first complete the range under that token.
--- See create_ranges.
+-- While claims are paused it claims none. See create_ranges.
 select
     id, cast(payload as text), cast(headers as text), attempts, pushed_at, popped_at, lease_until, priority, group_key, dedup_key,
     due_at
 from tq_events__s1__ranges_claim(
-    :n, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()), :all_holes, cast(:held as uuid),
-    cast(:number as integer), cast(:sum as bigint)
+    case when not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) then :n else 0 end, cast(:token as uuid), cast(:consumer as text), :lease, coalesce(cast(:now as timestamptz), statement_timestamp()),
+    :all_holes, cast(:held as uuid), cast(:number as integer), cast(:sum as bigint)
 );
 
 -- range_complete
@@ -307,19 +416,30 @@ on conflict (id) do update set
 select id from tq_events__s1__ranges where lease_until <= coalesce(cast(:now as timestamptz), statement_timestamp()) order by lease_until limit :n for update skip locked;
 
 -- range_extend
--- Extend the lease on the range under :token that holds the message of :ids: it ends :lease seconds from now.
--- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the row.
-update tq_events__s1__ranges as held
-set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:lease as float8) * interval '1 second'
-from unnest(cast(:ids as bigint[])) as ids (id)
-cross join lateral (
-    select first_id, first_offset + ids.id - first_id as message_offset
-    from tq_events__runs where last_id >= ids.id order by last_id limit 1
-) as run
-where token = cast(:token as uuid) and lease_until is not null and run.first_id <= ids.id
-    and message_offset between held.first_offset and held.last_offset
-    and (left_ids is null or ids.id <> all(left_ids))
-returning lease_until;
+-- Extend the leases on the ranges under :token that hold messages of :ids: they end :lease seconds from now.
+-- Returns these messages.
+-- Indexes: tq_events__s1__token, the index of the runs by last_id. Locks: the rows. A crash leaves all extended, or none.
+with held as materialized (
+    select id, first_offset, last_offset, left_ids
+    from tq_events__s1__ranges
+    where token = cast(:token as uuid) and lease_until is not null
+    for update
+), found as materialized (
+    select ids.id, held.id as range_id
+    from unnest(cast(:ids as bigint[])) as ids (id)
+    cross join lateral (
+        select first_id, first_offset + ids.id - first_id as message_offset
+        from tq_events__runs where last_id >= ids.id order by last_id limit 1
+    ) as run
+    join held on message_offset between held.first_offset and held.last_offset
+    where run.first_id <= ids.id and (left_ids is null or ids.id <> all(left_ids))
+), extended as (
+    update tq_events__s1__ranges
+    set lease_until = coalesce(cast(:now as timestamptz), statement_timestamp()) + cast(:lease as float8) * interval '1 second'
+    where id in (select range_id from found)
+    returning id, lease_until
+)
+select found.id, lease_until from found join extended on extended.id = range_id;
 
 -- range_find
 -- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
@@ -330,7 +450,7 @@ with message as (
     from tq_events as log
     left join tq_events__runs as run on run.last_id = (select min(last_id) from tq_events__runs where last_id >= :id)
         and first_id <= :id
-    where log.id = :id
+    where log.id = :id and not exists (select from tq_events__parts where :id between first_id and last_id)
 ), next as (
     select greatest(last_offset + 1, (select min(first_offset) + 1 from tq_events__runs)) as position
     from tq_events__s1__ranges order by id desc limit 1
@@ -497,7 +617,11 @@ with spans as materialized (
         )
         select low, high, high - low + 1 as messages from unclaimed
         union all
-        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        select greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ) + 1, 9223372036854775807, 0
         union all
         select first_id, last_id, 0 from tq_events__holes
     ) as unclaimed
@@ -600,7 +724,11 @@ from (
         )
         select low, high, high - low + 1 as messages from unclaimed
         union all
-        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        select greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ) + 1, 9223372036854775807, 0
         union all
         select first_id, last_id, 0 from tq_events__holes
     ) as unclaimed
@@ -707,7 +835,11 @@ with spans as materialized (
         )
         select low, high, high - low + 1 as messages from unclaimed
         union all
-        select max(last_id) + 1, 9223372036854775807, 0 from tq_events__runs
+        select greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ) + 1, 9223372036854775807, 0
         union all
         select first_id, last_id, 0 from tq_events__holes
     ) as unclaimed where high > :after
@@ -845,7 +977,11 @@ with bounds as (
             (select min(first_offset) + 1 from tq_events__runs)
         ) as next,
         (select first_offset + last_id - first_id + 1 from tq_events__runs order by first_offset desc limit 1) as ends,
-        (select last_id from tq_events__runs order by last_id desc limit 1) as last_id
+        greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ) as last_id
 )
 select
     greatest(ends - next, 0) + (select count(*) from tq_events where id > bounds.last_id),
@@ -934,8 +1070,13 @@ limit :n;
 -- Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
         when exists (select 1 from tq_events__s1 where state = 'ready')
-            or exists (select 1 from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1))
+            or exists (select 1 from tq_events where id > greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        ))
             or (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
                 > (select last_offset from tq_events__s1__ranges order by id desc limit 1)
             or exists (
@@ -949,14 +1090,16 @@ select
             (select min(lease_until) from tq_events__s1__ranges where lease_until is not null)
         ) - coalesce(cast(:now as timestamptz), statement_timestamp())) as float8)
     end as seconds,
-    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing;
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock(hashtextextended('tq_events', 8318836323)) then not pg_advisory_unlock(hashtextextended('tq_events', 8318836323)) else true end as pushing
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(cast(:now as timestamptz), statement_timestamp())) as paused;
 
 -- range_wait
 -- Wait for the lock of a subscription's claims, and hold it until the transaction ends.
 select pg_advisory_xact_lock(hashoidextended(cast('tq_events__s1__ranges' as regclass), 8318836325));
 
 -- sequence
--- Give the messages that have become visible their offsets; see create_topic.
+-- Give the messages that have become visible their offsets; see create_topic_functions.
 select tq_events__sequence(true, true);
 
 -- topic_bounds
@@ -967,7 +1110,8 @@ select
 
 -- topic_copy
 -- A bulk push: the messages come as COPY's text, with the ids that topic_reserve gave. All of them, or none.
-copy tq_events (id, payload, headers, producer, group_key, pushed_at) from stdin;
+-- Their time is the default: to read it 20,000 times took a fifth of the server's time.
+copy tq_events (id, payload, headers, producer, group_key) from stdin;
 
 -- topic_flush
 -- Have the commit of this transaction flush the WAL up to its own record, and so all commits that it has seen: those
@@ -1044,11 +1188,9 @@ select pushed_at from tq_events where id = (
 );
 
 -- topic_reserve
--- For a bulk push: :n ids from the sequence in one row, and the time of its messages. In one transaction with
--- topic_copy, which has its id before the ids of the messages are given: see create_topic.
-select array_agg(nextval('tq_events__ids')), cast(coalesce(cast(:now as timestamptz), statement_timestamp()) as text)
-from generate_series(1, :n)
-where pg_current_xact_id() is not null;
+-- For a bulk push: :n ids from the sequence in one row. In one transaction with topic_copy, which has its id before the
+-- ids of the messages are given: see create_topic.
+select array_agg(nextval('tq_events__ids')) from generate_series(1, :n) where pg_current_xact_id() is not null;
 
 -- topic_rows
 -- The messages at the offsets from :start on and before :end, mostly in their order.
@@ -1074,24 +1216,62 @@ join tq_events as log on log.id
 select
     (select first_offset + last_id - first_id from tq_events__runs order by first_offset desc limit 1)
         - (select min(first_offset) from tq_events__runs)
-        + (select count(*) from tq_events where id > (select last_id from tq_events__runs order by last_id desc limit 1)),
+        + (select count(*) from tq_events where id > greatest(
+            (select last_id from tq_events__runs order by last_id desc limit 1),
+            (select last_id from tq_events__holes order by first_id desc limit 1),
+            (select last_id from tq_events__parts order by first_id desc limit 1)
+        )),
     (
         select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
         from pg_partition_tree(cast('tq_events' as regclass))
     ),
     (select cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) from tq_events order by id limit 1);
 
+-- topic_stage_copied
+-- Mark the ids of a piece of a write as used: topic_stage_copy follows, in the same transaction. No row: the write is
+-- over, and others have deleted the piece.
+-- Index: the primary key. Locks: the rows, so that nobody deletes the piece meanwhile (topic_unstage). The commit need
+-- not be on the disk: see create_topic_functions. A crash leaves the piece for the next write, or for a day.
+update tq_events__parts set copied = true
+where first_id = any(:ids) and write_id = :write and attempt = :attempt
+returning first_id, set_config('synchronous_commit', 'off', true);
+
+-- topic_stage_copy
+-- The messages of a bulk write come as COPY's text, with the ids that topic_stage_reserve gave. All of them, or none.
+-- The server gives the time: to read it from the text for each message would take a tenth of the time.
+copy tq_events (id, payload, headers, group_key, producer) from stdin;
+
+-- topic_stage_reserve
+-- Reserve :n ids for messages of the write :write. Returns runs of them, in their order. See create_topic_functions.
+select first_id, last_id
+from tq_events__reserve(:n, :write, :attempt, cast(:part as integer), cast(:place as bigint));
+
 -- topic_stats_pushed
 -- Count the messages pushed less than :age seconds ago by moment, among the :n highest ids of the log. Returns the
--- producer, how many seconds ago, and the number of messages.
+-- producer, how many seconds ago, and the number of messages. Those of bulk writes under way are not counted.
 -- Index: the primary key, backwards, for :n rows: no index has the time of a push, but ids rise with it. Locks: none.
 select producer, cast(extract(epoch from coalesce(cast(:now as timestamptz), statement_timestamp()) - pushed_at) as float8) as ago, count(*) as pushed
-from (select producer, pushed_at from tq_events order by id desc limit :n) as newest
-where pushed_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and pushed_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
+from (select id, producer, pushed_at from tq_events order by id desc limit :n) as newest
+where not exists (select from tq_events__parts where id between first_id and last_id)
+    and pushed_at > coalesce(cast(:now as timestamptz), statement_timestamp()) - cast(:age as float8) * interval '1 second' and pushed_at <= coalesce(cast(:now as timestamptz), statement_timestamp())
 group by producer, pushed_at;
 
 -- topic_trim
 -- Drop the segments whose messages all come before the offset :start, and begin a new one if it is time; see
--- create_topic.
+-- create_topic_functions.
 select tq_events__trim(:start, :age, :n, coalesce(cast(:now as timestamptz), statement_timestamp()));
+
+-- topic_unstage
+-- Delete what the write :write has staged and not published, and what any write left behind a day ago or earlier.
+-- Indexes: the primary keys. Locks: the rows. A task that copies just now is left out, and deleted a day later.
+-- A crash leaves it for the next write.
+with left_behind as materialized (
+    select first_id from tq_events__parts
+    where write_id = :write or staged_at < coalesce(cast(:now as timestamptz), statement_timestamp()) - interval '1 day'
+    for update skip locked
+), gone as (
+    delete from tq_events__parts where first_id in (select first_id from left_behind)
+    returning first_id, last_id
+)
+delete from tq_events using gone where id between gone.first_id and gone.last_id;
 

@@ -12,5 +12,8 @@ drop table if exists tq_emails__streams;
 drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
 
+-- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
+delete from tq__paused where name = 'tq_emails';
+
 -- Take a queue out of the catalogue, in the transaction that drops its tables.
 delete from tq_queues where name = 'emails';

@@ -68,7 +68,7 @@ from (
         select max(last_offset + 1, (select min(id) from tq_events)) as first from tq_events__s1__ranges order by id desc limit 1
     )
 )
-where last >= first;
+where last >= first and not exists (select 1 from tq__paused where name = 'tq_events__s1' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000));
 select
     log.id, log.payload, log.headers, 1, log.pushed_at, popped_at, lease_until, 0, log.group_key, null, null
 from tq_events__s1__ranges as ranges
@@ -125,16 +125,21 @@ update tq_events__s1__ranges set lease_until = null where id = :id;
 select id from tq_events__s1__ranges where lease_until <= coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) order by lease_until limit :n;
 
 -- range_extend
--- Extend the lease on the range under :token that holds the message of :ids: it ends :lease seconds from now.
--- Index: tq_events__s1__token. Locks: the database.
+-- Extend the leases on the ranges under :token that hold messages of :ids: they end :lease seconds from now.
+-- Returns these messages.
+-- Index: tq_events__s1__token. Locks: the database. A crash leaves all of them extended, or none.
 update tq_events__s1__ranges
 set lease_until = coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) + cast(:lease * 1000000 as integer)
 where token = :token and lease_until is not null and exists (
     select 1 from json_each(:ids) as ids
     where ids.value between first_offset and last_offset
         and ids.value not in (select value from json_each(coalesce(left_ids, '[]')))
-)
-returning lease_until;
+);
+select ids.value, lease_until
+from tq_events__s1__ranges
+join json_each(:ids) as ids on ids.value between first_offset and last_offset
+where token = :token and lease_until is not null
+    and ids.value not in (select value from json_each(coalesce(left_ids, '[]')));
 
 -- range_find
 -- Message :id, if it is in the log, and it is ready or a range in progress holds it. After a seek the last range
@@ -500,15 +505,19 @@ limit :n;
 -- range_until_next
 -- Seconds until a message can be popped: 0 if one is ready, null if none is to come. For consumers that wait.
 -- Indexes: those of the states, tq_events__s1__lease, the primary keys; one entry of each. Locks: none.
-select case
-    when exists (select 1 from tq_events__s1 where state = 'ready')
-        or (select max(id) from tq_events) > (select last_offset from tq_events__s1__ranges order by id desc limit 1) then 0
-    else (min(
-        coalesce((select min(due_at) from tq_events__s1 where state = 'scheduled'), 9e18),
-        coalesce((select min(lease_until) from tq_events__s1 where state = 'in_progress'), 9e18),
-        coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), 9e18)
-    ) - coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) / 1e6
-end as seconds;
+select
+    case
+        when paused.until is not null then (paused.until - coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) / 1e6
+        when exists (select 1 from tq_events__s1 where state = 'ready')
+            or (select max(id) from tq_events) > (select last_offset from tq_events__s1__ranges order by id desc limit 1) then 0
+        else (min(
+            coalesce((select min(due_at) from tq_events__s1 where state = 'scheduled'), 9e18),
+            coalesce((select min(lease_until) from tq_events__s1 where state = 'in_progress'), 9e18),
+            coalesce((select min(lease_until) from tq_events__s1__ranges where lease_until is not null), 9e18)
+        ) - coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) / 1e6
+    end as seconds,
+    paused.until is not null as paused
+from (select max(until) as until from tq__paused where name = 'tq_events__s1' and until > coalesce(:now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)) as paused;
 
 -- topic_bounds
 -- The first offset of the log, and the one after the last. Index: the primary key. Locks: none.

@@ -8,6 +8,9 @@ create or alter procedure {queue}__expired
 as
 begin
     set xact_abort, nocount on;
+    -- [dead_letter_to]
+    begin transaction;
+    -- [end]
     {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
     declare @moved int = @@rowcount;
     declare @told nvarchar(max) = N'[' + stuff((
@@ -17,6 +20,10 @@ begin
         for xml path (N'')
     ), 1, 1, N'') + N']';
     exec {queue}__cancel_held @told, null, N'lease expired', @p_now;
+    -- [dead_letter_to]
+    exec {queue}__move_dead @p_now;
+    commit transaction;
+    -- [end]
     return @moved;
 end;
 go

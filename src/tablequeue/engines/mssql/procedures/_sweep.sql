@@ -19,6 +19,10 @@ begin
     declare @more int;
     exec @more = {queue}__expired @p_n, @p_now;
     set @moved = @moved + @more;
+    -- [expires]
+    exec @more = {queue}__expire @p_n, @p_now;
+    set @moved = @moved + @more;
+    -- [end]
     -- [grouped]
     exec @more = {queue}__promote @p_n, @p_now;
     set @moved = @moved + @more;

@@ -19,7 +19,7 @@ begin
         declare @p_lease float = coalesce(@p_seconds, {lease});
         if @p_lease not between 0 and {longest}
             throw 51001, N'The lease is not from 0 to 100 years. Give another one.', 1;
-        {sql extend into=nothing};
+        {sql extend ids=concat(N'[',@p_id,N']') into=nothing};
         if @@rowcount = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         select @until as lease_until;

@@ -39,7 +39,9 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast({jitter} as float) * rand())
             from {queue} where id = @p_id and token = @p_token;
-        {sql fail max_attempts=max_attempts into=nothing};
+        declare @p_delays nvarchar(max) =
+            concat(N'[[', @p_id, N',', coalesce(convert(nvarchar(40), @p_delay, 2), N'null'), N']]');
+        {sql fail delays=@p_delays max_attempts=max_attempts into=nothing};
         declare @changed bigint = @@rowcount;
         if @changed > 0
             select @state = state from {queue} where id = @p_id;
@@ -51,11 +53,14 @@ begin
         end;
         -- [end]
         -- [at_most_once]
-        {sql fail_at_most_once into=nothing};
+        {sql fail_at_most_once ids=concat(N'[',@p_id,N']') into=nothing};
         declare @changed bigint = @@rowcount;
         -- [end]
         if @changed = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
+        -- [dead_letter_to]
+        if @state = 'dead' exec {queue}__move_dead @p_now;
+        -- [end]
         commit transaction;
     end try
     begin catch

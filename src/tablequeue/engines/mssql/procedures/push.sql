@@ -51,8 +51,18 @@ begin
         if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
             throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
-        -- [not groups]
+        -- [fair]
+        if len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+            throw 51001, N'The group is not of 1 to 255 characters. Give another one.', 1;
+        if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        -- [end]
+        -- [ungrouped]
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
+        -- [end]
+        -- [key_for]
+        if @p_key is not null
+            throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]
         if len((@p_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
             throw 51001, N'The key is not of 1 to 255 characters. Give another one.', 1;
@@ -75,7 +85,7 @@ begin
         declare @words nvarchar(2048);
         while 1 = 1
         begin
-            {sql push due=@due_utc into=nothing};
+            {sql push expires=null due=@due_utc into=nothing};
             set @id = case when @@rowcount = 1 then scope_identity() end;
             if @id is not null or @p_on_conflict = 'skip' break;
             if @p_on_conflict = 'raise'

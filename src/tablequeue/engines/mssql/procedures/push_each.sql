@@ -89,9 +89,22 @@ begin
         if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
             throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
-        -- [not groups]
+        -- [fair]
+        if exists (
+            select 1 from @given
+            where len((group_key + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+        )
+            throw 51001, N'The group is not of 1 to 255 characters. Give another one.', 1;
+        if exists (select 1 from @given where charindex(nchar(0), group_key collate Latin1_General_100_BIN2) > 0)
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        -- [end]
+        -- [ungrouped]
         if exists (select 1 from @given where group_key is not null)
             throw 51001, N'The queue has no groups. Leave the group out.', 1;
+        -- [end]
+        -- [key_for]
+        if exists (select 1 from @given where dedup_key is not null)
+            throw 51001, N'Keys of this queue stay taken for a time, which no procedure notes. Leave the key out.', 1;
         -- [end]
         if exists (
             select 1 from @given

@@ -58,7 +58,13 @@ begin
         if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
             throw 51001, N'The group has a NUL character. Give another one.', 1;
         -- [end]
-        -- [not groups]
+        -- [fair]
+        if len((@p_group + N'.') collate Latin1_General_100_CI_AS_SC) - 1 not between 1 and 255
+            throw 51001, N'The group is not of 1 to 255 characters. Give another one.', 1;
+        if charindex(nchar(0), @p_group collate Latin1_General_100_BIN2) > 0
+            throw 51001, N'The group has a NUL character. Give another one.', 1;
+        -- [end]
+        -- [ungrouped]
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
         -- [end]
         if datalength(@p_producer) > 1024
@@ -73,7 +79,7 @@ begin
         -- [end]
         declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
         declare @pushed table (id bigint not null primary key);
-        {sql push_many payloads=@p_messages due=@due_utc into=@pushed};
+        {sql push_many expires=null payloads=@p_messages due=@due_utc into=@pushed};
         -- [grouped]
         insert into {turns} (group_key)
         select @group where exists (select 1 from @pushed);

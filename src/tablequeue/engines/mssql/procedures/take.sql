@@ -25,6 +25,11 @@ begin
         declare @most bigint = case @alone when 1 then 1000 else @p_n end;
         declare @swept bit = 0;
         declare @turn int = 0;
+        -- [fair]
+        declare @p_served bigint =
+            coalesce(cast(session_context({ring_of_session}) as bigint), cast(crypt_gen_random(8) as bigint));
+        declare @p_last bigint;
+        -- [end]
         declare @moved int;
         -- [keep]
         declare @claimed table (
@@ -38,6 +43,16 @@ begin
         -- [end]
         exec @moved = {queue}__sweep 1000, @most, @p_now;
         if @moved >= 0 set @swept = 1;
+        -- [rate]
+        declare @granted bigint;
+        declare @granted_at datetime2(6);
+        exec @granted = {queue}__grant_rate @p_now, @granted_at output;
+        set @p_n = case when @p_n < @granted then @p_n else @granted end;
+        set @p_now = @granted_at;
+        -- [end]
+        -- [rate]
+        if @p_n = 0 set @turn = 2;
+        -- [end]
         while @turn < 2
         begin
             -- [keep]
@@ -47,6 +62,18 @@ begin
             {sql take_none into=@claimed};
             -- [end]
             set @p_n = @p_n - @@rowcount;
+            -- [fair]
+            -- The last one in turn: of the groups that were served most often, the one farthest round the ring.
+            set @p_last = null;
+            select top (1) @p_last = given.slot
+            from (
+                select id, {slot_of_text} as slot, row_number() over (partition by group_key order by id) as number
+                from @claimed
+            ) as given
+            order by given.number desc, case when given.slot > @p_served then 0 else 1 end desc, given.slot desc;
+            set @p_served = coalesce(@p_last, @p_served);
+            exec sp_set_session_context {ring_of_session}, @p_served;
+            -- [end]
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
             set @most = case @alone when 1 then 1000 else @p_n end;
@@ -54,6 +81,10 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+        -- [rate]
+        set @granted = (select count(*) from @claimed);
+        if @granted > 0 exec {queue}__spend_rate @granted, @p_now;
+        -- [end]
         -- [grouped]
         insert into {turns} (group_key)
         select convert(varbinary(1020), group_key)

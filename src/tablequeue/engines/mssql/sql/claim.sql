@@ -12,12 +12,22 @@ declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @lease float = cast(:lease as float);
 declare @now datetime2(6) = {now};
 declare @until datetime2(6) = {now_and_lease};
+-- [fair]
+{in_turn}
+-- [end]
 with next as (
     select top (@n)
         {queue_row without producer errors}
+    -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
+    -- [end]
+    -- [fair]
+    , slot
+    from {queue} with ({claim_locks})
+    where {claimable} and id in (select id from @chosen)
+    -- [end]
 )
 update next
 set state = 'in_progress',
@@ -28,4 +38,4 @@ set state = 'in_progress',
     first_popped_at = coalesce(first_popped_at, @now),
     lease_until = @until
 output
-    {claimed of inserted};
+    {claimed of inserted}{of_inserted};

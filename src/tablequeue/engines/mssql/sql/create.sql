@@ -44,6 +44,9 @@ create table {queue} (
     headers nvarchar(max) null,
     errors nvarchar(max) null,
     payload {payload_type} not null
+    -- [fair]
+    , slot as {slot_of_group} persisted
+    -- [end]
 );
 alter table {queue} set (lock_escalation = disable);
 create index {table}__ready on {queue} ({ready_index}) include (state) where {indexed};

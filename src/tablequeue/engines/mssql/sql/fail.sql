@@ -1,22 +1,23 @@
--- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
--- if this was its last attempt. The error is kept.
--- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
-declare @id bigint = :id;
+-- Fail the attempts on the messages of :delays, a JSON array of pairs of an id and seconds, that are held under :token:
+-- each is ready again after its delay, or a dead letter if this was its last attempt. The error is kept.
+-- Index: the primary key, sought as in complete_keep. Locks: the rows.
+-- A crash leaves them in progress until their leases expire.
+declare @delays nvarchar(max) = cast(:delays as nvarchar(max));
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
-declare @delay float = cast(:delay as float);
 declare @max_attempts int = :max_attempts;
 declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
-declare @due datetime2(6) = {now_and_delay};
-update {queue} with (rowlock)
+update message
 set state = case
-        when attempts >= @max_attempts then 'dead'
-        when @delay > 0 then 'scheduled'
+        when attempts >= @max_attempts{in_time} then 'dead'
+        when given.delay > 0 then 'scheduled'
         else 'ready'
     end,
-    due_at = case when attempts < @max_attempts then @due else due_at end,
+    due_at = case when attempts < @max_attempts then {now_and_given_delay} else due_at end,
     errors = {errors_and_one},
     token = null,
     lease_until = null
-{note_inserted}output inserted.state
-where id = @id and token = @token and cancelled_at is null;
+{note_inserted}output inserted.id, inserted.state
+from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
+inner join {queue} as message with (rowlock, forceseek) on message.id = given.id
+where message.token = @token and message.cancelled_at is null;

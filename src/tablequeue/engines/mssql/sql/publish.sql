@@ -12,13 +12,16 @@ declare @given table (attempt char(32) collate Latin1_General_100_BIN2 not null 
 declare @producer nvarchar(512) = cast(:producer as nvarchar(512));
 declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarchar(510)));
 declare @now datetime2(6) = {now};
+-- [expires]
+declare @expires float = coalesce(cast(:expires as float), {expires});
+-- [end]
 insert into @given (attempt)
 select distinct cast(entry.value as char(32))
 from openjson(@attempts) as entry;
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 select
     payload, headers, @producer, coalesce(priority, 0), coalesce(group_key, @group), dedup_key, @now,
-    coalesce(due_at, {default_due}), case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+    coalesce(due_at, {default_due}), case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from {staged} as batch
 where write_id = @write and attempt in (select attempt from @given)
     and not exists (

@@ -12,11 +12,14 @@ declare @key varbinary(1020) = convert(varbinary(1020), cast(:key as nvarchar(51
 declare @delay float = cast(:delay as float);
 declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+-- [expires]
+declare @expires float = coalesce(cast(:expires as float), {expires});
+-- [end]
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 {note_inserted}output inserted.id
 select
     @payload, @headers, @producer, @priority, @group, @key, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 where @key is null
     or not exists (
         select 1 from {queue} as there with (readcommittedlock)

@@ -18,14 +18,17 @@ declare @batch table (
     dedup_key varbinary(1020) null,
     due_at datetime2(6) null,
     fresh bit not null,
+    -- [expires]
+    expires_at datetime2(6) null,
+    -- [end]
     index by_key nonclustered (dedup_key, place)
 );
 declare @pushed table (id bigint not null primary key);
-insert into @batch (place, payload, headers, priority, group_key, dedup_key, due_at, fresh)
+insert into @batch (place, payload, headers, priority, group_key, dedup_key, due_at, fresh{expires_at})
 select
     cast(entry.[key] as int), {payload_of_row}, given.headers, given.priority,
     convert(varbinary(1020), given.group_key), convert(varbinary(1020), given.dedup_key),
-    coalesce(given.due, later.due), 1
+    coalesce(given.due, later.due), 1{own_until}
 from openjson(@rows) as entry
 cross apply openjson(entry.value) with (
     payload nvarchar(max) '$.payload',
@@ -34,6 +37,9 @@ cross apply openjson(entry.value) with (
     group_key nvarchar(510) '$.group',
     dedup_key nvarchar(510) '$.key',
     due datetime2(6) '$.due',
+    -- [expires]
+    expires float '$.expires',
+    -- [end]
     delay float '$.delay'
 ) as given
 cross apply (
@@ -53,11 +59,11 @@ where batch.dedup_key is not null
             where there.dedup_key = batch.dedup_key and there.dedup_key is not null
         )
     );
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 output inserted.id into @pushed (id)
 select
     payload, headers, @producer, priority, group_key, dedup_key, @now, due_at,
-    case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+    case when due_at > @now then '{pushed_scheduled}' else '{pushed_ready}' end{expires_at}
 from @batch
 where fresh = 1
 order by place;

@@ -10,10 +10,13 @@ declare @group varbinary(1020) = convert(varbinary(1020), cast(:group as nvarcha
 declare @delay float = cast(:delay as float);
 declare @now datetime2(6) = {now};
 declare @due datetime2(6) = coalesce(cast(:due as datetime2(6)), {now_and_delay});
-insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+-- [expires]
+declare @expires float = coalesce(cast(:expires as float), {expires});
+-- [end]
+insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at})
 output inserted.id
 select
     {payload_of_value}, @headers, @producer, @priority, @group, @now, @due,
-    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end
+    case when @due > @now then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from openjson(@payloads) as batch
 order by cast(batch.[key] as int);

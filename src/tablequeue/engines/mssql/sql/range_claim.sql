@@ -57,6 +57,7 @@ insert into {ranges} (first_offset, last_offset, messages, ids_sum, token, consu
 select
     @begins, @ends, @ends - @begins + 1, sum((low + high) * (high - low + 1) / 2), @token, @consumer, @now, @until
 from @pieces
+where {unpaused}
 having sum(high - low + 1) = @ends - @begins + 1;
 if @@rowcount = 0
     delete from @pieces;

@@ -3,11 +3,11 @@
 declare @n bigint = :n;
 declare @after bigint = :after;
 with letters as (
-    select top (@n) id, state, attempts, due_at, group_key
+    select top (@n) id, state, attempts, due_at, group_key{expires_at}
     from {queue} with (index ({table}__dead), rowlock, readpast, updlock, readcommittedlock)
     where state = 'dead' and id > @after
     order by id
 )
 update letters
-set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
 {note_inserted}output inserted.id;

@@ -20,13 +20,18 @@ declare @max_attempts int = :max_attempts;
 declare @now datetime2(6) = {now};
 declare @error nvarchar(max) = N'lease expired';
 with expired as (
-    select top (@n) id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors
+    select top (@n)
+        id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors{expires_at}
     from {queue} with (index ({table}__in_progress), rowlock, readpast, updlock, readcommittedlock)
     where state = 'in_progress' and lease_until <= @now
     order by lease_until
 )
 update expired
-set state = case when cancelled_at is not null then state when attempts >= @max_attempts then 'dead' else 'ready' end,
+set state = case
+        when cancelled_at is not null then state
+        when attempts >= @max_attempts{in_time} then 'dead'
+        else 'ready'
+    end,
     errors = case when cancelled_at is not null then errors else {errors_and_one} end,
     token = case when cancelled_at is not null then token end,
     lease_until = case when cancelled_at is not null then lease_until end

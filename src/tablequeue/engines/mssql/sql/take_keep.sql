@@ -7,12 +7,22 @@ declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @now datetime2(6) = {now};
+-- [fair]
+{in_turn}
+-- [end]
 with next as (
     select top (@n)
         {history_row without token popped_at finished_at consumer}
+    -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
+    -- [end]
+    -- [fair]
+    , slot
+    from {queue} with ({claim_locks})
+    where {claimable} and id in (select id from @chosen)
+    -- [end]
 )
 delete from next
 output
@@ -32,4 +42,4 @@ output
     {claimed of deleted with
         attempts = deleted.attempts + 1 as attempts
         popped_at = @now as popped_at
-        lease_until = cast(null as datetime2(6)) as lease_until};
+        lease_until = cast(null as datetime2(6)) as lease_until}{of_deleted};

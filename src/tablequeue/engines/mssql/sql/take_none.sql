@@ -4,16 +4,26 @@
 -- strict. A rollback puts all of them back, a crash before the commit too.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
+-- [fair]
+{in_turn}
+-- [end]
 with next as (
     select top (@n)
         {history_row without token first_popped_at popped_at finished_at producer consumer errors}
+    -- [in_order]
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable}
     order by {order_by}
+    -- [end]
+    -- [fair]
+    , slot
+    from {queue} with ({claim_locks})
+    where {claimable} and id in (select id from @chosen)
+    -- [end]
 )
 delete from next
 {note_deleted}output
     {claimed of deleted with
         attempts = deleted.attempts + 1 as attempts
         popped_at = @now as popped_at
-        lease_until = cast(null as datetime2(6)) as lease_until};
+        lease_until = cast(null as datetime2(6)) as lease_until}{of_deleted};

@@ -24,9 +24,9 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'seconds is not from 0 to 100 years. Give another number.';
     end if;
-    {sql extend/1};
+    {sql extend/1 ids=json_array(p_id)};
     select max(lease_until) into lease_end from (
-        {sql extend/2}
+        {sql extend/2 ids=json_array(p_id)}
     ) as message;
     if lease_end is null then
         signal sqlstate 'TQ003' set mysql_errno = 51003,

@@ -46,7 +46,7 @@ begin
         into p_delay
         from {queue} where id = p_id and token = p_token;
     end if;
-    {sql fail max_attempts=max_attempts};
+    {sql fail/2 delays=json_array(json_array(p_id,p_delay)) max_attempts=max_attempts};
     set changed = row_count();
     {sql fail_state}
     into outcome;
@@ -58,13 +58,19 @@ begin
     end if;
     -- [end]
     -- [at_most_once]
-    {sql fail_at_most_once};
+    {sql fail_at_most_once/2 ids=json_array(p_id)};
     set changed = row_count();
     -- [end]
     if changed = 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
     end if;
+    -- [dead_letter_to]
+    if outcome = 'dead' then
+        {sql move_dead/1 ids=json_array(p_id) origin=origin};
+        {sql move_dead/2 ids=json_array(p_id)};
+    end if;
+    -- [end]
     if ours then
         commit;
         -- [grouped]

@@ -14,6 +14,7 @@ begin
     call {queue}_sweep(1, most, p_now, moved);
     set swept = moved is not null;
     turns: loop
+        -- [in_order]
         set wide = 2 * p_n + 32; -- more than are wanted: others may have the first ones
         repeat
             select json_arrayagg(id), count(*) into looked, seen from (
@@ -24,6 +25,11 @@ begin
             ) as ready;
             set wide = wide * 8; -- what was locked is found and locked again, and counts
         until locked = p_n or seen < wide / 8 end repeat;
+        -- [end]
+        -- [fair]
+        call {queue}_find_in_turn(p_n, p_now, p_ids);
+        set locked = coalesce(json_length(p_ids), 0);
+        -- [end]
         if locked = p_n or swept then
             leave turns;
         end if;

@@ -39,9 +39,17 @@ begin
         when not char_length(p_group) between 1 and 255 then
             'The group is not of 1 to 255 characters. Give another one.'
         -- [end]
-        -- [not groups]
+        -- [fair]
+        when not char_length(p_group) between 1 and 255 then
+            'The group is not of 1 to 255 characters. Give another one.'
+        -- [end]
+        -- [ungrouped]
         when p_group is not null then
             'The queue has no groups. Leave the group out.'
+        -- [end]
+        -- [key_for]
+        when p_key is not null then
+            'The keys of this queue stay taken for a time, which no procedure notes. Leave the key out.'
         -- [end]
         when not char_length(p_key) between 1 and 255 then
             'The key is not of 1 to 255 characters. Give another one.'
@@ -64,7 +72,7 @@ begin
         set taken = false, p_id = null;
         begin
             declare continue handler for 1062 set taken = true; -- the insert alone is undone
-            {sql push};
+            {sql push expires=null};
         end;
         if not taken then
             set p_id = last_insert_id();

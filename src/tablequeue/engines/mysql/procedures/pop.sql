@@ -19,6 +19,14 @@ begin
     declare p_now, p_popped_at, p_lease_until datetime(6);
     declare p_token char(32) character set ascii default replace(uuid(), '-', '');
     declare p_ids longtext character set ascii;
+    -- [rate]
+    declare tokens bigint;
+    declare granted_at datetime(6);
+    -- [end]
+    -- [concurrency]
+    declare there, got, p_places longtext character set ascii;
+    declare moved bigint;
+    -- [end]
     declare exit handler for sqlexception
     begin
         call {queue}_undo(ours);
@@ -52,20 +60,55 @@ begin
             message_text = 'The lease is not from 0 to 100 years. Give another number of seconds.';
     end if;
     -- [end]
+    -- [rate]
+    select granted.tokens, granted.clock into tokens, granted_at from (
+        {sql grant_rate}
+    ) as granted;
+    set p_n = least(p_n, tokens);
+    -- [end]
+    -- [concurrency]
+    -- First, because an expired lease frees its place.
+    call {queue}_sweep(1, if(ours, 1000, least(p_n, 1000)), p_now, moved);
+    select json_arrayagg(json_array(slot, message, token)) into there from (
+        {sql free_slots look=10000}
+    ) as place;
+    select json_arrayagg(slot) into got from (
+        {sql lock_slots slots=there}
+    ) as place;
+    set p_n = coalesce(json_length(got), 0);
+    -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
+    -- [not rate]
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
+    -- [end]
+    -- [rate]
+    set p_popped_at = granted_at, p_lease_until = p_popped_at + interval p_lease second;
+    -- [end]
     -- The rows are returned before the change, because a take deletes them. If the change fails, an error follows the
     -- rows, and all is rolled back. So a client must read to the end.
     with message (
         {claimed_names}
+        -- [fair]
+        , slot
+        -- [end]
     ) as (
         {sql claim_find/2 now=p_popped_at}
     )
+    -- [in_order]
     select *, p_token as token from message
+    -- [end]
+    -- [fair]
+    select
+        {claimed_names}, p_token as token
+    from message
+    -- [end]
     -- [priority]
     order by priority desc, id;
     -- [end]
-    -- [not priority]
+    -- [fair]
+    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+    -- [end]
+    -- [by_id_or_due]
     order by {order_by};
     -- [end]
     if p_ids is not null then
@@ -75,6 +118,17 @@ begin
         -- [at_most_once]
         {sql take_keep/2};
         {sql take_keep/3};
+        -- [end]
+        -- [concurrency]
+        select json_arrayagg(json_object('slot', place.slot, 'message', message.id)) into p_places
+        from json_table(got, '$[*]' columns (number for ordinality, slot int path '$')) as place
+        join json_table(p_ids, '$[*]' columns (number for ordinality, id bigint path '$')) as message
+            on message.number = place.number;
+        {sql note_slots places=p_places};
+        -- [end]
+        -- [rate]
+        set tokens = json_length(p_ids);
+        {sql spend_rate number=tokens now=granted_at};
         -- [end]
     end if;
     if ours then

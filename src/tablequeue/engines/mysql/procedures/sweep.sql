@@ -29,7 +29,34 @@ sweep: begin
         -- [at_least_once]
         call {queue}_cancel_held(locked, null, 'lease expired', p_now, ended);
         -- [end]
+        -- [dead_letter_to]
+        {sql move_dead/1 ids=locked origin=origin};
+        {sql move_dead/2 ids=locked};
+        -- [end]
     end if;
+    -- [expires]
+    set locked = null;
+    select json_arrayagg(id) into found from (
+        {sql expire_keep/1}
+    ) as outdated;
+    if found is not null then
+        select json_arrayagg(id) into locked from (
+            {sql expire_keep/2 ids=found}
+        ) as outdated;
+    end if;
+    if locked is not null then
+        -- [end]
+        -- [expires keep]
+        {sql expire_keep/3 ids=locked};
+        {sql expire_keep/4 ids=locked};
+        -- [end]
+        -- [expires none]
+        {sql expire_none/3 ids=locked};
+        -- [end]
+        -- [expires]
+        set p_moved = p_moved + json_length(locked);
+    end if;
+    -- [end]
     -- [grouped]
     call {queue}_promote(p_n, p_now, promoted);
     set p_moved = p_moved + promoted;

@@ -11,6 +11,10 @@ begin
     declare p_consumer {text};
     declare p_now, p_popped_at datetime(6);
     declare p_ids longtext character set ascii;
+    -- [rate]
+    declare tokens bigint;
+    declare granted_at datetime(6);
+    -- [end]
     declare exit handler for sqlexception
     begin
         call {queue}_undo(ours);
@@ -31,20 +35,44 @@ begin
         signal sqlstate 'TQ001' set mysql_errno = 51001,
             message_text = 'n is not from 1 to {largest}. Give another number.';
     end if;
+    -- [rate]
+    select granted.tokens, granted.clock into tokens, granted_at from (
+        {sql grant_rate}
+    ) as granted;
+    set p_n = least(p_n, tokens);
+    -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
+    -- [not rate]
     set p_popped_at = {now};
+    -- [end]
+    -- [rate]
+    set p_popped_at = granted_at;
+    -- [end]
     -- The rows are returned before the change, which may delete them. If the change fails, an error follows the rows,
     -- and all is rolled back. So a client must read to the end.
     with message (
         {claimed_names}
+        -- [fair]
+        , slot
+        -- [end]
     ) as (
         {sql claim_find/2 lease=null now=p_popped_at}
     )
+    -- [in_order]
     select * from message
+    -- [end]
+    -- [fair]
+    select
+        {claimed_names}
+    from message
+    -- [end]
     -- [priority]
     order by priority desc, id;
     -- [end]
-    -- [not priority]
+    -- [fair]
+    order by row_number() over (partition by slot order by id), slot <= @`tablequeue.{table}.before`, slot;
+    -- [end]
+    -- [by_id_or_due]
     order by {order_by};
     -- [end]
     if p_ids is not null then
@@ -54,6 +82,10 @@ begin
         -- [end]
         -- [none]
         {sql take_none/2};
+        -- [end]
+        -- [rate]
+        set tokens = json_length(p_ids);
+        {sql spend_rate number=tokens now=granted_at};
         -- [end]
     end if;
     if ours then

@@ -15,7 +15,7 @@ select
         id = message.id
         attempts = attempts + 1
         popped_at = {now}
-        lease_until = {now} + interval :lease second}
+        lease_until = {now} + interval :lease second}{and_slot}
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id
 where {free}
 limit :n

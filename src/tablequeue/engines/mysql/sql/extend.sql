@@ -1,4 +1,7 @@
--- Extend the lease on message :id, held under :token: it ends :lease seconds from now. Two round trips.
--- Index: the primary key. Locks: the row.
-update {queue} set lease_until = {now} + interval :lease second where id = :id and token = :token;
-select lease_until from {queue} where id = :id and token = :token;
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now. Two round
+-- trips.
+-- Index: the primary key. Locks: the rows. A crash leaves all of them extended, or none.
+update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+set lease_until = {now} + interval :lease second;
+select message.id, lease_until
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token;

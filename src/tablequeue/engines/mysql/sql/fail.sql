@@ -1,16 +1,24 @@
--- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
--- if this was its last attempt. The error is kept. LAST_INSERT_ID remembers the new state for fail_state. A look at the
--- row would come too late, because another consumer may have claimed the message meanwhile.
--- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
-update {queue}
+-- Fail the attempts on the messages of :delays, pairs of an id and seconds, that are held under :token: each is ready
+-- again after its delay, or a dead letter if this was its last attempt. The error is kept.
+-- Of several messages the first statement finds those that are held, and their new states. For one, LAST_INSERT_ID
+-- remembers the state for fail_state. A look at the row would come too late, because another consumer may have claimed
+-- the message meanwhile.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
+select
+    message.id,
+    case when attempts >= :max_attempts{in_time} then 'dead' when delay > 0 then 'scheduled' else 'ready' end
+from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
+for update;
+update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
 set state = elt(
-        last_insert_id(case when attempts >= :max_attempts then 3 when :delay > 0 then 2 else 1 end),
+        last_insert_id(case when attempts >= :max_attempts{in_time} then 3 when delay > 0 then 2 else 1 end),
         'ready', 'scheduled', 'dead'
     ),
-    due_at = case when attempts < :max_attempts then {now} + interval :delay second else due_at end,
+    due_at = case when attempts < :max_attempts then {now} + interval delay second else due_at end,
     errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
         'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
     )),
     token = null,
-    lease_until = null
-where id = :id and token = :token and cancelled_at is null;
+    lease_until = null;

@@ -1,7 +1,11 @@
--- Fail message :id, delivered at most once under :token: it stays lost, and the error is kept.
--- Index: the primary key of the history. Locks: the row.
-update {history}
+-- Fail the messages of :ids that were delivered at most once under :token: they stay lost, and the error is kept.
+-- Of several messages the first statement finds those that are held. For one, the number of rows is enough.
+-- Index: the primary key of the history. Locks: the rows. A crash leaves all of them failed, or none.
+select message.id
+from {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
+for update;
+update {given} straight_join {history} as message force index (primary) on message.id = given.id and token = :token
 set errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
         'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
-    )), token = null
-where id = :id and token = :token;
+    )),
+    token = null;

@@ -2,4 +2,5 @@
 select distinct index_name
 from information_schema.statistics
 where table_schema = {database}
-    and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs');
+    and table_name in ('{table}', '{table}_history', '{table}__turns', '{table}__ranges', '{table}__runs',
+        '{table}__keys');

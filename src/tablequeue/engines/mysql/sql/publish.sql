@@ -3,11 +3,11 @@
 -- If another transaction pushes one of the keys at the same moment, the unique index refuses it, and it is repeated.
 -- Indexes: the primary key, {table}__key. Locks: the rows. One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
-    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
 )
 select
     payload, headers, :producer, coalesce(priority, 0), coalesce(group_key, :group), dedup_key, {now},
-    coalesce(due_at, {default_due}), case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end
+    coalesce(due_at, {default_due}), case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from (
     select
         staged.*,

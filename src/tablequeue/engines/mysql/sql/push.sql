@@ -1,12 +1,12 @@
 -- Push one message: it is ready, or scheduled if it is due later. A duplicate-key error if a live message has its :key.
 -- One statement in autocommit: one round trip. The id is the one that the driver gets back with the answer.
 -- Locks: a key waits for another transaction that is pushing the same one. A crash before the commit leaves nothing.
-insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state)
+insert into {queue} (payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at})
 values (
     :payload, :headers, :producer, :priority, :group, :key, {now},
     coalesce(cast(:due as datetime(6)), {now} + interval :delay second),
     case
         when coalesce(cast(:due as datetime(6)), {now} + interval :delay second) > {now} then '{pushed_scheduled}'
         else '{pushed_ready}'
-    end
+    end{until}
 );

@@ -36,7 +36,7 @@ from (
     ) as last
     straight_join {run}
 ) as piece
-where low <= high and ends - begins + 1 >= :least
+where low <= high and ends - begins + 1 >= :least and {unpaused}
 group by id, begins, ends
 having sum(high - low + 1) = ends - begins + 1;
 select pieces, last_offset, cast(popped_at as char), cast(lease_until as char)

@@ -10,4 +10,4 @@ select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
 for update skip locked;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
-set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due};
+set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry};

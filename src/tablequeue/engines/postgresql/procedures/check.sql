@@ -16,12 +16,16 @@ create or replace function {queue}_check(
             when p_group is null then
                 array['The queue has groups, and none is given.', 'Give the message its group.']
             -- [end]
-            -- [not groups]
+            -- [ungrouped]
             when p_group is not null then
                 array['The queue has no groups.', 'Leave the group out.']
             -- [end]
             when char_length(p_group) not between 1 and 255 then
                 array['The group is of ' || char_length(p_group) || ' characters.', 'Give 1 to 255 characters.']
+            -- [key_for]
+            when p_key is not null then
+                array['The keys of this queue stay taken for a time, which no procedure notes.', 'Leave the key out.']
+            -- [end]
             when char_length(p_key) not between 1 and 255 then
                 array['The key is of ' || char_length(p_key) || ' characters.', 'Give 1 to 255 characters.']
             when p_on_conflict is null or p_on_conflict not in ('raise', 'skip', 'return') then

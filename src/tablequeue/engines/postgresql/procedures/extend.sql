@@ -8,6 +8,7 @@ create or replace function {queue}_extend(
 ) returns timestamptz language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         p_lease float8 := coalesce(p_seconds, {lease});
+        extended bigint;
         lease_end timestamptz;
     begin
         if not p_lease between 0 and {longest} then
@@ -16,14 +17,14 @@ create or replace function {queue}_extend(
         end if;
         -- [ranges]
         {sql range_extend ids=array[p_id]}
-        into lease_end;
+        into extended, lease_end;
         if lease_end is not null then
             return lease_end;
         end if;
         -- [end]
         perform {queue}_unpack(p_token);
-        {sql extend}
-        into lease_end;
+        {sql extend ids=array[p_id]}
+        into extended, lease_end;
         if lease_end is null then
             raise exception using errcode = 'TQ003',
                 message = 'The lease on ' || p_id || ' is lost, so it was not extended.',

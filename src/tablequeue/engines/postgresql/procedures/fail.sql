@@ -17,6 +17,7 @@ create or replace function {queue}_fail(
 ) returns text language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         p_delay float8 := p_retry_in;
+        failed bigint;
         new_state text;
         waited_for boolean;
         -- [at_least_once]
@@ -54,8 +55,8 @@ create or replace function {queue}_fail(
             into p_delay
             from {queue} where id = p_id and token = p_token;
         end if;
-        {sql fail max_attempts=max_attempts within=true}
-        into new_state, waited_for;
+        {sql fail ids=array[p_id] delays=array[p_delay] max_attempts=max_attempts within=true}
+        into failed, new_state, waited_for;
         if new_state is null then
             -- Told to stop: it ends.
             {sql cancel_held ids=array[p_id]}
@@ -64,14 +65,19 @@ create or replace function {queue}_fail(
         end if;
         -- [end]
         -- [at_most_once]
-        {sql fail_at_most_once}
-        into new_state;
+        {sql fail_at_most_once ids=array[p_id]}
+        into failed, new_state;
         -- [end]
         if new_state is null then
             raise exception using errcode = 'TQ003',
                 message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
                 hint = 'It expired, or the message was finished before: make the lease longer than the work.';
         end if;
+        -- [dead_letter_to]
+        if new_state = 'dead' then
+            {sql move_dead ids=array[p_id] origin=origin};
+        end if;
+        -- [end]
         -- [at_least_once]
         perform {queue}_notify(waited_for);
         -- [end]

@@ -54,7 +54,12 @@ create or replace function {queue}_pop(
         return query
             select message.*, p_token
             from {queue}_claim(p_n, p_consumer, p_lease, p_token, p_now) as message
+            -- [in_order]
             order by {order_by};
+            -- [end]
+            -- [fair]
+            ; -- they come in the order of the turns
+            -- [end]
         -- [ranges]
         if not found then
             return query

@@ -31,7 +31,7 @@ create or replace function {queue}_push(
         p_group := '';
         -- [end]
         loop
-            {sql push within=true}
+            {sql push expires=null within=true}
             into pushed, waited_for;
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then

@@ -69,7 +69,7 @@ create or replace function {queue}_push_each(
             from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
             place := 0;
             for id, waited_for in
-                {sql push_each within=true}
+                {sql push_each each_expires=null within=true}
             loop
                 place := place + 1;
                 pushed[places[place]] := id;

@@ -39,7 +39,7 @@ create or replace function {queue}_push_many(
         p_group := '';
         -- [end]
         for pushed, waited_for in
-            {sql push_many within=true}
+            {sql push_many expires=null within=true}
         loop
             return next pushed;
         end loop;

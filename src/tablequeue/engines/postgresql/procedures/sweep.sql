@@ -8,6 +8,9 @@ returns bigint language plpgsql as $$
         most integer := least(p_n, 1000);
         moved bigint := 0;
         message bigint;
+        -- [dead_letter_to]
+        swept bigint[];
+        -- [end]
         clock float8 := extract(epoch from clock_timestamp());
         last_sweep float8 := nullif(current_setting('tablequeue.{table}', true), '');
     begin
@@ -19,7 +22,27 @@ returns bigint language plpgsql as $$
             {sql sweep n=most max_attempts=max_attempts}
         loop
             moved := moved + 1;
+            -- [dead_letter_to]
+            swept := swept || message;
+            -- [end]
         end loop;
+        -- [dead_letter_to]
+        {sql move_dead ids=swept origin=origin};
+        -- [end]
+        -- [expires keep]
+        for message in
+            {sql expire_keep n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
+        -- [expires none]
+        for message in
+            {sql expire_none n=most}
+        loop
+            moved := moved + 1;
+        end loop;
+        -- [end]
         -- [grouped]
         moved := moved + {queue}_promote(most, p_now);
         -- [end]

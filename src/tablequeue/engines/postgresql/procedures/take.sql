@@ -18,7 +18,12 @@ create or replace function {queue}_take(
         return query
             select message.*
             from {queue}_remove(p_n, coalesce(p_consumer, session_user), null, p_now) as message
+            -- [in_order]
             order by {order_by};
+            -- [end]
+            -- [fair]
+            ; -- they come in the order of the turns
+            -- [end]
     end;
     $$;
 revoke all on function {queue}_take from public;

@@ -27,6 +27,7 @@ with finished as (
         popped_at = {now},
         first_popped_at = coalesce(first_popped_at, {now}),
         lease_until = {now} + cast(:lease as float8) * interval '1 second'
+    -- [not fair]
     where {row} = any(array(
         select {row} from {queue}
         where {claimable}
@@ -34,10 +35,16 @@ with finished as (
         limit case when (select count(*) from finished) = :number then :n else 0 end
         for update skip locked
     ))
+    -- [end]
+    -- [fair]
+    where id = any(array(
+        {in_turn_if_completed}
+    ))
+    -- [end]
     returning
-        {claimed_names}
+        {claimed_names}{and_slot}
 )
 select *, null as finished from claimed
 union all
-select {claimed_nulls}, array_agg(id) from finished
+select {claimed_nulls}{and_null}, array_agg(id) from finished
 having count(*) < :number;

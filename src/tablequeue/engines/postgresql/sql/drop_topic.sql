@@ -3,7 +3,11 @@
 drop function if exists {log}__trim;
 drop table if exists {log}__segments;
 -- [end]
+drop function if exists {log}__publish;
+drop function if exists {log}__reserve;
+drop function if exists {log}__sequence_all;
 drop function if exists {log}__sequence;
+drop table if exists {parts};
 drop table if exists {holes};
 drop table if exists {runs};
 drop table if exists {log};

@@ -1,15 +1,16 @@
--- Fail the attempt on message :id, held under :token: the message is ready again after :delay seconds, or a dead letter
--- if this was its last attempt. The error is kept. Returns the state, and as in push, whether consumers wait.
--- Index: the primary key. Locks: the row. A crash leaves the message in progress until its lease expires.
+-- Fail the attempts on the messages of :ids that are held under :token: each is ready again after its seconds of
+-- :delays, or a dead letter if this was its last attempt. The error is kept. Returns their states, and as in push,
+-- whether consumers wait.
+-- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
 with failed as (
-    update {queue}
+    update {queue} as message
     set state = case
-            when attempts >= :max_attempts then 'dead'
-            when cast(:delay as float8) > 0 then 'scheduled'
+            when attempts >= :max_attempts{in_time} then 'dead'
+            when given.delay > 0 then 'scheduled'
             else 'ready'
         end,
         due_at = case
-            when attempts < :max_attempts then {now} + cast(:delay as float8) * interval '1 second'
+            when attempts < :max_attempts then {now} + given.delay * interval '1 second'
             else due_at
         end,
         errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
@@ -17,7 +18,8 @@ with failed as (
         )),
         token = null,
         lease_until = null
-    where id = :id and token = cast(:token as uuid) and cancelled_at is null
-    returning state
+    from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)
+    where message.id = given.id and token = cast(:token as uuid) and cancelled_at is null
+    returning message.id, state
 )
-select state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;
+select id, state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;

@@ -1,2 +1,2 @@
 -- The names and entries of all queues, topics and subscriptions.
-select name, definition from {catalogue} order by name;
+select name, definition from {catalogue};

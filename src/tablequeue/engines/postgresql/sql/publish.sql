@@ -4,12 +4,12 @@
 -- the log. Half of what it takes are the two indexes by id, and a fifth are the ids.
 -- One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
-    payload, headers, producer, priority, group_key, pushed_at, due_at, state
+    payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at}
 )
 select
     payload, headers, cast(:producer as text), coalesce(priority, 0),
     coalesce(group_key, cast(:group as text)), {now}, coalesce(due_at, {default_due}),
-    case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end
+    case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from (
     select
         unnest(payloads) as payload, unnest(headers) as headers, unnest(priorities) as priority,

@@ -3,12 +3,12 @@
 -- Index: {table}__key. Locks: a row waits for another transaction that is pushing the same key.
 -- One transaction with writer_advance: a crash publishes none.
 insert into {queue} (
-    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
 )
 select
     payload, headers, cast(:producer as text), coalesce(priority, 0),
     coalesce(group_key, cast(:group as text)), dedup_key, {now}, coalesce(due_at, {default_due}),
-    case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end
+    case when due_at > {now} then '{pushed_scheduled}' else '{pushed_ready}' end{until}
 from (
     select
         unnest(payloads) as payload, unnest(headers) as headers, unnest(priorities) as priority,

@@ -4,7 +4,7 @@
 -- A crash before the commit leaves nothing.
 with pushed as (
     insert into {queue} (
-        payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+        payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
     )
     values (
         cast(:payload as {payload_type}), cast(:headers as json), cast(:producer as text),
@@ -14,7 +14,7 @@ with pushed as (
             when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
                 then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end
+        end{until}
     )
     on conflict (dedup_key) where dedup_key is not null do nothing
     returning id

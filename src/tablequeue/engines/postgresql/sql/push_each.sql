@@ -8,12 +8,15 @@ with batch as materialized (
         select * from unnest(
             cast(:payloads as {array_type}[]), cast(:headers as text[]), cast(:priorities as integer[]),
             cast(:groups as text[]), cast(:keys as text[]), cast(:dues as timestamptz[]), cast(:delays as float8[])
-        ) with ordinality as entry (payload, headers, priority, group_key, dedup_key, due, delay, place)
+            -- [expires]
+            , cast(:each_expires as float8[])
+            -- [end]
+        ) with ordinality as entry (payload, headers, priority, group_key, dedup_key, due, delay{lifetime}, place)
         order by place
     ) as entry
 ), pushed as (
     insert into {queue} (
-        id, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+        id, payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
     )
     select
         id, cast(payload as {payload_type}), cast(headers as json), cast(:producer as text),
@@ -21,7 +24,7 @@ with batch as materialized (
         case
             when coalesce(due, {now} + delay * interval '1 second') > {now} then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end
+        end{own_until}
     from batch
     order by place
     on conflict (dedup_key) where dedup_key is not null do nothing

@@ -2,7 +2,7 @@
 -- Returns the ids, and as in push, whether waiting consumers must be notified from another connection.
 -- Locks: none that another transaction waits for; NOTIFY's, as in push. A crash before the commit leaves nothing.
 with pushed as (
-    insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state)
+    insert into {queue} (payload, headers, producer, priority, group_key, pushed_at, due_at, state{expires_at})
     select
         cast(payload as {payload_type}), cast(:headers as json), cast(:producer as text),
         cast(:priority as integer), cast(:group as text), {now},
@@ -11,7 +11,7 @@ with pushed as (
             when coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') > {now}
                 then '{pushed_scheduled}'
             else '{pushed_ready}'
-        end
+        end{until}
     from unnest(cast(:payloads as {array_type}[])) with ordinality as batch (payload, place)
     order by place
     returning id

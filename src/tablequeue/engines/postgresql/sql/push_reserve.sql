@@ -9,8 +9,14 @@ select
     cast(pushed_at as text),
     cast(due_at as text),
     case when due_at > pushed_at then '{pushed_scheduled}' else '{pushed_ready}' end
+    -- [expires]
+    , cast(expires_at as text)
+    -- [end]
 from (
     select
         {now} as pushed_at,
         coalesce(cast(:due as timestamptz), {now} + cast(:delay as float8) * interval '1 second') as due_at
+        -- [expires]
+        {until} as expires_at
+        -- [end]
 ) as times;

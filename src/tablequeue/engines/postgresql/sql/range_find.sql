@@ -6,7 +6,7 @@ with message as (
     from {log} as log
     left join {runs} as run on run.last_id = (select min(last_id) from {runs} where last_id >= :id)
         and first_id <= :id
-    where log.id = :id
+    where log.id = :id and not exists (select from {parts} where :id between first_id and last_id)
 ), next as (
     select greatest(last_offset + 1, (select min(first_offset) + 1 from {runs})) as position
     from {ranges} order by id desc limit 1

@@ -9,7 +9,7 @@ with bounds as (
             (select min(first_offset) + 1 from {runs})
         ) as next,
         (select first_offset + last_id - first_id + 1 from {runs} order by first_offset desc limit 1) as ends,
-        (select last_id from {runs} order by last_id desc limit 1) as last_id
+        {last_id} as last_id
 )
 select
     greatest(ends - next, 0) + (select count(*) from {log} where id > bounds.last_id),

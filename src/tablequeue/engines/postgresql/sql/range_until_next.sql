@@ -4,8 +4,9 @@
 -- Locks: an advisory one, for the length of a look.
 select
     case
+        when paused.until is not null then cast(extract(epoch from paused.until - {now}) as float8)
         when exists (select 1 from {queue} where state = 'ready'){or_noted}
-            or exists (select 1 from {log} where id > (select last_id from {runs} order by last_id desc limit 1))
+            or exists (select 1 from {log} where id > {last_id})
             or (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1)
                 > (select last_offset from {ranges} order by id desc limit 1)
             or exists (
@@ -19,4 +20,6 @@ select
             (select min(lease_until) from {ranges} where lease_until is not null)
         ) - {now}) as float8)
     end as seconds,
-    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing;
+    paused.until is not null as paused,
+    case when pg_try_advisory_lock({pushing_lock}) then not pg_advisory_unlock({pushing_lock}) else true end as pushing
+from (select max(until) as until from {paused} where name = '{table}' and until > {now}) as paused;

@@ -3,7 +3,7 @@
 -- A crash leaves all or nothing.
 with redriven as (
     update {queue}
-    set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}
+    set state = '{pushed_ready}', attempts = 0, due_at = {redriven_due}{no_expiry}
     where id = any(cast(:ids as bigint[])) and state || '' = 'dead'
     returning id
 )

@@ -1,17 +1,32 @@
 -- Move up to :n ready messages to the history: finished, or under :token until they are completed.
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
+-- [not rate]
 with taken as (
+-- [end]
+-- [rate]
+with {bucket}, taken as (
+-- [end]
     delete from {queue}
+    -- [not fair]
     where id = any(array(
         select id from {queue}
         where {claimable}
         order by {order_by}
-        limit :n
+        limit {take_limit}
         for update skip locked
     ))
+    -- [end]
+    -- [fair]
+    where id = any(array(
+        {in_turn}
+    ))
+    -- [end]
     returning *
 )
+-- [rate]
+, claimed as (
+-- [end]
 insert into {history} (
     {history_row}
 )
@@ -25,4 +40,11 @@ select
         consumer = cast(:consumer as text)}
 from taken
 returning
-    {claimed with lease_until = cast(null as timestamptz)};
+    -- [not rate]
+    {claimed with lease_until = cast(null as timestamptz)}{and_slot};
+    -- [end]
+    -- [rate]
+    {claimed with lease_until = cast(null as timestamptz) as lease_until}
+), {spent}
+select * from claimed;
+-- [end]

@@ -4,7 +4,7 @@
 select
     (select first_offset + last_id - first_id from {runs} order by first_offset desc limit 1)
         - (select min(first_offset) from {runs})
-        + (select count(*) from {log} where id > (select last_id from {runs} order by last_id desc limit 1)),
+        + (select count(*) from {log} where id > {last_id}),
     (
         select cast(coalesce(sum(pg_total_relation_size(relid)), 0) as bigint)
         from pg_partition_tree(cast('{log}' as regclass))

@@ -10,6 +10,13 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = {now} + cast(:lease * 1000000 as integer)
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {claim_limit})
+-- [end]
+-- [fair]
+where id in (
+    {in_turn}
+)
+-- [end]
 returning
-    {claimed};
+    {claimed}{and_slot};

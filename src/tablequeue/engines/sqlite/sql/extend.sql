@@ -1,6 +1,6 @@
--- Extend the lease on message :id, held under :token: it ends :lease seconds from now.
--- Index: the primary key. Locks: the database.
+-- Extend the leases on the messages of :ids that are held under :token: they end :lease seconds from now.
+-- Index: the primary key. Locks: the database. A crash leaves all of them extended, or none.
 update {queue}
 set lease_until = {now} + cast(:lease * 1000000 as integer)
-where id = :id and token = :token
-returning lease_until;
+where id in (select value from json_each(:ids)) and token = :token
+returning id, lease_until;

@@ -1,7 +1,7 @@
 -- Push one message: it is ready, or scheduled if it is due later. Nothing is pushed if a live message has its :key.
 -- Locks: the database, for the length of the statement. A crash before the commit leaves nothing.
 insert into {queue} (
-    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state
+    payload, headers, producer, priority, group_key, dedup_key, pushed_at, due_at, state{expires_at}
 )
 values (
     :payload, :headers, :producer, :priority, :group, :key, {now},
@@ -9,7 +9,7 @@ values (
     case
         when coalesce(:due, {now} + cast(:delay * 1000000 as integer)) > {now} then '{pushed_scheduled}'
         else '{pushed_ready}'
-    end
+    end{until}
 )
 on conflict (dedup_key) where dedup_key is not null do nothing
 returning id;

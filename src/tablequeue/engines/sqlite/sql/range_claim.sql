@@ -11,7 +11,7 @@ from (
         select max(last_offset + 1, (select min(id) from {log})) as first from {ranges} order by id desc limit 1
     )
 )
-where last >= first;
+where last >= first and {unpaused};
 select
     {claimed of log with
         attempts = 1

@@ -9,10 +9,17 @@ set state = 'in_progress',
     popped_at = {now},
     first_popped_at = coalesce(first_popped_at, {now}),
     lease_until = null
+-- [not fair]
 where id in (
     select id from {queue}
     where {claimable} and (:high is null or id <= :high)
     order by {order_by}
-    limit :n
+    limit {claim_limit}
 )
-returning id;
+-- [end]
+-- [fair]
+where id in (
+    {in_turn_up_to_high}
+)
+-- [end]
+returning id{and_slot};

@@ -5,7 +5,7 @@
 update {queue}
 set state = case
         when cancelled_at is not null then state
-        when state = 'in_progress' and attempts >= :max_attempts then 'dead'
+        when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead'
         else 'ready'
     end,
     errors = case

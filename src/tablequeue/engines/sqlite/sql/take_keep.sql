@@ -13,11 +13,25 @@ select
         finished_at = case when :token is null then {now} end
         consumer = :consumer}
 from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n);
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit});
+-- [end]
+-- [fair]
+where id in (
+    {in_turn}
+);
+-- [end]
 delete from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
+-- [end]
+-- [fair]
+where id in (
+    {in_turn}
+)
+-- [end]
 returning
     {claimed with
         attempts = attempts + 1
         popped_at = {now}
-        lease_until = null};
+        lease_until = null}{and_slot};

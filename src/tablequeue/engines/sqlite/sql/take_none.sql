@@ -1,9 +1,16 @@
 -- Delete up to :n ready messages: the queue keeps no history.
 -- Index: {table}__ready. Locks: the database. A rollback puts all of them back, a crash before the commit too.
 delete from {queue}
-where id in (select id from {queue} where {claimable} order by {order_by} limit :n)
+-- [not fair]
+where id in (select id from {queue} where {claimable} order by {order_by} limit {take_limit})
+-- [end]
+-- [fair]
+where id in (
+    {in_turn}
+)
+-- [end]
 returning
     {claimed with
         attempts = attempts + 1
         popped_at = {now}
-        lease_until = null};
+        lease_until = null}{and_slot};

@@ -1,0 +1,35 @@
+"""`tablequeue result`: the result of a finished message."""
+
+from __future__ import annotations
+
+import click
+
+from tablequeue.cli.commands import EMPTY, Command, Settings
+from tablequeue.cli.options import ID, Seconds
+from tablequeue.cli.output import print_json
+from tablequeue.errors import NoResult
+from tablequeue.payload import json_text
+
+
+@click.command(cls=Command)
+@click.argument("queue")
+@click.argument("id", type=ID)
+@click.option("--wait", type=Seconds(), default=0, show_default=True, help="Seconds to wait for the message to finish.")
+@click.pass_context
+def result(ctx: click.Context, queue: str, id: int, wait: float) -> None:
+    """Print the result of the message ID of QUEUE, as JSON.
+
+    null if the message was completed without one. Exit code 3 if there is none: the message is not finished, or it is a
+    dead letter, has expired, or does not exist.
+    """
+    settings = ctx.ensure_object(Settings)
+    with settings.queue(queue) as source:
+        try:
+            value = source.result(id, wait=wait)
+        except NoResult as error:
+            click.echo(error.cause, err=True)
+            ctx.exit(EMPTY)
+    if settings.json:
+        print_json({"id": id, "result": value})
+    else:
+        click.echo(json_text(value))

@@ -1,0 +1,48 @@
+"""Claims of a queue with limits, on engines where such a claim is several statements in a transaction.
+
+The claim locks the row of the rate, then free places. It claims no more messages than these allow, and notes what it
+has claimed. See create_slots.sql and create_rate.sql.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.parts import Part
+from tablequeue.engines.texts import Row
+
+
+class Limits(Part):
+    def claim_within(
+        self,
+        cursor: Cursor,
+        table: Table,
+        params: Params,
+        claim: Callable[[Params], Sequence[Row]],
+        *,
+        removes: bool = False,
+    ) -> Sequence[Row]:
+        """Claim as many messages as the limits of the queue allow, in the transaction that is open.
+
+        claim     claims up to `n` messages. The first column of its rows is the id.
+        removes   whether the messages are in progress no more after the claim: then they need no place.
+        """
+        definition = table.definition
+        slots: list[int] | None = None
+        if definition.rate is not None:
+            # All statements use the time by which the rate was measured.
+            tokens, now = self._row(cursor, table, "grant_rate", params)
+            params = params | {"n": min(params["n"], int(tokens)), "now": now}
+        if definition.concurrency is not None and not removes and params["n"] > 0:
+            slots = [row[0] for row in self._rows(cursor, table, "lock_slots", params)]
+            params = params | {"n": len(slots)}
+        rows = claim(params) if params["n"] > 0 else []
+        if rows and slots is not None:
+            places = json.dumps([{"slot": slot, "message": row[0]} for slot, row in zip(slots, rows, strict=False)])
+            self._run(cursor, table, "note_slots", params | {"places": places})
+        if rows and definition.rate is not None:
+            self._run(cursor, table, "spend_rate", params | {"number": len(rows)})
+        return rows

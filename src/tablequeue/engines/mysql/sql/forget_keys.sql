@@ -1,0 +1,3 @@
+-- Delete up to :n keys whose time is over.
+-- Index: {table}__keys_until. Locks: the rows. A crash leaves all or nothing.
+delete from {keys} where taken_until <= {now} order by taken_until limit :n;

@@ -1,0 +1,17 @@
+-- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
+-- Their origin is the header tablequeue-origin: the name :origin of the queue, the id, the attempts and the key. The
+-- key is free again: a message of {target} may have the same.
+-- Index: the primary key. Locks: the rows. In one transaction with the failure: a crash leaves the message in progress.
+insert into {target} (
+    {queue_row without id token lease_until dedup_key}
+)
+select
+    {queue_row without id token lease_until dedup_key with
+        state = 'ready'
+        attempts = 0
+        due_at = {now}
+        headers = {origin_header}}
+from {given} straight_join {queue} as message force index (primary) on message.id = given.id and state = 'dead'
+order by message.id;
+delete {queue}
+from {given} straight_join {queue} force index (primary) on {queue}.id = given.id and state = 'dead';

@@ -1,0 +1,42 @@
+"""Arrow batches as the text of COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tablequeue.engines.postgresql.values import copy_text
+
+# What the text format of COPY escapes, the backslash first.
+ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def copied_lines(ids: Sequence[int], batch: pa.RecordBatch, producer: str) -> memoryview:
+    """Return messages as topic_stage_copy takes them. Arrow joins the columns: Python would take ten times as long."""
+    lines = pc.binary_join_element_wise(
+        pa.array(ids).cast(pa.large_string()),
+        *(_column(batch, name) for name in ("payload", "headers", "group")),
+        pa.scalar(f"{copy_text(producer)}\n", pa.large_string()),
+        pa.scalar("\t", pa.large_string()),
+        null_handling="replace",
+        null_replacement=r"\N",
+    )
+    # The values of a column of texts follow each other in one buffer: that is the whole text.
+    return memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()]
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Any:
+    if name not in batch.schema.names:
+        return pa.scalar(None, pa.large_string())
+    values = batch[name]
+    if pa.types.is_binary(values.type):
+        return pa.array([copy_text(value) for value in values.to_pylist()], pa.large_string())
+    values = values.cast(pa.large_string())
+    text = bytes(values.buffers()[2] or b"")
+    for character, escape in ESCAPES.items():
+        if character.encode() in text:  # mostly not: to look takes a tenth of the time
+            values = pc.replace_substring(values, character, escape)
+    return values

@@ -1,0 +1,15 @@
+-- Up to :n waiting messages whose time is over become dead letters: there is no history that could show them.
+-- Index: {table}__expires. Locks: the rows; locked rows are skipped. A crash leaves all or nothing.
+update {queue}
+set state = 'dead',
+    errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+        'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'expired'
+    ))
+where id = any(array(
+    select id from {queue}
+    where {waiting} and expires_at <= {now}
+    order by expires_at
+    limit :n
+    for update skip locked
+))
+returning id;

@@ -1,0 +1,2 @@
+-- The rest of a fair queue.
+drop table if exists {ring};

@@ -1,0 +1,76 @@
+"""Change the definition of a queue that is there, for all processes that use it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tablequeue.definition import FEATURES, AlterOptions, Definition, Kind
+from tablequeue.engines import procedures
+from tablequeue.engines.base import Params, Table
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
+from tablequeue.operations import maintain
+
+# What can be altered; the rest of a definition is in the tables that hold messages.
+ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
+    "queue": tuple(AlterOptions.__annotations__),
+    "subscription": ("lease", "max_attempts", "backoff"),
+}
+
+
+def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Definition:
+    """Change the given options of a queue or a subscription; return the definition that it has then.
+
+    The other options stay as another process may have altered them meanwhile. Stored procedures that are there are
+    made again, with the same rights where the database can replace one.
+    """
+    engine = runner.engine
+
+    def change(cursor: object, table: Table, params: Params) -> Definition:
+        # Under the creators' lock: of several that alter at once, each sees what the one before did.
+        engine.catalogue.lock(cursor, table, params)
+        row = engine.catalogue.lookup(cursor, table, params)
+        if row is None:
+            raise QueueNotFound(f"There is no queue {table.name!r}.", "It was dropped meanwhile.")
+        before = maintain.entered(engine, table.name, row).definition
+        definition = altered(before, options)
+        if definition != before:
+            there = table.redefined(definition)
+            engine.catalogue.redefine(cursor, there, {**params, **maintain.entry(there), "before": before})
+            if procedures.are_there(engine, cursor, there):
+                procedures.install(engine, cursor, there)
+        return definition
+
+    altered(table.definition, options)  # an impossible option is refused before anything is locked
+    return runner.run(change, table, {"name": table.name})
+
+
+def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
+    """Return the definition with other options; `BadDefinition` if a queue with messages cannot have them."""
+    fields = [field.name for field in dataclasses.fields(definition)]
+    if unknown := options.keys() - set(fields):
+        raise BadInput(
+            f"alter got an unexpected option {min(unknown)!r}.",
+            f"Options are: {', '.join(ALTERABLE[definition.kind])}.",
+        )
+    wanted = dataclasses.replace(definition, **options)
+    for name in fields:
+        if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):
+            raise _fixed(definition, wanted, name)
+    if wanted.keeps_history != definition.keeps_history:
+        raise _fixed(definition, wanted, "history")
+    for name in FEATURES:
+        if getattr(definition, name) and not getattr(wanted, name):
+            raise BadDefinition(f"{name} cannot be switched off.", "Create another queue, and move the messages there.")
+    return wanted
+
+
+def _fixed(there: Definition, wanted: Definition, name: str) -> BadDefinition:
+    if there.kind == "subscription":
+        return BadDefinition(f"{name} of a subscription cannot be altered.", "Subscribe anew under another name.")
+    return BadDefinition(
+        f"{name} cannot be altered from {getattr(there, name)!r} to {getattr(wanted, name)!r}: it is in the tables.",
+        "Create another queue with it, and move the messages there.",
+    )

@@ -1,0 +1,94 @@
+"""Dead letters in another queue: which queues may take them, and how they come back. See docs/adr/0045-*."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tablequeue.definition import Definition
+from tablequeue.engines.base import Table
+from tablequeue.engines.rows import NameRow
+from tablequeue.errors import BadDefinition, BadInput
+from tablequeue.message import ORIGIN, Message
+from tablequeue.operations.context import Context
+from tablequeue.operations.inspect import peek
+from tablequeue.states import LiveState
+
+# Messages that are looked at in one read, and moved in one transaction.
+BATCH = 1000
+# The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too.
+MOVABLE: tuple[LiveState, ...] = ("ready", "scheduled", "dead")
+
+
+def check(name: str, definition: Definition, there: Table | None) -> None:
+    """Refuse a definition whose queue for dead letters cannot take them; `there` is that queue."""
+    target = definition.dead_letter_to
+    if there is None:
+        raise BadDefinition(f"There is no queue {target!r} for dead letters.", "Create it first with create_queue().")
+    theirs = there.definition
+    reasons = {
+        f"{target!r} is a {theirs.kind}.": theirs.kind != "queue",
+        f"The queue {target!r} sends its own dead letters to another one.": theirs.dead_letter_to is not None,
+        f"The payload of {target!r} is {theirs.payload}, and that of {name!r} {definition.payload}.": (
+            theirs.payload != definition.payload
+        ),
+        f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": theirs.grouped,
+    }
+    for cause, holds in reasons.items():
+        if holds:
+            raise BadDefinition(
+                cause,
+                "Name a queue of the same payload, neither strict nor with groups, that keeps its dead letters.",
+            )
+
+
+def sources(rows: Sequence[NameRow], name: str) -> list[str]:
+    """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue."""
+    return [row.name for row in rows if json.loads(row.entry).get("dead_letter_to") == name]
+
+
+def refuse_drop(name: str, rows: Sequence[NameRow]) -> None:
+    """Refuse to drop a queue to which other queues send their dead letters."""
+    if theirs := sources(rows, name):
+        raise BadInput(f"The queue {theirs[0]!r} sends its dead letters to {name!r}.", f"Drop {theirs[0]!r} first.")
+
+
+class Origin(NamedTuple):
+    """Where a dead letter in another queue came from."""
+
+    queue: str
+    id: int
+    key: str | None
+
+    @classmethod
+    def of(cls, message: Message) -> Origin | None:
+        """Return the origin of a message, from its header. None if it was pushed to the queue."""
+        match message.headers.get(ORIGIN):
+            case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
+                return cls(queue, id, key)
+        return None
+
+
+def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
+    """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
+    total = 0
+    for batch in _waiting(target):
+        origins = {message.id: (message, Origin.of(message)) for message in batch}
+        keys = {
+            id: origin.key
+            for id, (message, origin) in origins.items()
+            if origin is not None and origin.queue == source.table.name and chosen(message, origin)
+        }
+        if keys:
+            ids = target.engine.dump_ids([*keys])
+            total += len(source.run(source.messages.move_back, {"ids": ids, "keys": keys}))
+    return total
+
+
+def _waiting(target: Context) -> Iterator[list[Message]]:
+    for state in MOVABLE:
+        after = 0
+        while batch := peek(target, BATCH, state, after):
+            yield batch
+            after = batch[-1].id

@@ -1,0 +1,130 @@
+"""Move messages that no consumer holds from one queue to another of the same database."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from tablequeue.engines.base import Params, Table
+from tablequeue.errors import BadInput, DuplicateKey
+from tablequeue.message import Message
+from tablequeue.operations.claim import promote_after
+from tablequeue.operations.context import Context, whole_ids
+from tablequeue.operations.inspect import find, peek
+from tablequeue.operations.maintain import BATCH, Which
+from tablequeue.states import WAITING_STATES, LiveState
+
+MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")
+"""The states of messages that no consumer holds."""
+
+
+class _KeysTaken(Exception):
+    """Messages of the other queue have keys of these; the transaction is rolled back."""
+
+
+def move(context: Context, to: Context, which: Which, state: LiveState | None, now: datetime | None) -> dict[int, int]:
+    """Move messages to another queue. Return their old ids with the new ones."""
+    _check(context, to, state)
+    if which is not None and not callable(which) and state is not None:
+        raise BadInput("Both ids and a state are given.", "Give one of them.")
+    context.time(now)  # raises before anything is changed
+    target = to.engine.table(to.table.name, to.table.definition, to.table.table_name)
+    target.source = context.table
+    if which is not None and not callable(which):
+        return _move(context, to, target, whole_ids(which), now, whole=True)
+    moved: dict[int, int] = {}
+    for ids in _chosen(context, which, MOVED if state is None else (state,)):
+        moved |= _move(context, to, target, ids, now, before=len(moved))
+    return moved
+
+
+def _move(
+    context: Context,
+    to: Context,
+    target: Table,
+    ids: Sequence[int],
+    now: datetime | None,
+    *,
+    whole: bool = False,
+    before: int = 0,
+) -> dict[int, int]:
+    """Move messages in one transaction; with `whole` all of them, or none."""
+
+    def run(cursor: object, target: Table, params: Params) -> dict[int, int]:
+        old, new = to.messages.move(cursor, target, params)
+        if whole and (rest := sorted({*ids} - {*old})):
+            raise BadInput(
+                f"{context.table.name!r} has no such messages that wait, or a consumer holds them: "
+                f"{', '.join(map(str, rest))}; nothing was moved.",
+                "Leave these ids out; or move them when they are released, failed or redriven.",
+            )
+        if len(new) < len(old):
+            raise _KeysTaken
+        return dict(zip(old, new, strict=True))
+
+    if not ids:
+        return {}
+    params: Params = {"ids": context.engine.dump_ids(ids), "token": secrets.token_hex(16), "now": context.time(now)}
+    try:
+        moved = context.runner.run(run, target, params)
+    except _KeysTaken:
+        raise _taken(context, to, ids, before) from None
+    if moved:
+        to.table.ready_after(min(moved.values()) - 1)
+    for each in (context, to):
+        promote_after(each, now, messages=len(moved))
+    return moved
+
+
+def _chosen(
+    context: Context, which: Callable[[Message], bool] | None, states: Sequence[LiveState]
+) -> Iterator[list[int]]:
+    """Yield the ids of messages in these states, in the order of their ids, whatever their states."""
+    after = 0
+    while True:
+        found = [message for state in states for message in peek(context, BATCH, state, after)]
+        batch = sorted(found, key=lambda message: message.id)[:BATCH]
+        if not batch:
+            return
+        yield [message.id for message in batch if which is None or which(message)]
+        after = batch[-1].id
+
+
+def _check(context: Context, to: Context, state: LiveState | None) -> None:
+    name, other = context.table.name, to.table.name
+    mine, theirs = context.table.definition, to.table.definition
+    for each in (context, to):
+        if each.table.definition.kind != "queue":
+            raise BadInput(
+                f"{each.table.name!r} is a {each.table.definition.kind}; messages are moved between queues.",
+                "Name two queues.",
+            )
+    if context.runner is not to.runner:
+        raise BadInput("The queues were opened by two databases.", "Open both with the same tablequeue.Database.")
+    if context.table.table_name == to.table.table_name:
+        raise BadInput(f"{name!r} is both queues.", "Name another queue to move the messages to.")
+    if mine.payload != theirs.payload:
+        raise BadInput(
+            f"The payloads of {name!r} are {mine.payload}, and those of {other!r} are {theirs.payload}.",
+            "Move them to a queue with the same payload type.",
+        )
+    if mine.groups != theirs.groups:
+        has, lacks = (name, other) if mine.groups else (other, name)
+        raise BadInput(f"The queue {has!r} has groups, and {lacks!r} has none.", "Move them between two of a kind.")
+    if state is not None and state not in MOVED:
+        raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
+
+
+def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey:
+    found = (find(context, id) for id in ids)
+    keys = [message.key for message in found if message is not None and message.key is not None]
+    there = to.run(to.messages.find_keys, {"keys": keys})
+    taken = [key for key in keys if key in there]
+    first = ", ".join(map(repr, taken[:5])) + (", ..." if len(taken) > 5 else "")
+    done = f"{before} messages were moved before" if before else "nothing was moved"
+    return DuplicateKey(
+        f"Messages of {to.table.name!r} have keys of those to move: {first}; {done}.",
+        "Finish or purge the messages of one of the queues first; or move the others, by their ids.",
+        taken,
+    )

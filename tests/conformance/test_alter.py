@@ -1,0 +1,103 @@
+"""The definition of a queue is changed for all who use it; what is in its tables stays."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tablequeue import Backoff, Database, Queue
+from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
+from tablequeue.operations import context
+from tests.servers import Place
+from tests.support import at, claimed, found, refuses
+
+
+@pytest.mark.needs("plain_push")
+def test_it_holds_at_once_in_this_process_and_soon_in_others(
+    place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = place.open().queue("work")
+    for _ in range(2):
+        other.push("x", now=at(0))  # it has looked
+    queue.alter(lease=7, max_attempts=1)
+    assert (queue.definition.lease, place.open().queue("work").definition.max_attempts) == (7, 1)
+    monkeypatch.setattr(context, "LOOK_EVERY", 0)
+    other.context.next_look = 0.001
+    message = claimed(other, now=at(0))
+    assert (message.lease_until, other.definition.lease) == (at(7), 7)
+    assert message.fail("no") == "dead"
+
+
+@pytest.mark.needs("plain_push")
+def test_other_options_stay(queue: Queue) -> None:
+    before = queue.definition
+    queue.alter(backoff=Backoff(base=3, jitter=0))
+    assert (queue.definition.lease, queue.definition.order) == (before.lease, before.order)
+    id = queue.push("x", now=at(0))
+    claimed(queue, now=at(0)).fail("no", now=at(0))
+    assert found(queue, id).due_at == at(3)
+
+
+def test_two_that_alter_at_once_both_do(place: Place, queue: Queue) -> None:
+    others = [place.open().queue("work") for _ in range(4)]
+    options: list[dict[str, Any]] = [{"lease": 7}, {"max_attempts": 9}, {"backoff": Backoff(base=3)}, {"history": 60}]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda pair: pair[0].alter(**pair[1]), zip(others, options, strict=True)))
+    now = place.open().queue("work").definition
+    assert (now.lease, now.max_attempts, now.backoff.base, now.history) == (7, 9, 3, 60)
+
+
+@pytest.mark.parametrize(
+    "options", [{"order": "lifo"}, {"payload": "bytes"}, {"history": "none"}, {"groups": True}], ids=str
+)
+def test_what_is_in_the_tables_is_refused(db: Database, options: dict[str, Any]) -> None:
+    queue = db.create_queue("work")
+    error = refuses(BadDefinition, queue.alter, **options)
+    assert "move" in error.remedy
+    assert db.queue("work").definition == queue.definition
+
+
+def test_impossible_options_are_refused(db: Database) -> None:
+    queue = db.create_queue("work")
+    refuses(BadDefinition, queue.alter, lease=0)
+    refuses(BadInput, queue.alter, colour="red")
+    assert db.queue("work").definition == queue.definition
+
+
+def test_create_may_alter(db: Database) -> None:
+    db.create_queue("work", lease=5)
+    refuses(QueueDiffers, db.create_queue, "work", lease=6)
+    assert db.create_queue("work", lease=6, if_exists="alter").definition.lease == 6
+    assert db.queue("work").definition.lease == 6
+    assert db.create_queue("work", if_exists="alter").definition.lease == 60
+    assert db.create_queue("new", lease=6, if_exists="alter").definition.lease == 6
+    refuses(BadDefinition, db.create_queue, "work", order="lifo", if_exists="alter")
+    refuses(BadInput, db.create_queue, "work", if_exists="replace")
+    db.create_topic("events")
+    refuses(QueueDiffers, db.create_queue, "events", if_exists="alter")
+
+
+def test_features_are_switched_on_and_changed(db: Database) -> None:
+    queue = db.create_queue("work")
+    queue.push("before", now=at(0))
+    queue.alter(expires=60, key_for=300, results=True)
+    id = queue.push("x", key="a", now=at(0))
+    assert [message.payload for message in queue.pop_many(5, now=at(100))] == ["before"]
+    assert found(queue, id).state in ("ready", "expired")
+    assert queue.push("y", key="a", on_conflict="return", now=at(200)) == id
+    queue.alter(expires=120)
+    assert db.queue("work").definition.expires == 120
+    for name in ("expires", "key_for"):
+        refuses(BadDefinition, queue.alter, **{name: None})
+    refuses(BadDefinition, queue.alter, results=False)
+
+
+def test_a_subscription_is_altered(db: Database) -> None:
+    topic = db.create_topic("events")
+    mail = topic.subscribe("mail")
+    mail.alter(lease=5)
+    topic.push("x", now=at(0))
+    assert claimed(mail, now=at(0)).lease_until == at(5)
+    refuses(BadDefinition, mail.alter, history=60)

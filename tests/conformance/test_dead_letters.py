@@ -1,0 +1,202 @@
+"""Dead letters in another queue: they move in the transaction of the last failure, and come back by redrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tablequeue import Backoff, Database, NewMessage, Queue
+from tablequeue.errors import BadDefinition, BadInput, DuplicateKey, QueueDiffers
+from tests.checks import check_dead_letters_move
+from tests.servers import Place
+from tests.support import at, claimed, counts, found, ids_of, refuses
+
+UNREADABLE = "[1e400]"
+
+
+@pytest.fixture
+def failed(db: Database) -> Queue:
+    return db.create_queue("failed")
+
+
+@pytest.fixture
+def work(db: Database, failed: Queue) -> Queue:
+    return db.create_queue("work", dead_letter_to="failed", max_attempts=2, backoff=Backoff(base=0))
+
+
+def test_a_dead_letter_moves_with_its_errors_and_its_origin(work: Queue, failed: Queue) -> None:
+    id = work.push({"to": "ada"}, headers={"a": [1]}, key="k", now=at(0))
+    assert claimed(work, now=at(1)).fail("one", now=at(2)) == "ready"
+    assert claimed(work, now=at(3)).fail("two", now=at(4)) == "dead"
+    assert counts(work) == {}
+    assert work.find(id) is None
+    claim = claimed(failed, now=at(5))
+    origin = {"queue": "work", "id": id, "attempts": 2, "key": "k"}
+    assert (claim.payload, claim.headers) == ({"to": "ada"}, {"a": [1], "tablequeue-origin": origin})
+    assert (claim.attempts, claim.key, claim.pushed_at) == (1, None, at(0))
+    assert [(error.attempt, error.at, error.error) for error in found(failed, claim.id).errors] == [
+        (1, at(2), "one"),
+        (2, at(4), "two"),
+    ]
+    claim.complete(now=at(6))
+
+
+def test_every_way_to_die(place: Place) -> None:
+    check_dead_letters_move(place.open())
+
+
+def test_a_batch_dies_and_is_moved(work: Queue, failed: Queue) -> None:
+    """On PostgreSQL the batch is a pack; on SQL Server it would be more than one statement changes."""
+    work.push_many(range(1500), now=at(0))
+    assert work.fail_many(work.pop_many(1500, now=at(0)), retry=False, now=at(0)) == ["dead"] * 1500
+    assert counts(work) == {}
+    assert [message.payload for message in failed.peek(2000)] == [*range(1500)]
+
+
+def test_an_expired_pack_dies_and_is_moved(db: Database, failed: Queue) -> None:
+    once = db.create_queue("once", dead_letter_to="failed", max_attempts=1)
+    once.push_many(range(300), now=at(0))
+    assert len(once.pop_many(300, lease=5, now=at(0))) == 300
+    assert once.pop(now=at(10)) is None
+    assert (counts(once), counts(failed)) == ({}, {"ready": 300})
+    assert {message.errors[-1].error for message in failed.peek(300)} == {"lease expired"}
+
+
+def test_a_rollback_leaves_the_message_in_progress(db: Database, work: Queue, failed: Queue) -> None:
+    work.push(1)
+    claim = claimed(work)
+    with db.engine.connect() as connection, connection.begin() as transaction:
+        assert claim.fail("no", retry=False, connection=connection) == "dead"
+        transaction.rollback()
+    assert (counts(work), counts(failed)) == ({"in_progress": 1}, {})
+    with db.engine.begin() as connection:
+        claim.fail("no", retry=False, connection=connection)
+    assert (counts(work), counts(failed)) == ({}, {"ready": 1})
+
+
+def test_what_cannot_be_read_moves_too(db: Database, work: Queue, failed: Queue) -> None:
+    for _ in range(2):
+        work.push(1)
+    name = work.context.table.engine.words(work.context.table)["queue"]
+    with db.engine.begin() as connection:
+        connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}'"))  # noqa: S608
+    with db.engine.begin() as connection:
+        assert work.take(connection) is None
+    assert work.pop() is None
+    assert (counts(work), counts(failed)) == ({}, {"ready": 2})
+
+
+def test_keys_in_the_other_queue_are_no_conflict(work: Queue, failed: Queue) -> None:
+    failed.push("theirs", key="k")
+    for number in range(3):
+        work.push(number, key="k")  # the key is free again
+        assert claimed(work).fail(retry=False) == "dead"
+    assert counts(failed) == {"ready": 4}
+    assert work.redrive() == 1
+    (back,) = work.peek()
+    assert (back.payload, back.key) == (0, "k")
+    refuses(DuplicateKey, work.push, 4, key="k")
+    assert work.redrive() == 0
+    claimed(work).complete()
+    assert work.redrive() == 1
+    assert counts(failed) == {"ready": 2}
+
+
+@pytest.mark.parametrize("side", ["work", "failed"])
+def test_redrive_moves_them_back(work: Queue, failed: Queue, side: str) -> None:
+    own = failed.push("own")
+    for number in range(5):
+        work.push(number, headers={"n": number})
+        claimed(work).fail("no", retry=False)
+    held = [claimed(failed, lease=600) for _ in range(2)]
+    assert held[0].id == own
+    queue = {"work": work, "failed": failed}[side]
+    assert queue.redrive() == 4
+    assert (counts(work), counts(failed)) == ({"ready": 4}, {"in_progress": 2})
+    back = work.pop_many(10)
+    assert [(claim.payload, claim.attempts) for claim in back] == [(number, 1) for number in range(1, 5)]
+    assert [error.error for error in found(work, back[0].id).errors] == ["no"]
+
+
+def test_redrive_of_some(work: Queue, failed: Queue) -> None:
+    ids = work.push_many(range(6))
+    work.fail_many(work.pop_many(6), retry=False)
+    assert work.redrive([ids[1]]) == 1
+    assert work.redrive(lambda message: message.payload == 2) == 1
+    assert failed.redrive([failed.peek()[-1].id]) == 1
+    assert failed.redrive(lambda message: message.payload == 4) == 1
+    assert [claim.payload for claim in work.pop_many(10)] == [1, 2, 5, 4]
+    assert [claim.payload for claim in failed.pop_many(10)] == [0, 3]
+
+
+def test_a_dead_letter_of_the_other_queue_stays_there_and_comes_back(work: Queue, failed: Queue) -> None:
+    work.push(1)
+    claimed(work).fail("no", retry=False)
+    failed.push(2)
+    assert [claim.fail("never", retry=False) for claim in failed.pop_many(2)] == ["dead", "dead"]
+    assert len(failed.dead()) == 2
+    assert failed.redrive() == 2
+    assert ([message.payload for message in work.peek()], [message.payload for message in failed.peek()]) == ([1], [2])
+    assert [error.error for error in work.peek()[0].errors] == ["no", "never"]
+
+
+def test_a_forged_origin_is_not_believed(db: Database, work: Queue, failed: Queue) -> None:
+    other = db.create_queue("other")
+    for header in ({"queue": "other", "id": 1, "key": None}, {"queue": "work"}, "work", {"queue": "work", "id": "1"}):
+        failed.push(1, headers={"tablequeue-origin": header})
+    assert failed.redrive() == 0
+    assert (counts(other), counts(work), counts(failed)) == ({}, {}, {"ready": 4})
+
+
+@pytest.mark.parametrize("design", [{"groups": True}, {"strict": True}, {"order": "due"}, {"order": "priority"}])
+def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
+    work = db.create_queue("work", dead_letter_to="failed", **design)
+    group = "g" if "groups" in design else None
+    work.push_many([NewMessage(1, group=group), NewMessage(2, group=group)])
+    assert claimed(work).fail("no", retry=False) == "dead"
+    second = claimed(work)
+    assert second.payload == 2
+    assert work.redrive() == 1
+    second.complete()
+    again = claimed(work)
+    assert (again.payload, again.group) == (1, group)
+
+
+def test_a_queue_with_this_order_takes_them(db: Database) -> None:
+    target = db.create_queue("failed", order="due")
+    work = db.create_queue("work", dead_letter_to="failed")
+    work.push(1)
+    claimed(work).fail(retry=False)
+    assert claimed(target).payload == 1
+
+
+def test_it_is_refused_where_it_cannot_work(db: Database, work: Queue, failed: Queue) -> None:
+    db.create_topic("events")
+    db.create_queue("texts", payload="text")
+    db.create_queue("strict", strict=True)
+    for target in ("missing", "events", "texts", "strict", "work", "more"):
+        error = refuses(BadDefinition, db.create_queue, "more", dead_letter_to=target)
+        assert "more" not in db.queues()
+        assert repr(target) in error.cause
+    for options in ({"delivery": "at_most_once"}, {"dead_letter_to": ""}, {"dead_letter_to": 1}):
+        refuses(BadDefinition, db.create_queue, "more", **{"dead_letter_to": "failed"} | options)
+    refuses(QueueDiffers, db.create_queue, "failed", dead_letter_to="texts")
+    assert db.create_queue("work", dead_letter_to="failed", max_attempts=2, backoff=Backoff(base=0)).name == "work"
+
+
+def test_their_queue_is_not_dropped(work: Queue, failed: Queue) -> None:
+    error = refuses(BadInput, failed.drop)
+    assert "'work'" in error.cause
+    failed.push(1)
+    work.drop()
+    failed.drop()
+
+
+def test_another_process_finds_the_queue(place: Place, work: Queue, failed: Queue) -> None:
+    work.push(1)
+    theirs = place.open().queue("work")
+    assert theirs.definition == work.definition
+    claimed(theirs).fail(retry=False)
+    assert ids_of(failed.peek()) == [claimed(failed).id]

@@ -1,0 +1,147 @@
+"""Keys that stay taken for a time after the push, finished or not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tablequeue import Database, NewMessage, Queue, staging
+from tablequeue.errors import BadInput, DuplicateKey
+from tests.checks import await_a_wait, check_key_for
+from tests.servers import Kind, Place
+from tests.support import at, claimed, design_group, ids_of, refuses
+
+
+@pytest.fixture
+def queue(db: Database) -> Queue:
+    return db.create_queue("work", key_for=300)
+
+
+def test_a_key_stays_taken_after_its_message_is_finished(db: Database, options: dict[str, Any]) -> None:
+    queue = db.create_queue("work", **options, key_for=300)
+    check_key_for(queue, **design_group(queue, "a"))
+
+
+def test_raise_skip_return(queue: Queue) -> None:
+    first = queue.push(1, key="k", now=at(0))
+    claimed(queue, now=at(0)).complete(now=at(1))
+    assert refuses(DuplicateKey, queue.push, 2, key="k", now=at(299)).keys == ("k",)
+    assert queue.push(2, key="k", on_conflict="skip", now=at(299)) is None
+    assert queue.push(2, key="k", on_conflict="return", now=at(299)) == first
+    second = queue.push(2, key="k", now=at(300))
+    assert second > first
+    assert queue.push(3, key="k", on_conflict="return", now=at(301)) == second
+
+
+def test_a_waiting_message_holds_its_key_beyond_that_time(queue: Queue) -> None:
+    id = queue.push(1, key="k", now=at(0))
+    assert queue.push(2, key="k", on_conflict="return", now=at(400)) == id
+    claimed(queue, now=at(400)).complete(now=at(400))
+    assert queue.push(2, key="k", now=at(400)) > id, "the refused push took nothing"
+
+
+def test_each_message_may_have_its_own_time(queue: Queue) -> None:
+    queue.push(1, key="short", key_for=timedelta(seconds=10), now=at(0))
+    messages = [NewMessage(2, key="long", key_for=1000), NewMessage(3, key="usual"), NewMessage(4)]
+    queue.push_many(messages, key_for=20, now=at(0))
+    queue.purge()
+
+    def free(seconds: float) -> list[str]:
+        keys = ["short", "usual", "long"]
+        ids = queue.push_many([NewMessage(0, key=key) for key in keys], on_conflict="skip", now=at(seconds))
+        queue.purge()
+        return [key for key, id in zip(keys, ids, strict=True) if id is not None]
+
+    assert free(9) == []
+    assert free(10) == ["short"]
+    assert free(20) == ["usual"]
+    assert free(1000) == ["short", "usual", "long"]
+
+
+def test_a_batch_is_aligned_and_whole(queue: Queue) -> None:
+    first = queue.push(0, key="a")
+    queue.purge()
+    batch = [NewMessage(key, key=key) for key in ("a", "b", "b", None, "c")]
+    refused = refuses(DuplicateKey, queue.push_many, batch)
+    assert set(refused.keys) == {"a", "b"}
+    assert queue.peek() == []
+    a, b, again, none, c = queue.push_many(batch, on_conflict="return")
+    assert (a, again) == (first, b)
+    assert ids_of(queue.peek()) == [b, none, c]
+    assert queue.push_many(batch, on_conflict="skip")[:3] == [None] * 3
+
+
+def test_a_rollback_frees_the_key(queue: Queue, db: Database) -> None:
+    with db.engine.connect() as connection:
+        queue.push(1, key="k", connection=connection)
+        assert refuses(DuplicateKey, queue.push, 1, key="k", connection=connection).keys == ("k",)
+        assert queue.push(2, key="l", connection=connection), "the transaction goes on"
+        connection.rollback()
+    assert queue.push(1, key="k")
+    assert queue.push(2, key="l")
+
+
+def test_of_pushes_of_one_key_at_once_one_wins(place: Place) -> None:
+    place.open().create_queue("work", key_for=300)
+    queues = [place.open().queue("work") for _ in range(4)]
+    together = Barrier(len(queues))
+
+    def push(queue: Queue) -> list[int | None]:
+        together.wait()
+        return [queue.push(0, key=f"k{number}", on_conflict="skip") for number in range(5)]
+
+    with ThreadPoolExecutor(len(queues)) as threads:
+        for ids in zip(*threads.map(push, queues), strict=True):
+            assert len([id for id in ids if id is not None]) == 1
+    assert queues[0].stats().ready == 5
+
+
+def test_a_push_waits_for_a_transaction_that_takes_its_key(place: Place, kind: Kind) -> None:
+    if kind.blocked is None:
+        pytest.skip("the database does not tell who waits")
+    database = place.open()
+    queue = database.create_queue("work", key_for=300)
+    for commits in (True, False):
+        key = f"k{commits}"
+        with ThreadPoolExecutor(1) as thread, database.engine.connect() as connection:
+            id = queue.push(1, key=key, connection=connection)
+            other = thread.submit(place.open().queue("work").push, 2, key=key, on_conflict="return")
+            await_a_wait(place, kind)
+            if commits:
+                connection.commit()
+            else:
+                connection.rollback()
+            assert (other.result(60) == id) is commits
+
+
+def test_keys_whose_time_is_over_are_deleted(queue: Queue) -> None:
+    queue.push_many([NewMessage(0, key=str(number)) for number in range(5)], now=at(0))
+    context = queue.context
+    params = {"n": 3, "now": context.time(at(300))}
+    assert [context.run(context.messages.forget_keys, params) for _ in range(3)] == [3, 2, 0]  # type: ignore[arg-type]
+    queue.push(1, key="k", now=at(0))
+    queue.pop(now=at(1000))
+    assert context.run(context.messages.forget_keys, params) == 0, "a claim did it"  # type: ignore[arg-type]
+
+
+def test_what_a_queue_cannot_do_is_refused(db: Database, queue: Queue) -> None:
+    plain = db.create_queue("plain")
+    assert "until their messages are finished" in refuses(BadInput, plain.push, 1, key="k", key_for=60).cause
+    refuses(BadInput, queue.push, 1, key="k", key_for=0)
+    staging.prepare(queue)
+    batch = pa.RecordBatch.from_pydict({"payload": ["1"], "key": ["k"]})
+    staged = staging.stage(queue, "0" * 32, "1" * 32, 0, [batch])
+    refuses(BadInput, staging.publish, queue, "0" * 32, [staged])
+
+
+def test_its_table_goes_with_the_queue(db: Database, queue: Queue) -> None:
+    queue.push(1, key="k")
+    assert db.doctor("work") == db.doctor("work")
+    assert not [finding for finding in db.doctor("work") if "index" in finding.cause]
+    queue.drop()
+    assert db.create_queue("work", key_for=300).push(1, key="k")
