@@ -33,6 +33,15 @@ def check_one_claim_one_consumer(consumers: Sequence[Queue]) -> None:
     assert sorted(popped) == ids, "each message goes to one consumer"
 
 
+def check_pause(queue: Queue) -> None:
+    """A paused queue hands out nothing, and a resumed one does."""
+    queue.push("a")
+    queue.pause()
+    assert queue.pop() is None, "the queue is paused"
+    queue.resume()
+    assert queue.pop() is not None
+
+
 def check_concurrency(queue: Queue) -> None:
     """A queue with three places never has more in progress, and each way to finish a message frees its place."""
     queue.push_many("abcdefghij", now=at(0))

@@ -30,7 +30,6 @@ def words(findings: list[Finding], queue: str | None = "work") -> str:
 # -- everywhere --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("design", DESIGNS)
 def test_places_that_stay_occupied(db: Database) -> None:
     queue = db.create_queue("work", concurrency=1, lease=0.001)
     queue.push_many([1, 2])
@@ -39,6 +38,7 @@ def test_places_that_stay_occupied(db: Database) -> None:
     assert [each for each in db.doctor("work") if "All of its 1 places" in each.cause]
 
 
+@pytest.mark.parametrize("design", DESIGNS)
 def test_a_new_queue_is_healthy(db: Database, design: str) -> None:
     db.create_queue("work", **DESIGNS[design])
     db.create_queue("bare", history="none", **DESIGNS[design])

@@ -234,6 +234,7 @@ FAIR = on(checks.check_fair_share, "fair share", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
+PAUSE = on(checks.check_pause, "pause")
 MOVE = on(checks.check_move, "move", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
 CANCEL = on(checks.check_cancel, "cancel")
@@ -365,6 +366,12 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
             "(?s)create trigger .*|references .* on delete cascade|,\\s+constraint .* cascade", "", "create_results"
         ),
         RESULTS,
+    ),
+    "a claim that does not read the pause": (
+        rewritten(
+            r"not exists \(select 1 from \S+ where name = .*?\)( limit| order|\n)", r"1 = 1\1", "claim", "claim_many"
+        ),
+        PAUSE,
     ),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from tablequeue.operations.control import FOREVER
 from tablequeue.operations.stats import COUNTED, MOST, Stats
 
 # Printed in the place of a missing value.
@@ -57,7 +58,15 @@ def duration(value: float | timedelta | None) -> str:
     return "< 1 ms" if seconds else "0 s"
 
 
-def estimates_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
-    """Return the notes that explain each `~` among these statistics, without that for `but`."""
+def notes_of(found: Iterable[Stats], *, but: str | None = None) -> list[str]:
+    """Return the notes on these statistics: which queues are paused, and what each `~` is, without that for `but`."""
+    found = list(found)
+    pauses = [
+        f"{stats.queue} is paused{_end(stats.paused_until)}." for stats in found if stats.paused_until is not None
+    ]
     names = {name for stats in found for name in stats.estimated} - {but}
-    return [words for name, words in ESTIMATED.items() if name in names]
+    return [*pauses, *(words for name, words in ESTIMATED.items() if name in names)]
+
+
+def _end(pause: datetime) -> str:
+    return "" if pause >= FOREVER else f" until {pause:%Y-%m-%d %H:%M:%S}Z"

@@ -171,5 +171,7 @@ def test_pause_and_resume(run: Run) -> None:
     run("queue", "pause", "work", "--for", "1", "--until", "2030-01-01T00:00:00Z", code=2)
     assert run("queue", "pause", "work").stdout == "work paused\n"
     assert lines(run("queue", "show", "work", "--json"))[0]["stats"]["paused_until"].startswith("9999")
+    assert "work is paused." in run("stats", "work").stdout
     assert run("queue", "resume", "work").stdout == "work resumed\n"
+    assert "paused" not in run("stats", "work").stdout
     run("pop", "work")

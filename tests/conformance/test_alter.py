@@ -31,6 +31,21 @@ def test_it_holds_at_once_in_this_process_and_soon_in_others(
 
 
 @pytest.mark.needs("plain_push")
+def test_a_renamed_queue_is_altered_too(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = place.open()
+    database.rename("work", "jobs")
+    other = database.create_queue("work")
+    queue.alter(lease=7)
+    assert (database.queue("jobs").definition.lease, other.definition.lease) == (7, 60)
+    database.queue("jobs").alter(lease=8)
+    monkeypatch.setattr(context, "LOOK_EVERY", 0)
+    queue.context.next_look = 0.001
+    queue.push("x", now=at(0))
+    assert claimed(queue, now=at(0)).lease_until == at(8)
+    assert queue.name == "jobs"
+
+
+@pytest.mark.needs("plain_push")
 def test_other_options_stay(queue: Queue) -> None:
     before = queue.definition
     queue.alter(backoff=Backoff(base=3, jitter=0))

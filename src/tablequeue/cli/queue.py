@@ -18,7 +18,7 @@ from tablequeue.cli.options import (
     time_option,
 )
 from tablequeue.cli.output import finished_cell, print_fields, print_json, stats_record
-from tablequeue.readable import estimates_of
+from tablequeue.readable import notes_of
 
 
 @click.group(cls=Group)
@@ -80,7 +80,7 @@ def show(settings: Settings, name: str) -> None:
         definition |= {f"rate_{option}": value for option, value in definition.pop("rate").items()}
     values = {**stats, "finished": finished_cell(found), "table": table, **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
-    for words in estimates_of([found]):
+    for words in notes_of([found]):
         click.echo(words)
 
 

@@ -10,7 +10,7 @@ from tablequeue.cli.commands import Command, Settings
 from tablequeue.cli.output import Estimate, finished_cell, print_json, print_table, stats_record
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Lag, Stats, Times
-from tablequeue.readable import estimates_of, in_progress
+from tablequeue.readable import in_progress, notes_of
 
 COLUMNS = "queue lag ready scheduled blocked in_progress dead oldest_age finished".split()
 TIMES = ("wait 50 %", "95 %", "99 %", "run 50 %", "95 %", "99 %")
@@ -54,7 +54,7 @@ def stats(settings: Settings, queue: str | None, window: float) -> None:
         rows = [[*(_cell(each, column) for column in columns[:-1]), finished_cell(each)] for each in found]
         print_table([column.replace("_", " ") for column in columns], rows)
         _print_windows(found, window, everybody=queue is not None)
-        if notes := estimates_of(found):
+        if notes := notes_of(found):
             click.echo("\n" + "\n".join(notes))
     if refused:
         raise refused[0]

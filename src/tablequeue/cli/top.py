@@ -15,7 +15,7 @@ from tablequeue.cli.output import one_line, print_json, stats_record
 from tablequeue.database import Database
 from tablequeue.errors import TablequeueError
 from tablequeue.operations.stats import Activity, Stats
-from tablequeue.readable import duration, estimates_of, in_progress, number, rate
+from tablequeue.readable import duration, in_progress, notes_of, number, rate
 
 # Seconds over which rates, times and sparklines are computed.
 WINDOW = 60
@@ -105,7 +105,7 @@ def _frame(collected: Sequence[Collected], width: int, *, everybody: bool) -> Te
             for words, several in (("producer", stats.window.producers), ("consumer", stats.window.consumers)):
                 for one in several:
                     lines += [Text(f"{words} {one_line(one.who or '')}", "bold"), _flow(one, about)]
-    notes = estimates_of([stats for stats, _ in collected if stats is not None], but="finished")
+    notes = notes_of([stats for stats, _ in collected if stats is not None], but="finished")
     lines += [Text(words, "dim") for words in notes]
     return Text("\n").join(lines)
 

@@ -128,9 +128,10 @@ class Table(Statements):
         self.mark = Mark()
         self.ring = Ring()
 
-    def redefined(self, definition: Definition) -> Self:
-        """Return the table with another definition, and with all else that this process remembers of it."""
+    def redefined(self, definition: Definition, name: str | None = None) -> Self:
+        """Return the table with another definition, or name, and with all else that this process remembers of it."""
         other = copy(self)
+        other.name = name or self.name
         other.definition = definition
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)

@@ -31,20 +31,21 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Definitio
     def change(cursor: object, table: Table, params: Params) -> Definition:
         # Under the creators' lock: of several that alter at once, each sees what the one before did.
         engine.catalogue.lock(cursor, table, params)
-        row = engine.catalogue.lookup(cursor, table, params)
-        if row is None:
+        name = maintain.present_name(engine, cursor, table)
+        row = None if name is None else engine.catalogue.lookup(cursor, table, {"name": name})
+        if row is None or name is None:
             raise QueueNotFound(f"There is no queue {table.name!r}.", "It was dropped meanwhile.")
-        before = maintain.entered(engine, table.name, row).definition
+        before = maintain.entered(engine, name, row).definition
         definition = altered(before, options)
         if definition != before:
-            there = table.redefined(definition)
+            there = table.redefined(definition, name)
             engine.catalogue.redefine(cursor, there, {**params, **maintain.entry(there), "before": before})
             if procedures.are_there(engine, cursor, there):
                 procedures.install(engine, cursor, there)
         return definition
 
     altered(table.definition, options)  # an impossible option is refused before anything is locked
-    return runner.run(change, table, {"name": table.name})
+    return runner.run(change, table, {})
 
 
 def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:

@@ -81,22 +81,31 @@ class Context:
             if not opened:
                 self._look(connection)
 
-    def become(self, definition: Definition) -> None:
-        """Work with another definition from now on."""
-        if definition != self.table.definition:
-            self.table, self.plain = self.table.redefined(definition), None
+    def become(self, definition: Definition, name: str | None = None) -> None:
+        """Work with another definition, and under another name if one is given, from now on."""
+        if definition != self.table.definition or name not in (None, self.table.name):
+            self.table, self.plain = self.table.redefined(definition, name), None
 
     def _look(self, connection: Any) -> None:
+        catalogue, shared = self.engine.catalogue, self.engine.shared
         try:
-            row = self.runner.run_beside(
-                self.engine.catalogue.lookup, self.engine.shared, {"name": self.table.name}, connection
-            )
-            if row is not None and row.schema_version == self.engine.schema_version:
-                values = json.loads(row.entry)
-                if values.pop("table", None) == self.table.table_name:
-                    self.become(definition_from(values))
+            name = self.table.name
+            row = self.runner.run_beside(catalogue.lookup, shared, {"name": name}, connection)
+            if self._become(name, row and row.entry):
+                return
+            for each in self.runner.run_beside(catalogue.names, shared, {}, connection):
+                if self._become(each.name, each.entry):  # it was renamed
+                    return
         except (TablequeueError, TypeError):
             return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
+
+    def _become(self, name: str, entry: str | None) -> bool:
+        """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
+        values = json.loads(entry or "{}")
+        ours = values.pop("table", None) == self.table.table_name
+        if ours:
+            self.become(definition_from(values), name)
+        return ours
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """Return an aware time as the driver wants it; None, for the database's clock, stays None."""

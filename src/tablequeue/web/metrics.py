@@ -73,12 +73,14 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
     places = GaugeMetricFamily(
         "tablequeue_concurrency_limit", "Messages that may be in progress at once.", labels=["queue"]
     )
+    paused = GaugeMetricFamily("tablequeue_paused", "1 while claims of the queue are paused, else 0.", labels=["queue"])
     rate = GaugeMetricFamily("tablequeue_rate_limit", "Messages that may be claimed a second.", labels=["queue"])
     for stats in found:
         if stats.concurrency is not None:
             places.add_metric([stats.queue], stats.concurrency)
         if stats.rate is not None:
             rate.add_metric([stats.queue], stats.rate)
+        paused.add_metric([stats.queue], stats.paused_until is not None)
         if stats.lag is not None:
             lag.add_metric([stats.queue], stats.lag.messages)
             behind.add_metric([stats.queue], stats.lag.seconds or 0)
@@ -91,7 +93,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
             expired.add_metric([stats.queue], stats.expired)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate)
+    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate, paused)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

@@ -7,6 +7,7 @@ Neither serves a range whose bound is a column of another row by an index: a rec
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
@@ -45,10 +46,11 @@ def found(cursor: Cursor, table: Table, params: Params) -> list[Row]:
 
 def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Lock up to `n` messages in the order of the turns: of those that were `seen`, and those that are found."""
+    seen: Sequence[Row] = params["seen"].rows if "seen" in params else ()
     more = 1
     while True:
         within = found(cursor, table, params | {"n": params["n"] * more})
-        both = in_turn([*{row[0]: row for row in (*params.get("seen", ()), *within)}.values()], table.ring.served)
+        both = in_turn([*{row[0]: row for row in (*seen, *within)}.values()], table.ring.served)
         ids = [row[0] for row in both]
         _, lock = table.statements("claim_find")
         cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
