@@ -211,6 +211,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "complete_and_claim": Operation(Effect.STEP),
     "keep_results": Operation(Effect.STEP),
+    "notify_results": Operation(Effect.STEP),
     "result": Operation(Effect.READ),
     "fail": Operation(
         Effect.WRITE,

@@ -1,8 +1,8 @@
 -- Move those of the JSON array :ids that no consumer holds, dead letters among them, from {source} to this
 -- queue, in the order of their ids. They keep all but their ids and states: what is due later is scheduled, and a dead
 -- letter stays one.
--- A new id is missing for each whose key a message of this queue has; then the caller rolls back. The identities rise in
--- the order of the select, as in push_many.
+-- A new id is missing for each whose key a message of this queue has; then the caller rolls back. The identities rise
+-- in the order of the select, as in push_many.
 -- Indexes: the primary keys, sought as in complete_keep; {table}__key. Locks: the rows. In one transaction: a crash
 -- leaves each message in one of the queues. The answer has the group for the notes of promote.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));

@@ -1,10 +1,11 @@
--- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of their
--- ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
+-- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
+-- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
 -- A duplicate-key error if a message of this queue has the key of one. The new ids are found by :token, above the first
 -- one: those of an INSERT ... SELECT need not be consecutive.
 -- Indexes: the primary keys. Locks: the rows. In one transaction: a crash leaves each message in one of the queues.
 select message.id
-from {given} straight_join {source} as message force index (primary) on message.id = given.id and state in ('ready', 'scheduled', 'blocked', 'dead')
+from {given} straight_join {source} as message force index (primary) on message.id = given.id
+where state in ('ready', 'scheduled', 'blocked', 'dead')
 order by message.id
 for update;
 insert into {queue} (

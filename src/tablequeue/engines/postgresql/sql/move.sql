@@ -1,5 +1,5 @@
--- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of their
--- ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
+-- Move those of :ids that no consumer holds, dead letters among them, from {source} to this queue, in the order of
+-- their ids. They keep all but their ids and states: what is due later is scheduled, and a dead letter stays one.
 -- A new id is missing for each whose key a message of this queue has; then the caller rolls back. Ids are drawn in the
 -- order of the select.
 -- Index: the primary key. Locks: the rows; a key waits for another transaction that is pushing the same one. A message
