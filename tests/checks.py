@@ -370,6 +370,35 @@ def check_redrive(queue: Queue) -> None:
     assert [error.attempt for error in message.errors] == list(range(1, attempts + 1))
 
 
+def check_cancel(queue: Queue) -> None:
+    """What waits is gone; what is in progress is told to stop, and is not retried however its consumer ends it."""
+    waits = queue.push("waits", now=at(0))
+    assert queue.cancel(waits, now=at(0)).cancelled == (waits,)
+    assert queue.pop(now=at(0)) is None, "a cancelled message was handed out"
+    ends: list[Callable[[Claim], object]] = [
+        lambda claim: claim.fail("why", retry_in=0, now=at(1)),
+        lambda claim: claim.release(now=at(1)),
+        lambda claim: queue.pop(now=at(100)),
+    ]
+    for end in ends:
+        id = queue.push("told", now=at(0))
+        message = claimed(queue, lease=10, now=at(0))
+        assert queue.cancel(id, now=at(0)).told == (id,)
+        assert message.cancelled, "its consumer was not told"
+        end(message)
+        assert queue.pop(now=at(1000)) is None, "a cancelled message was retried"
+    assert [message.state for message in queue.history()] == ["cancelled"] * 4
+
+
+def check_reschedule(queue: Queue) -> None:
+    id = queue.push("a", delay=600, now=at(0))
+    queue.reschedule(id, delay=50, now=at(0))
+    assert queue.pop(now=at(49)) is None
+    message = queue.pop(now=at(51))
+    assert message is not None, "a rescheduled message is not ready at its new time"
+    assert message.id == id
+
+
 def check_move(queue: Queue) -> None:
     """A message that is moved is in one queue, once, with its attempts and errors; a moved dead letter stays one."""
     runner = queue.context.runner

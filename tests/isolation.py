@@ -56,6 +56,8 @@ class Account:
     holds: dict[int, Hold] = field(default_factory=dict)
     finished: Counter[int] = field(default_factory=Counter)
     purged: int = 0
+    cancelled: set[int] = field(default_factory=set)
+    told: set[int] = field(default_factory=set)
     undo: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
     """The effect of a rollback, for each session in a transaction."""
     then: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
@@ -66,6 +68,7 @@ class Account:
         for claim in claims:
             there = self.holds.get(claim.id)
             assert there is None or there.until <= now, f"message {claim.id} belongs to somebody else"
+            assert claim.id not in self.cancelled | self.told, f"message {claim.id} was cancelled"
             rivals = [id for id, hold in self.holds.items() if hold.until > now and hold.token is not None]
             group = self.groups.get(claim.id)
             if group is not None:
@@ -306,13 +309,16 @@ class Runner:
         stats = self.queue.stats(now=at(LATE))
         left = {state: count for state in STATES if (count := getattr(stats, state))}
         assert not left, f"the queue does not drain: {left}"
+        account.finished = +account.finished  # without those whose attempt failed
         twice = [id for id, times in account.finished.items() if times > 1]
         assert not twice, f"finished twice: {twice}"
         # Ids grow, so messages that finished in this interleaving are the last in the history.
-        history = self.queue.history(max(1, len(account.finished)))
-        assert not account.finished or set(account.finished) == {*ids_of(history)}, "the history differs"
+        history = [one for one in self.queue.history(max(1, len(account.pushed))) if one.id in account.pushed]
+        assert set(account.finished) == {one.id for one in history if one.state == "finished"}, "the history differs"
+        cancelled = {one.id for one in history if one.state == "cancelled"}
+        assert account.cancelled <= cancelled <= account.cancelled | account.told, "what was cancelled differs"
         assert set(account.finished) <= account.pushed, "what was never pushed was finished"
-        lost = len(account.pushed) - len(account.finished) - account.purged
+        lost = len(account.pushed) - len(account.finished) - account.purged - len(cancelled)
         assert not lost, f"{lost} messages are lost"
 
     def _drain(self, queue: Queue, now: datetime | None, account: Account) -> None:
@@ -534,3 +540,21 @@ def _ending(committed: bool) -> Step:
 
 
 commit, rollback = _ending(True), _ending(False)
+
+
+@_step
+def cancel() -> Any:
+    """Cancel all messages that there are."""
+
+    def run(session: Session) -> Noted:
+        ids = [message.id for state in STATES for message in session.queue.peek(100, state=state)]
+        result = session.queue.cancel(ids, connection=session.caller, now=at(0))
+
+        def note(account: Account) -> str:
+            account.at_commit(session, lambda: account.cancelled.update(result.cancelled))
+            account.at_commit(session, lambda: account.told.update(result.told))
+            return f"cancelled {[*result.cancelled]}, told {[*result.told]}"
+
+        return note
+
+    return run

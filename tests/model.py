@@ -45,6 +45,7 @@ class Item:
     expires_at: datetime | None = None
     finished_at: datetime | None = None
     errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
+    told: bool = False
 
 
 @dataclass
@@ -58,6 +59,8 @@ class Model:
     live: dict[int, Item] = field(default_factory=dict)
     gone: dict[int, Item] = field(default_factory=dict)
     last: int = 0
+    locked: set[int] = field(default_factory=set)
+    """Messages that the caller's transaction has told to stop, so that no sweep beside it finds them."""
 
     def push(self, items: Sequence[Item], on_conflict: str, given: Sequence[int | None]) -> list[int | None]:
         """`given` contains the ids from the engine; empty if it refused the call."""
@@ -85,7 +88,7 @@ class Model:
 
     def pop(self, n: int, who: str, token: str | None, lease: float, given: Sequence[int], now: datetime) -> list[Item]:
         """Without a `token` this is `take`. `given` contains the ids from the engine."""
-        self.sweep(now)
+        self.sweep(now, self.locked)
         for item in (items := self._first(n, given)):
             item.attempts += 1
             item.state, item.token, item.consumer = "in_progress", token, who
@@ -109,7 +112,10 @@ class Model:
         for item in self._held([claim], now):
             item.errors.append((item.attempts, now, item.consumer, error))
             item.token = item.lease_until = None
-            if item.id in self.live:
+            if item.told:
+                self._cancelled(item, now)
+                state = "cancelled"
+            elif item.id in self.live:
                 spent = item.attempts >= self.definition.max_attempts
                 item.state = state = "dead" if spent and not is_over(item, now) else "scheduled" if wait else "ready"
                 item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
@@ -117,6 +123,9 @@ class Model:
 
     def release(self, claims: Iterable[Held], delay: float, now: datetime) -> None:
         for item in self._held(claims, now):
+            if item.told:
+                self._cancelled(item, now)
+                continue
             item.attempts -= 1
             item.token = item.lease_until = None
             item.state = "scheduled" if delay else "ready"
@@ -127,6 +136,28 @@ class Model:
         for item in self._held([claim], now):
             item.lease_until = until
         return until
+
+    def cancel(self, ids: Iterable[int], now: datetime) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Return the ids of messages that are gone, of those that were told to stop, and of no message."""
+        there = {id: self.live.get(id) for id in sorted({*ids})}
+        told = tuple(id for id, item in there.items() if item and item.state == "in_progress")
+        gone = tuple(id for id, item in there.items() if item and item.state != "in_progress")
+        for id in told:
+            self.live[id].told = True
+        for id in gone:
+            self._cancelled(self.live[id], now)
+        self._settle(now)
+        return gone, told, tuple(id for id, item in there.items() if item is None)
+
+    def reschedule(self, id: int, delay: float | None, priority: int | None, now: datetime) -> bool:
+        item = self.live.get(id)
+        if item is None or item.state in ("in_progress", "dead"):
+            return False
+        item.priority = item.priority if priority is None else priority
+        if delay is not None:
+            item.due_at = now + timedelta(seconds=delay)
+            item.state = "blocked" if item.state == "blocked" else "scheduled" if delay else "ready"
+        return True
 
     def redrive(self, which: Which, now: datetime) -> int:
         for item in (letters := self._dead(which)):
@@ -177,6 +208,10 @@ class Model:
         if self.definition.keeps_history:
             self.gone[item.id] = item
 
+    def _cancelled(self, item: Item, now: datetime) -> None:
+        self._finish(item, now)
+        item.state = "cancelled"
+
     def _dead(self, which: Which) -> list[Item]:
         chosen = which if callable(which) else lambda item: which is None or item.id in which
         return [item for item in self.live.values() if item.state == "dead" and chosen(item)]
@@ -187,6 +222,9 @@ class Model:
                 item.state = "ready"
             elif item.state == "in_progress" and item.lease_until is not None and item.lease_until <= now:
                 item.errors.append((item.attempts, now, item.consumer, "lease expired"))
+                if item.told:
+                    self._cancelled(item, now)
+                    continue
                 spent = item.attempts >= self.definition.max_attempts
                 item.state = "dead" if spent and not is_over(item, now) else "ready"
                 item.token = item.lease_until = None

@@ -12,7 +12,10 @@ from tests.servers import KINDS, VariantKind
 
 # The files of the conformance suite that also test packs: those about messages in progress.
 FILES = frozenset(
-    "test_complete_and_claim test_consume test_finish test_history test_keys test_leases test_transactions".split()
+    (
+        "test_cancel test_complete_and_claim test_consume test_finish test_history test_keys test_leases "
+        "test_transactions"
+    ).split()
 )
 # Packs are the same for all orders, and groups have none, so one order is enough.
 DESIGNS = frozenset({"fifo", "priority"})

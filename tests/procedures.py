@@ -23,7 +23,8 @@ from tests.support import with_parts
 
 # The files of the conformance suite that also test the procedures: those about verbs that have one.
 FILES = frozenset(
-    "test_at_most_once test_finish test_groups test_keys test_leases test_limits test_order test_take".split()
+    "test_at_most_once test_cancel test_finish test_groups test_keys test_leases test_limits test_order "
+    "test_take".split()
 )
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})
@@ -125,6 +126,7 @@ REQUIRED = {
     "fail": ("id", "token", "error"),
     "release": ("ids", "token"),
     "extend": ("id", "token"),
+    "cancel": ("ids",),
 }
 
 # By the engine names of tests/servers.py.
@@ -191,6 +193,10 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
                 delays = [delay for _, delay in json.loads(delays)]
             retries = [{"retry_in": delay} for delay in delays]
             return self._each(cursor, table, "fail", params, retries, FAIL)
+
+        def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+            rows = call(cursor, table, "cancel", {name: params.get(name) for name in ("ids", "now")})
+            return [(id, bool(told)) for id, told in rows]
 
         def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
             leases = [{"seconds": params["lease"]}] * len(table.engine.load_ids(params["ids"]))

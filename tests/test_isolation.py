@@ -13,6 +13,7 @@ from tests.isolation import (
     LEASE,
     Runner,
     Scenario,
+    cancel,
     commit,
     complete,
     complete_and_pop,
@@ -162,6 +163,53 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
             {"ada": (fail(), commit), "bob": (complete(), commit), "eve": (pop(),)},
             [("ada", push("aa", group="x")), ("ada", pop()), ("ada", give("bob"))],
             may_wait=frozenset({"ada: fail", "bob: complete"}),
+        ),
+    ),
+    **{
+        f"cancel, claim ({design})": (
+            DESIGNS[design],
+            Scenario(
+                {"ada": (cancel(), commit), "bob": WORK},
+                [("ada", push("aa", **({"group": "x"} if design == "groups" else {})))],
+                may_wait=frozenset({"ada: cancel", "bob: pop", "bob: complete"}),
+            ),
+        )
+        for design in ("fifo", "strict", "groups")
+    },
+    **{
+        f"cancel{' that is rolled back' if end is rollback else ''}, {name}": (
+            {},
+            Scenario(
+                {"ada": (cancel(), end), "bob": (verb(), commit), "eve": (pop(),)},
+                [("ada", push("aa")), ("bob", pop())],
+                may_wait=frozenset({"ada: cancel", f"bob: {name}"}),
+            ),
+        )
+        for name, verb in {"complete": complete, "fail": fail, "release": release}.items()
+        for end in (commit, rollback)
+    },
+    "cancel, fail that is rolled back": (
+        {},
+        Scenario(
+            {"ada": (cancel(),), "bob": (fail(LATER), rollback), "eve": (pop(LATER),)},
+            [("ada", push("aa")), ("bob", pop())],
+            may_wait=frozenset({"ada: cancel", f"bob: fail({LATER})"}),
+        ),
+    ),
+    "cancel, expire": (
+        {},
+        Scenario(
+            {"ada": (cancel(), commit), "bob": (pop(LATER), complete(LATER), commit), "eve": (pop(LATER),)},
+            [("ada", push()), ("ada", pop())],
+            may_wait=frozenset({"ada: cancel", f"bob: complete({LATER})"}),
+        ),
+    ),
+    "cancel, fail of the head of a group": (
+        {"groups": True},
+        Scenario(
+            {"ada": (cancel(), commit), "bob": (fail(), commit), "eve": (push("a", group="x"), commit)},
+            [("ada", push("a", group="x")), ("bob", pop())],
+            may_wait=frozenset({"ada: cancel", "bob: fail"}),
         ),
     ),
     "redrive, claim": (

@@ -32,11 +32,11 @@ from hypothesis.stateful import (
 )
 
 from tablequeue import Backoff, Claim, Database, LiveState, Message, NewMessage, Queue
-from tablequeue.errors import DuplicateKey, LeaseLost
+from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
 from tablequeue.states import STATES
 from tests.model import Item, Model, Refusal
 from tests.servers import Kind, Place
-from tests.support import DESIGNS, START, ids_of
+from tests.support import DESIGNS, START, ids_of, refuses
 
 EXAMPLES = int(os.environ.get("TABLEQUEUE_TEST_EXAMPLES", "8"))
 LIVES = settings(
@@ -106,7 +106,8 @@ WHICH = st.one_of(st.none(), st.sampled_from("abc"), st.lists(st.integers(0, 9),
 FIRST = st.lists(NEWS, max_size=5)
 DELAY = st.sampled_from([0, 0, 500])
 STEPS = st.lists(
-    st.tuples(st.sampled_from("push pop take complete fail release extend".split()), st.integers(0, 3)), max_size=5
+    st.tuples(st.sampled_from("push pop take complete fail release extend cancel".split()), st.integers(0, 3)),
+    max_size=5,
 )
 
 
@@ -220,6 +221,8 @@ class Life(RuleBasedStateMachine):
                     claims += self._pop(who, number + 1, None)
                 elif verb == "take":
                     self._take(who, number + 1)
+                elif verb == "cancel":
+                    self._cancel(who, [number])
                 elif claims:
                     self._finish(who, verb, claims[number % len(claims)], number * 500)
             if commit:
@@ -228,10 +231,27 @@ class Life(RuleBasedStateMachine):
                 self.model = self.outside
         self.connection = None
         self.model.inside = False
+        self.model.locked = set()
         if self.definition.grouped:
             # Where the database cannot do it within a transaction, the next claim makes the next ones heads.
             claims += self._pop(who, 1, None)
         return multiple(*claims)
+
+    @rule(who=WHO, which=WHICH.filter(lambda which: which is not None))
+    def cancel(self, who: str, which: Any) -> None:
+        self._cancel(who, which)
+
+    @rule(who=WHO, place=st.integers(0, 9), delay=st.sampled_from([None, 0, 500]), priority=st.sampled_from([None, 3]))
+    def reschedule(self, who: str, place: int, delay: int | None, priority: int | None) -> None:
+        ids = self._which([place])
+        priority = priority if self.definition.order == "priority" else None
+        if not ids or (delay is None and priority is None):
+            return
+        change = partial(self._queue(who).reschedule, ids[0], delay=delay, priority=priority, **self._call())
+        if self.model.reschedule(ids[0], delay, priority, self.time):
+            change()
+        else:
+            refuses(BadInput, change)
 
     @rule(who=WHO, which=WHICH)
     def redrive(self, who: str, which: Any) -> None:
@@ -374,6 +394,15 @@ class Life(RuleBasedStateMachine):
         )
         if not (self.world.own_clock and isinstance(given, datetime) and isinstance(expected, datetime)):
             same(given, expected)
+
+    def _cancel(self, who: str, which: Any) -> None:
+        chosen = self._which(which)
+        given = astuple(self._queue(who).cancel(chosen, **self._call()))
+        if callable(chosen):
+            chosen = [id for id, item in self.model.live.items() if chosen(item)]
+        same(given, self.model.cancel(chosen, self.time))
+        if self.model.inside and self.world.sweeps_apart:
+            self.model.locked |= {*given[1]}
 
     def _finish(self, who: str, verb: str, claim: Claim, seconds: int) -> None:
         if verb == "complete":

@@ -237,6 +237,8 @@ REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
 PAUSE = on(checks.check_pause, "pause")
 MOVE = on(checks.check_move, "move", max_attempts=2)
 BATCH = on(checks.check_complete_many, "batch")
+CANCEL = on(checks.check_cancel, "cancel")
+RESCHEDULE = on(checks.check_reschedule, "reschedule")
 WINDOW = on(checks.check_window, "window")
 EXPIRY = on(checks.check_expiry, "expiry", expires=60)
 KEY_FOR = on(checks.check_key_for, "key for a time", key_for=300)
@@ -273,6 +275,8 @@ def transitions(**options: Any) -> Check:
 TRANSITIONS, TRANSITIONS_OF_GROUPS = transitions(), transitions(groups=True)
 
 Mutant = Callable[[type[Engine]], type[Engine]]
+NOT_TOLD = " and cancelled_at is null"
+TOLD_IN_SWEEP = r"(message\.)?cancelled_at is not null"
 KEY = r"(cast\(:key as text\)|:key)"
 
 MUTANTS: dict[str, tuple[Mutant, Check]] = {
@@ -309,6 +313,21 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a redrive that keeps the attempts": (rewritten("attempts = 0, ", "", "redrive"), REDRIVE),
     "a move that revives the dead": (rewritten("then 'dead'", "then 'ready'", "move"), MOVE),
     "a batch that is half done": (half_a_batch, BATCH),
+    "a cancel that tells nobody": (
+        rewritten(r"set cancelled_at = coalesce\(cancelled_at, .*", "set cancelled_at = null", "cancel"),
+        CANCEL,
+    ),
+    "a cancel that keeps what waits": (rewritten("state <> 'in_progress'", "state = 'dead'", "cancel"), CANCEL),
+    "a told message that fails and is retried": (rewritten(NOT_TOLD, "", "fail"), CANCEL),
+    "a told message that is released and is retried": (
+        rewritten(rf"{NOT_TOLD}|(?<=\n)where cancelled_at is null", "", "release"),
+        CANCEL,
+    ),
+    "a told message whose lease expires and is retried": (rewritten(TOLD_IN_SWEEP, "1 = 0", "sweep"), CANCEL),
+    "a reschedule that keeps the due time": (
+        rewritten(r"due_at = coalesce\([^=]*?, due_at\s*\)", "due_at = due_at", "reschedule"),
+        RESCHEDULE,
+    ),
     "a retention that deletes too much": (rewritten(":age", "0", "purge_history"), RETENTION),
     "a window of the whole history": (rewritten(r"finished_at > .* and (?=finished_at)", "", "stats_finished"), WINDOW),
     "a window of all that was pushed": (rewritten(r"pushed_at > .* and (?=pushed_at)", "", "stats_pushed"), WINDOW),

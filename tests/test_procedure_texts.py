@@ -208,5 +208,5 @@ def test_a_transaction_of_the_callers_is_swept_for_what_it_wants(design: str) ->
         assert found[verb].count("__sweep 1000, @most, @p_now") == found[verb].count("__sweep 0, @most, @p_now") == 1
     for name in ("_due", "_expired", "_promote"):
         assert name not in found or "declare @n bigint = @p_n;" in found[name]
-    assert all("if @alone = 1 " in found[verb].partition("move_on")[0][-60:] for verb in ("complete", "fail")
+    assert all("if @alone = 1 " in found[verb].partition("move_on")[0][-80:] for verb in ("complete", "fail")
                if "move_on" in found[verb])  # fmt: skip

@@ -172,8 +172,19 @@ def live_through(database: Database, queue: Queue) -> None:
             if claimed.token:
                 claimed.complete()
 
+    # Rescheduled to and fro; cancelled in every state.
+    id = push(1, now=at(0))
+    queue.reschedule(id, delay=5, now=at(0))
+    queue.reschedule(id, delay=0, now=at(0))
+    push(2, delay=60, now=at(0))
+    push(3, now=at(0))
+    queue.cancel(lambda message: message.state != "ready", now=at(0))
+    queue.cancel(lambda message: True, now=at(0))
+    push(1, delay=60, now=at(0))
+    queue.cancel(lambda message: True, now=at(0))
     if definition.delivery == "at_least_once":
         _fail_and_recover(queue, push)
+        _stop(queue, push)
     else:
         push(1, now=at(0))
         push(2, now=at(0), delay=10)
@@ -182,13 +193,13 @@ def live_through(database: Database, queue: Queue) -> None:
 
     # What cannot be read is buried, and comes back.
     if definition.payload == "json":
-        for redriven in (True, False):
+        for leave in (queue.redrive, queue.purge_dead, lambda ids: queue.cancel(ids).cancelled):
             id = push(1, now=at(0))
             name = queue.context.table.engine.words(queue.context.table)["queue"]
             with database.engine.begin() as connection:
                 connection.execute(sa.text(f"update {name} set payload = '{UNREADABLE}' where id = {id}"))  # noqa: S608
             assert take(now=at(0)) is None
-            assert queue.redrive([id]) if redriven else queue.purge_dead([id])
+            assert leave([id])
             empty()
     if definition.expires:
         # Behind the first one, of a group, one waits; and one for its time. Then the time of all is over.
@@ -256,6 +267,26 @@ def _fail_and_recover(queue: Queue, push: Callable[..., int]) -> None:
     for claim in queue.pop_many(1, completing=[pop(4000)], now=at(4000)):
         claim.complete(now=at(4001))
     queue.purge()
+
+
+def _stop(queue: Queue, push: Callable[..., int]) -> None:
+    """Every end of a message that was told to stop."""
+    ends: list[Callable[[Claim], object]] = [
+        lambda claim: claim.fail("no", now=at(5000)),
+        lambda claim: claim.release(now=at(5000)),
+        lambda claim: queue.pop(now=at(5100)),
+    ]
+    for end in ends:
+        push(1, now=at(5000))
+        claim = queue.pop(lease=50, now=at(5000))
+        assert claim is not None
+        queue.cancel(claim.id, now=at(5000))
+        end(claim)
+    push(1, now=at(5200))
+    claim = queue.pop(now=at(5200))
+    assert claim is not None
+    claim.fail("no", retry=False, now=at(5200))
+    queue.cancel(claim.id, now=at(5200))
 
 
 def _stored(definition: Definition, value: object) -> str | bytes:

@@ -18,8 +18,9 @@ from tablequeue.definition import (
     TopicDefinition,
     TopicOptions,
 )
-from tablequeue.errors import Empty, LeaseLost, TablequeueError
+from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
+from tablequeue.operations.cancel import Cancellation
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.payload import Unreadable
@@ -31,6 +32,8 @@ __all__ = [
     "Activity",
     "AttemptError",
     "Backoff",
+    "Cancellation",
+    "Cancelled",
     "Claim",
     "Database",
     "Definition",

@@ -95,6 +95,11 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
     return mutant
 
 
+def _cancelled(message: Claim) -> bool:
+    """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+    return message.cancelled
+
+
 class AsyncClaim:
     """A popped message, with the attributes of `Claim` and its verbs, which are awaited.
 
@@ -138,6 +143,8 @@ class AsyncClaim:
     fail = _finish(Claim.fail)
     release = _finish(Claim.release)
     extend = _finish(Claim.extend)
+    cancelled = _finish(_cancelled)
+    raise_if_cancelled = _finish(Claim.raise_if_cancelled)
 
 
 class AsyncQueue(AsyncVerbs[Queue]):
@@ -291,6 +298,10 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
         return await message.extend(seconds, connection=connection, now=now)
 
+    async def is_cancelled(self, message: AsyncClaim) -> bool:
+        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+        return await message.cancelled()
+
     async def extend_many(
         self,
         messages: Iterable[AsyncClaim],
@@ -368,6 +379,11 @@ class AsyncQueue(AsyncVerbs[Queue]):
         batches = self._own.history_batches(low, high, size)
         while (batch := await self._threads.run(partial(next, batches, None))) is not None:
             yield batch
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    cancel = same(Queue.cancel)  # a function that chooses is called in the thread
+    reschedule = same(Queue.reschedule)
 
     # -- controlling -----------------------------------------------------------------------------------------------
 

@@ -70,6 +70,15 @@ class DuplicateKey(BadInput):
         self.keys = tuple(keys)
 
 
+class Cancelled(TablequeueError):
+    """The message was cancelled while its consumer worked on it: `Claim.raise_if_cancelled`, or a worker, raises it."""
+
+    def __init__(
+        self, cause: str = "The message was cancelled while it was in progress.", remedy: str = "Stop working on it."
+    ) -> None:
+        super().__init__(cause, remedy)
+
+
 class Empty(TablequeueError):
     """No message was ready in the time given."""
 
@@ -162,6 +171,7 @@ __all__ = [
     "BadName",
     "BadPayload",
     "BadUrl",
+    "Cancelled",
     "Conflict",
     "ConnectionLost",
     "DatabaseError",

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
 from tablequeue.definition import LARGEST, Duration
-from tablequeue.errors import BadInput
+from tablequeue.errors import BadInput, Cancelled
 from tablequeue.payload import load_headers
 from tablequeue.states import FailedState, State
 
@@ -55,7 +55,7 @@ class Message:
 
     payload         what was pushed, or `Unreadable` if somebody stored what cannot be read.
     state           ready, scheduled, in_progress, dead or blocked (behind another one of its group). In the history:
-                    finished or expired; or in_progress, delivered at most once and not completed.
+                    finished, cancelled or expired; or in_progress, delivered at most once and not completed.
     attempts        how often it was claimed so far.
     producer        the name of the producer that pushed it; `consumer` the last consumer that popped it.
     due_at          when a scheduled message becomes ready.
@@ -118,6 +118,7 @@ class Finisher(Protocol):
     def extend(
         self, message: Claim, seconds: Duration | None = None, *, connection: Any = None, now: datetime | None = None
     ) -> datetime: ...
+    def is_cancelled(self, message: Claim) -> bool: ...
 
 
 class Claim:
@@ -129,7 +130,7 @@ class Claim:
 
     # Slots, and the row kept as the driver gave it: a claim is made for every message on the hot path, where
     # converting its times alone would take 2 µs of the 15 that a message takes by hundreds on SQLite.
-    __slots__ = ("_queue", "id", "payload", "row", "token")
+    __slots__ = ("_cancelled", "_queue", "id", "payload", "row", "token")
 
     def __init__(self, queue: Finisher, row: Sequence[Any], payload: Any, token: str) -> None:
         self._queue = queue
@@ -200,6 +201,23 @@ class Claim:
         """When it was due, in UTC: by its push, or by the last retry or release; None if it was ready at once."""
         return None if self.row[DUE_AT] is None else self._queue.load_time(self.row[DUE_AT])
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the message was cancelled while it was in progress. Asks the database, until it is true.
+
+        Its consumer should stop: `fail`, `release` and an exception then end the message as cancelled, and `complete`
+        completes it nevertheless. False if the claim is no longer held.
+        """
+        # The slot is empty until then: to fill it would cost something for each claim.
+        if not getattr(self, "_cancelled", False) and self._queue.is_cancelled(self):
+            self._cancelled = True
+        return getattr(self, "_cancelled", False)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `Cancelled` if the message was cancelled while it was in progress; see `cancelled`."""
+        if self.cancelled:
+            raise Cancelled(f"Message {self.id} of {self._queue.name!r} was cancelled.", "Stop working on it.")
+
     def complete(self, *, result: Any = None, connection: Any = None, now: datetime | None = None) -> None:
         """Complete the message: it moves to the history, or is deleted if the queue keeps none.
 
@@ -225,7 +243,8 @@ class Claim:
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
         connection, now   see `Queue`.
 
-        Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
+        `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
         return self._queue.fail(self, error, retry_in=retry_in, retry=retry, connection=connection, now=now)
@@ -247,6 +266,11 @@ class Claim:
         `BadInput` where delivery is at most once.
         """
         return self._queue.extend(self, seconds, connection=connection, now=now)
+
+
+def note_cancelled(claim: Claim) -> None:
+    """Let `cancelled` be true without asking the database. For a worker that has asked for many messages."""
+    claim._cancelled = True  # noqa: SLF001  (a slot of this module's own class)
 
 
 def load_errors(rows: list[Mapping[str, Any]], load_time: Callable[[Any], datetime]) -> tuple[AttemptError, ...]:

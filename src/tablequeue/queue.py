@@ -15,8 +15,22 @@ from tablequeue import telemetry
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
-from tablequeue.operations import alter, claim, control, finish, inspect, maintain, move, push, stats, unreadable
+from tablequeue.operations import (
+    alter,
+    cancel,
+    claim,
+    control,
+    finish,
+    inspect,
+    maintain,
+    move,
+    push,
+    reschedule,
+    stats,
+    unreadable,
+)
 from tablequeue.operations import results as kept
+from tablequeue.operations.cancel import Cancellation, Chosen
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
@@ -306,7 +320,8 @@ class Queue:
         retry      False: do not retry. The message becomes a dead letter now, as it does after its last attempt.
         connection, now   see `Queue`.
 
-        Returns the new state of the message: `scheduled`, `ready` or `dead`; `lost` where delivery is at most once.
+        Returns the new state of the message: `scheduled`, `ready` or `dead`; `cancelled` if it was cancelled meanwhile;
+        `lost` where delivery is at most once.
         `LeaseLost`, and no change, if the claim is no longer held.
         """
         (state,) = finish.fail(self.context, (message,), error, retry_in, retry, now, connection)
@@ -368,6 +383,10 @@ class Queue:
         A message whose claim is no longer held is left alone, and `LeaseLost.ids` names it; the others are extended.
         """
         return finish.extend(self.context, messages, seconds, now, connection)
+
+    def is_cancelled(self, message: Claim) -> bool:
+        """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
+        return bool(cancel.told(self.context, [message.id]))
 
     @contextmanager
     def receive(self, *, wait: Duration = 0, lease: Duration | None = None) -> Iterator[Claim]:
@@ -479,6 +498,46 @@ class Queue:
         its own: no snapshot stays open between two of them.
         """
         return inspect.history_batches(self.context, low, high, size)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    def cancel(self, which: Chosen, *, connection: Any = None, now: datetime | None = None) -> Cancellation:
+        """Cancel messages: those that wait are gone, those in progress are told to stop. Return which were which.
+
+        which   the id of a message, several ids, or a function of a `Message` that is true for those to cancel.
+        connection, now   see `Queue`.
+
+        A message that waits, or is a dead letter, moves to the history as `cancelled`; it is deleted if the queue keeps
+        none. Its key is free, and its group goes on. The consumer of a message in progress sees `Claim.cancelled`. Such
+        a message is not retried: if it fails, is released, or loses its lease, it ends as `cancelled`. If its consumer
+        completes it, it is completed.
+
+        Ids are cancelled in one transaction, all or none. A function is asked for each message, and those that it
+        chooses are cancelled a thousand at a time. Where delivery is at most once, messages in progress cannot be told.
+        Of a subscription only messages apart can be cancelled: `BadInput` for the ids of others.
+        """
+        return cancel.cancel(self.context, which, now, connection)
+
+    def reschedule(
+        self,
+        id: int,
+        *,
+        delay: Duration | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Change when a message that waits becomes ready, or its priority, or both.
+
+        delay, due   when it becomes ready: after `delay` (seconds, or a timedelta), or at `due` (an aware datetime).
+        priority     in a queue of the order `priority`: its new priority.
+        connection, now   see `Queue`.
+
+        What is not given stays. Waiting consumers look again. A message behind another one of its group stays behind
+        it. `BadInput`, and no change, if the message is in progress, a dead letter or finished, or if there is none.
+        """
+        reschedule.reschedule(self.context, id, delay, due, priority, now, connection)
 
     # -- controlling -----------------------------------------------------------------------------------------------
 

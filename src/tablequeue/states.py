@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, get_args
 
 LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
-State = LiveState | Literal["finished", "expired"]
-"""The state of a message; those in the history are finished, or expired: their time was over while they waited."""
-FailedState = Literal["ready", "scheduled", "dead", "lost"]
+State = LiveState | Literal["finished", "cancelled", "expired"]
+"""The state of a message; those in the history are finished, cancelled, or expired: their time was over."""
+FailedState = Literal["ready", "scheduled", "dead", "lost", "cancelled"]
 """The state of a message after a failed attempt."""
 Start = Literal["new"]
 End = Literal["deleted"]
@@ -51,6 +51,8 @@ VERBS: Mapping[str, str] = {
     "expire": "expire",
     "promote": "promote",
     "redrive": "redrive redrive_ids move_back",
+    "cancel": "cancel",
+    "reschedule": "reschedule",
     "purge": "purge purge_ids",
     "purge_history": "purge_history",
 }
@@ -63,6 +65,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("ready", "claim", "in_progress"),
     Transition("ready", "take", "finished", "keep"),
     Transition("ready", "take", "deleted", "none"),
+    Transition("ready", "cancel", "cancelled", "keep"),
+    Transition("ready", "cancel", "deleted", "none"),
+    Transition("ready", "reschedule", "scheduled", "", "due later"),
     Transition("ready", "purge", "deleted"),
     # A move is the end of a message in one queue, and its beginning in another.
     Transition("new", "move", "ready", "not grouped", "due"),
@@ -77,6 +82,9 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("scheduled", "claim", "in_progress", "due", "due"),
     Transition("scheduled", "take", "finished", "due keep", "due"),
     Transition("scheduled", "take", "deleted", "due none", "due"),
+    Transition("scheduled", "cancel", "cancelled", "keep"),
+    Transition("scheduled", "cancel", "deleted", "none"),
+    Transition("scheduled", "reschedule", "ready", "", "due at once"),
     Transition("scheduled", "purge", "deleted"),
     Transition("in_progress", "complete", "finished", "keep"),
     Transition("in_progress", "complete", "deleted", "none"),
@@ -89,12 +97,22 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("in_progress", "sweep", "ready", "at_least_once", "lease expired, attempts left"),
     Transition("in_progress", "sweep", "dead", "at_least_once", "lease expired, no attempts left"),
     Transition("in_progress", "sweep", "deleted", "dead_letter_to", "lease expired, no attempts left"),
+    Transition("in_progress", "fail", "cancelled", "at_least_once keep", "told to stop"),
+    Transition("in_progress", "fail", "deleted", "at_least_once none", "told to stop"),
+    Transition("in_progress", "release", "cancelled", "at_least_once keep", "told to stop"),
+    Transition("in_progress", "release", "deleted", "at_least_once none", "told to stop"),
+    Transition("in_progress", "sweep", "cancelled", "at_least_once keep", "told to stop, lease expired"),
+    Transition("in_progress", "sweep", "deleted", "at_least_once none", "told to stop, lease expired"),
     Transition("in_progress", "purge_history", "deleted", "at_most_once"),
     Transition("blocked", "promote", "ready", "grouped", "due"),
     Transition("blocked", "promote", "scheduled", "grouped", "due later"),
+    Transition("blocked", "cancel", "cancelled", "grouped keep"),
+    Transition("blocked", "cancel", "deleted", "grouped none"),
     Transition("blocked", "purge", "deleted", "grouped"),
     Transition("dead", "redrive", "ready", "not grouped"),
     Transition("dead", "redrive", "blocked", "grouped"),
+    Transition("dead", "cancel", "cancelled", "keep"),
+    Transition("dead", "cancel", "deleted", "none"),
     Transition("dead", "purge", "deleted"),
     Transition("ready", "expire", "expired", "expires keep"),
     Transition("ready", "expire", "dead", "expires none"),
@@ -104,6 +122,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("blocked", "expire", "dead", "expires none grouped"),
     Transition("expired", "purge_history", "deleted", "expires keep"),
     Transition("finished", "purge_history", "deleted", "keep"),
+    Transition("cancelled", "purge_history", "deleted", "keep"),
     # In the transaction of the take, whose caller cannot read the payload.
     Transition("finished", "put_back", "dead", "keep", "payload unreadable"),
     Transition("deleted", "put_back", "dead", "none", "payload unreadable"),

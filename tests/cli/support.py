@@ -39,6 +39,8 @@ COMMANDS = [
     "result work 1",
     "complete work 1 ffffffffffffffffffffffffffffffff",
     "fail work 1 ffffffffffffffffffffffffffffffff",
+    "cancel work 1",
+    "reschedule work 1 --delay 5",
     "dead list work",
     "dead redrive work",
     "move work new",

@@ -162,11 +162,12 @@ def test_every_verb_has_an_async_one_of_the_same_parameters(verb: Any, counterpa
 
 def test_an_async_class_has_no_verb_of_its_own() -> None:
     for one, counterpart in PAIRS:
-        assert _verbs(counterpart).keys() == _verbs(one).keys()
+        # `Claim.cancelled` is a property; it asks the database, so the async one is awaited.
+        assert _verbs(counterpart).keys() - {"cancelled"} == _verbs(one).keys()
 
 
 def test_an_async_claim_says_what_a_claim_says() -> None:
-    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of", "row"}
+    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of", "row", "cancelled"}
     assert not hasattr(AsyncClaim.__new__(AsyncClaim), "nonsense"), "nor does a half-made one, as copy makes it, hang"
 
 

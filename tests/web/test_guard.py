@@ -10,7 +10,7 @@ import pytest
 from tablequeue import Database
 from tablequeue.errors import BadInput
 from tablequeue.web import dashboard
-from tests.support import refuses
+from tests.support import claimed, refuses
 from tests.web.support import TOKEN, Client, bury, serving
 
 
@@ -138,6 +138,24 @@ def test_a_form_from_elsewhere_is_refused(
 @pytest.mark.parametrize("length", ["65537", "9" * 30, "x", "-1"])
 def test_a_form_that_is_too_large_is_not_read(client: Client, length: str) -> None:
     assert client._ask("POST", "/login", None, {"content-length": length}).status in (400, 413)
+
+
+def test_messages_are_cancelled(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("letters")
+    first, second = queue.push("a"), queue.push("b")
+    message = claimed(queue)
+    form = {"csrf": client.csrf(f"/queues/letters/messages/{second}")}
+    assert "Yes, cancel it" in client.get(f"/queues/letters/messages/{second}").text
+    assert client.post(f"/queues/letters/messages/{second}/cancel", form).headers["location"].endswith("&cancelled=1")
+    assert "Yes, tell its consumer to stop" in client.get(f"/queues/letters/messages/{first}").text
+    answer = client.post(f"/queues/letters/messages/{first}/cancel", form)
+    assert "1 told to stop" in client.get(answer.headers["location"]).text
+    assert message.cancelled
+    gone = client.get(f"/queues/letters/messages/{second}").text
+    assert "cancelled" in gone
+    assert "Yes, cancel it" not in gone
+    assert client.post(f"/queues/letters/messages/{second}/cancel", form).status == 400
+    assert client.post(f"/queues/letters/messages/{first}/cancel", {}).status == 403
 
 
 def test_dead_letters_are_redriven_and_purged(client: Client, queues: Database) -> None:

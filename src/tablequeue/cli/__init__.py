@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tablequeue.cli.cancel import cancel
 from tablequeue.cli.commands import Root, Settings
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
@@ -18,6 +19,7 @@ from tablequeue.cli.pop import pop
 from tablequeue.cli.push import push
 from tablequeue.cli.queue import queue
 from tablequeue.cli.report import report
+from tablequeue.cli.reschedule import reschedule
 from tablequeue.cli.result import result
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
@@ -37,6 +39,8 @@ COMMANDS = (
     pop,
     complete,
     fail,
+    cancel,
+    reschedule,
     peek,
     dead,
     move,

@@ -18,6 +18,9 @@ from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
 
+# The error of an attempt whose lease has expired, as a sweep writes it.
+EXPIRED = "lease expired"
+
 
 class Messages(Part):
     fair: ClassVar[Fair] = Fair()
@@ -144,17 +147,25 @@ class Messages(Part):
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         """Fail the attempts on the messages among `ids` that are held under `token`. Return their ids and new states.
 
-        Each message is scheduled again, or becomes a dead letter.
+        Each message is scheduled again, or becomes a dead letter. One that was told to stop ends.
         """
         with self._moving(cursor, table):
             states = self._fail(cursor, table, params)
             self._move_dead(cursor, table, params, [id for id, state in states.items() if state == "dead"])
         _ready_again(table, [id for id, state in states.items() if state == "ready"])
+        if len(states) < len({*table.engine.load_ids(params["ids"])}):
+            states |= dict.fromkeys(self.cancel_held(cursor, table, params), "cancelled")
         return states
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Release the messages among `ids` that are held under `token`. Return their ids."""
-        return _ready_again(table, self._finished(cursor, table, "release", params))
+        """Release the messages among `ids` that are held under `token`. Return their ids.
+
+        Those that were told to stop end instead.
+        """
+        released = _ready_again(table, self._finished(cursor, table, "release", params))
+        if len(released) == len({*table.engine.load_ids(params["ids"])}):
+            return released
+        return [*released, *self.cancel_held(cursor, table, {**params, "error": None})]
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
@@ -166,6 +177,40 @@ class Messages(Part):
 
     def notify_results(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify those who wait for results when this transaction commits, if the database can do it."""
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        """Cancel the messages among `ids`: those in progress are told to stop, the others leave the queue.
+
+        Return the ids of both, each with whether it was told.
+        """
+        find, *changes = table.statements("cancel")
+        cursor.execute(find, params)
+        rows = [(id, bool(told)) for id, told in cursor.fetchall()]
+        for change in changes if rows else ():
+            cursor.execute(change, params)
+        return rows
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """End the messages among `ids` that are held under `token` and were told to stop. Return their ids.
+
+        Without a `token`, those whose lease has expired. `error`, if there is one, is kept.
+        """
+        if table.definition.delivery == "at_most_once":
+            return []
+        return [row[0] for row in self._rows(cursor, table, "cancel_held", params)]
+
+    def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Give message `id`, which waits, another due time or `priority`. Return whether there is such a message."""
+        moved = self._reschedule(cursor, table, params)
+        if moved:
+            table.ready_after(params["id"] - 1)
+        return moved
+
+    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        """Return those of `ids` that are in progress and were told to stop."""
+        return [row[0] for row in self._rows(cursor, table, "told", params)]
 
     def put_back(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Make a message that was taken in this transaction a dead letter. Append `error` to its errors."""
@@ -241,7 +286,15 @@ class Messages(Part):
         return rows
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [row[0] for row in self._rows(cursor, table, "sweep", params)]
+        rows = self._rows(cursor, table, "sweep", params)
+        self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
+        return [id for id, _ in rows]
+
+    def _end_expired(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
+        """End messages that were told to stop, and whose lease has expired."""
+        if ids:
+            values: Params = {"ids": table.engine.dump_ids(ids), "token": None, "error": EXPIRED}
+            self.cancel_held(cursor, table, params | values)
 
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
@@ -264,6 +317,9 @@ class Messages(Part):
         if ids and table.dead_letters is not None:
             moving: Params = {"ids": table.engine.dump_ids(ids), "origin": table.name, "now": params["now"]}
             self._run(cursor, table, "move_dead", moving)
+
+    def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return bool(self._rows(cursor, table, "reschedule", params))
 
     def _redrive(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         return sorted(row[0] for row in self._rows(cursor, table, operation, params))

@@ -57,7 +57,7 @@ class Params(TypedDict, total=False):
     """The time at which the message is ready."""
     expires: float | None
     """Seconds until the message expires; None: those of the queue."""
-    priority: int
+    priority: int | None
     group: str | None
     key: str | None
     keys: Any

@@ -35,6 +35,9 @@ class RangeReads(Reads):
         # In this order: a message goes from the log to the messages apart, and nothing comes back.
         return self._row(cursor, table, "range_find", params) or super().find(cursor, table, params)
 
+    def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        return self._row(cursor, table, "range_find", params) is not None
+
     def live(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._rows(cursor, table, "range_live", params)
 

@@ -129,6 +129,18 @@ class Ranges(Messages):
             ends = self._extend_ranges(cursor, table, params)
             return ends if len(ends) == len(ids) else ends | self.apart.extend(cursor, table, params)
 
+    # -- changing messages apart -------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        return self.apart.cancel(cursor, table, params)
+
+    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self.apart.told(cursor, table, params)
+
+    def reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        table.apart_ready = True
+        return self.apart.reschedule(cursor, table, params)
+
     def redrive(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         table.apart_ready = True
         return self.apart.redrive(cursor, table, params)

@@ -40,6 +40,10 @@ class Reads(Part):
     def find(self, cursor: Cursor, table: Table, params: Params) -> Row | None:
         return self._row(cursor, table, "find", params)
 
+    def in_log(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        """Return whether message `id` of a subscription is in the log alone, and not finished."""
+        return False
+
     def result(self, cursor: Cursor, table: Table, params: Params) -> str | None:
         """Return the result of the finished message `id`, as JSON; None if it has none."""
         row = self._row(cursor, table, "result", params)

@@ -44,8 +44,10 @@ def complete(
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
+    claims = tuple(claims)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     _, lost = _finish(context, context.messages.release, claims, params, "released", connection)
+    promote_after(context, now, connection, len(claims))  # for those that were cancelled
     if lost is not None:
         raise lost
 
@@ -74,8 +76,8 @@ def fail(
         "now": context.time(now),
     }
     states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
-    if dead := sum(state == "dead" for under in states.values() for state in under.values()):
-        promote_after(context, now, connection, dead)
+    if ended := sum(state in ("dead", "cancelled") for under in states.values() for state in under.values()):
+        promote_after(context, now, connection, ended)
     if lost is not None:
         raise lost
     return [cast(FailedState, states[claim.token][claim.id]) for claim in claims]

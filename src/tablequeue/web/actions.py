@@ -1,4 +1,4 @@
-"""Requests that change something: log in, log out and, where actions are allowed, redrive and purge dead letters."""
+"""Requests that change something: log in and out; where actions are allowed, redrive, purge and cancel messages."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ async def logout(site: Site, request: Request) -> Response:
 
 async def dead(site: Site, request: Request) -> Response:
     """Redrive or purge dead letters: those with the ids of the form, or all if the form says so."""
-    if not site.allow_actions:
-        raise HTTPException(403, "This dashboard is read-only: start it with --allow-actions.")
+    _need_actions(site)
     form = await _form(site, request)
     action = VERBS.get(str(form.get("verb")))
     ids = [int(id) for id in map(str, form.getlist("id")) if id.isascii() and id.isdigit() and len(id) <= 18]
@@ -64,6 +63,24 @@ async def dead(site: Site, request: Request) -> Response:
     number = await run_in_threadpool(call_verb)
     log.info("dead letters %s", done, extra={"queue": name, "number": number, "ids": ids or "all"})
     return RedirectResponse(f"{link_of(name)}/messages?state=dead&{done}={number}", 303)
+
+
+async def cancel(site: Site, request: Request) -> Response:
+    """Cancel a message, or tell its consumer to stop."""
+    _need_actions(site)
+    await _form(site, request)
+    name, id = name_of(request), int(request.path_params["id"])
+    account = await run_in_threadpool(lambda: site.database.queue(name).cancel(id))
+    if account.unknown:
+        raise BadInput(f"Message {id} is not in the queue any more.", "It may be finished: look at the history.")
+    log.info("message %d %s", id, "told to stop" if account.told else "cancelled", extra={"queue": name})
+    done = "state=in_progress&told=1" if account.told else "state=ready&cancelled=1"
+    return RedirectResponse(f"{link_of(name)}/messages?{done}", 303)
+
+
+def _need_actions(site: Site) -> None:
+    if not site.allow_actions:
+        raise HTTPException(403, "This dashboard is read-only: start it with --allow-actions.")
 
 
 async def _form(site: Site, request: Request) -> FormData:

@@ -30,6 +30,7 @@ OF_QUEUE: tuple[tuple[Any, ...], ...] = (
     ("/messages/{id:int}", pages.message),
     ("/messages/{id:int}/payload", pages.payload),
     ("/dead", actions.dead, "POST"),
+    ("/messages/{id:int}/cancel", actions.cancel, "POST"),
 )
 
 

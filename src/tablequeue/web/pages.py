@@ -27,6 +27,8 @@ Shown = tuple[Definition, Stats]
 """A queue or a subscription, in a table of them."""
 
 # The windows of statistics that a page offers, in seconds.
+# The parameters that tell what an action did, and how a page says it.
+DONE = {"redriven": "redriven", "purged": "purged", "cancelled": "cancelled", "told": "told to stop"}
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 
@@ -167,7 +169,7 @@ def _whole(request: Request, name: str) -> int | None:
 
 def _done(request: Request) -> tuple[str, Any] | None:
     """Return what the last action did, and to how many messages."""
-    for verb in ("redriven", "purged"):
+    for verb, words in DONE.items():
         if (number := _whole(request, verb)) is not None:
-            return verb, number
+            return words, number
     return None

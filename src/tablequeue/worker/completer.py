@@ -160,6 +160,9 @@ def _log_failure(queue: Queue, ending: Ending) -> None:
     (claim,), state = ending.claims, ending.becomes
     last_line = ending.error.strip().rpartition("\n")[2]
     fields = {"queue": queue.name, "message_id": claim.id, "state": state, "attempts": claim.attempts}
+    if state == "cancelled":
+        logger.info("%s: message %d was cancelled while it was in progress", queue.name, claim.id, extra=fields)
+        return
     logger.warning("%s: message %d failed and is %s: %s", queue.name, claim.id, state, last_line, extra=fields)
 
 
@@ -196,7 +199,9 @@ def _effective(queue: Queue, call: Sequence[Ending], is_retry: bool) -> Sequence
             case "release":
                 queue.release_many(claims, delay=first.delay or 0)
             case _:
-                queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
+                states = queue.fail_many(claims, first.error, retry_in=first.delay, retry=not first.final)
+                # Each ending is of one message. One that was cancelled is not retried.
+                return [one._replace(becomes=state) for one, state in zip(call, states, strict=True)]
     except LeaseLost as error:
         named = set(error.ids)
         lost = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Lock, Thread, Timer, get_ident
-from typing import Protocol
+from typing import Protocol, Self
 
+from tablequeue.errors import Cancelled
 from tablequeue.message import Claim
 from tablequeue.telemetry import processing, recording
 from tablequeue.worker.handler import Handler
@@ -44,6 +45,8 @@ class Assignment:
     """Whether no consumer works on it any more, so that it only waits to be finished."""
     lost: set[int] = field(default_factory=set)
     """The ids of messages whose leases are known to be lost."""
+    told: set[int] = field(default_factory=set)
+    """The ids of messages that are known to be cancelled."""
 
     @property
     def running(self) -> bool:
@@ -140,6 +143,13 @@ class Pool(ABC):
         """End the calls that run, as far as that is possible."""
 
     @abstractmethod
+    def interrupt(self, assignment: Assignment) -> None:
+        """Interrupt the call of an assignment whose messages were cancelled, if it runs and that is possible.
+
+        The handler may go on nevertheless, and complete.
+        """
+
+    @abstractmethod
     def close(self, timeout: float) -> None:
         """After `resize(0)`: wait for whatever would outlive the worker."""
 
@@ -185,9 +195,17 @@ class ThreadPool(Pool):
         super().__init__(handler, owner)
         self._wakeups: SimpleQueue[None] = SimpleQueue()
         self._sleeping = 0
+        self._limits: dict[Assignment, TimeLimit] = {}
+        """The time limits of the calls that run."""
 
     def abandon(self) -> None:
         """Do nothing: a thread cannot be ended."""
+
+    def interrupt(self, assignment: Assignment) -> None:
+        """Interrupt a call that has a time-out. What else a thread does may not be interrupted anywhere."""
+        limit = self._limits.get(assignment)
+        if limit is not None:
+            limit.interrupt(Cancelled)
 
     def close(self, timeout: float) -> None:
         """Do nothing: a thread ends with the process."""
@@ -245,23 +263,38 @@ class ThreadPool(Pool):
         if seconds is None and not self._recording:
             result = self.handler.function(argument)
         else:
-            with processing(self.handler.queue, claims), nullcontext() if seconds is None else TimeLimit(seconds):
+            with processing(self.handler.queue, claims), self._limited(assignment):
                 result = self.handler.function(argument)
         return self.handler.outcomes(result, len(claims))
 
+    @contextmanager
+    def _limited(self, assignment: Assignment) -> Iterator[None]:
+        if self.handler.timeout is None:
+            yield
+            return
+        try:
+            with TimeLimit(self.handler.timeout) as self._limits[assignment]:
+                yield
+        finally:
+            del self._limits[assignment]
+
 
 class TimeLimit:
-    """Raises TimedOut in the thread of the block when its time is over, or at its end if the block has caught it."""
+    """Raises TimedOut in the thread of the block when its time is over, or at its end if the block has caught it.
+
+    `interrupt` raises another exception there.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._thread = ctypes.c_ulong(get_ident())
         self._lock = Lock()
         self._ended = self._expired = False
-        self._timer = Timer(seconds, self._interrupt)
+        self._timer = Timer(seconds, self._expire)
         self._timer.daemon = True
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._timer.start()
+        return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         with self._lock:
@@ -272,8 +305,12 @@ class TimeLimit:
         if self._expired and kind is None:
             raise TimedOut
 
-    def _interrupt(self) -> None:
+    def interrupt(self, error: type[BaseException]) -> None:
         with self._lock:
             if not self._ended:
-                self._expired = True
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, ctypes.py_object(TimedOut))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread, ctypes.py_object(error))
+
+    def _expire(self) -> None:
+        with self._lock:
+            self._expired = not self._ended
+        self.interrupt(TimedOut)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from threading import Condition, Event
 
+from tablequeue.errors import Cancelled
 from tablequeue.worker.child import Address, Child, DiedAtStart, ProcessEnded, pickled
 from tablequeue.worker.fetcher import TRANSIENT, backoff
 from tablequeue.worker.handler import Handler
@@ -34,6 +35,8 @@ class ProcessPool(ThreadPool):
         self._stopped = Event()
         self._state = Condition()
         self._children: set[Child] = set()
+        self._calling: dict[Assignment, Child] = {}
+        """The processes whose handlers run."""
 
     def stop(self) -> list[Assignment]:
         self._stopped.set()
@@ -46,6 +49,11 @@ class ProcessPool(ThreadPool):
         self._stopped.set()
         for child in self._all_children():
             child.kill()
+
+    def interrupt(self, assignment: Assignment) -> None:
+        with self._state:
+            if assignment in self._calling:
+                self._calling[assignment].kill()
 
     def close(self, timeout: float) -> None:
         with self._state:
@@ -76,12 +84,19 @@ class ProcessPool(ThreadPool):
                 self._end(child)
 
     def _outcomes_of(self, child: Child, assignment: Assignment) -> Sequence[Outcome]:
+        with self._state:
+            self._calling[assignment] = child
         try:
             return child.call(assignment.claims, self.handler.timeout)
         except (TimedOut, ProcessEnded) as error:
+            if len(assignment.told) == len(assignment.claims):
+                return self._failed(assignment, Cancelled())
             return self._failed(assignment, str(error))  # the traceback would say nothing about the handler
         except BaseException as error:
             return self._failed(assignment, error)
+        finally:
+            with self._state:
+                del self._calling[assignment]
 
     def _replaced(self, child: Child) -> Child | None:
         """Return the process, or a new one if it has ended; None while the pool stops, or if none can be started."""

@@ -12,6 +12,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+from tablequeue.errors import Cancelled
 from tablequeue.telemetry import processing
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.outcome import Outcome
@@ -66,11 +67,18 @@ class TaskPool(Pool):
         self._turned_at = 0.0
         """When the loop last had a turn, as far as the consumers know."""
         self._consumers: set[asyncio.Task[None]] = set()
-        self._calling: set[asyncio.Task[Any]] = set()
-        """The consumers whose handlers run."""
+        self._calling: dict[Assignment, asyncio.Task[Any]] = {}
+        """The consumers whose handlers run. Only the loop's thread changes it."""
 
     def abandon(self) -> None:
-        self._loop.call_soon_threadsafe(lambda: [consumer.cancel() for consumer in self._calling])
+        self._loop.call_soon_threadsafe(lambda: [consumer.cancel() for consumer in self._calling.values()])
+
+    def interrupt(self, assignment: Assignment) -> None:
+        def cancel() -> None:
+            if assignment in self._calling:
+                self._calling[assignment].cancel()
+
+        self._loop.call_soon_threadsafe(cancel)
 
     def close(self, timeout: float) -> None:
         """Do nothing: the remaining tasks end with the loop."""
@@ -104,9 +112,9 @@ class TaskPool(Pool):
         self._owner.consumer_busy()
         while (assignment := await self._next()) is not None:
             if self._owner.begin(assignment):
-                self._calling.add(consumer)
+                self._calling[assignment] = consumer
                 self._owner.end(assignment, await self._outcomes(assignment))
-                self._calling.discard(consumer)
+                del self._calling[assignment]
                 if consumer.cancelling():
                     await _forget_cancellations(consumer)
 
@@ -138,6 +146,9 @@ class TaskPool(Pool):
     async def _outcomes(self, assignment: Assignment) -> Sequence[Outcome]:
         try:
             return await self._call(assignment)
+        except asyncio.CancelledError as error:
+            told = len(assignment.told) == len(assignment.claims)
+            return self._failed(assignment, Cancelled() if told else error)
         except BaseException as error:
             return self._failed(assignment, error)
 

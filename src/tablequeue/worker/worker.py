@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from tablequeue.errors import BadInput
 from tablequeue.operations.context import count, seconds
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import TURN, desired, share, startable
+from tablequeue.worker.cancellations import Cancellations
 from tablequeue.worker.child import Address
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.drain import Drain
@@ -170,14 +171,14 @@ class Worker:
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         shared_drain = Drain() if drain else None
         self._fetchers = [self._fetcher(database, queue, completer, loop, shared_drain) for queue in queues]
-        heartbeat = Heartbeat(self._fetchers)
+        helpers: list[Heartbeat | Cancellations] = [Heartbeat(self._fetchers), Cancellations(self._fetchers)]
         scheduler = Scheduler(database, [] if drain else self.schedules)
         threads = [Thread(target=self._fetch, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
         with stop_on_signals(self.stop, self._kill):
             for thread in threads:
                 thread.start()
             self._balance_until_over(threads, drain)
-            self._shut_down(threads, completer, heartbeat, scheduler, loop)
+            self._shut_down(threads, completer, helpers, scheduler, loop)
         self._stopping.clear()
         if self._failure is not None:
             raise self._failure
@@ -248,7 +249,7 @@ class Worker:
         self,
         threads: list[Thread],
         completer: Completer,
-        heartbeat: Heartbeat,
+        helpers: Sequence[Heartbeat | Cancellations],
         scheduler: Scheduler,
         loop: Loop | None,
     ) -> None:
@@ -266,7 +267,8 @@ class Worker:
             if not fetcher.await_consumers(deadline):
                 self._abandon(fetcher, completer)
         completer.close(CLOSE_TIMEOUT)
-        heartbeat.close(CLOSE_TIMEOUT)
+        for helper in helpers:
+            helper.close(CLOSE_TIMEOUT)
         scheduler.close(CLOSE_TIMEOUT)
         for fetcher in self._fetchers:
             fetcher.set_consumers(0)

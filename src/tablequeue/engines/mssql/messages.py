@@ -94,7 +94,9 @@ class SQLServerMessages(Limits, Messages):
         return atomic(cursor)
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [row[0] for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
+        rows = [row for batch in table.statements("sweep") for row in cursor.execute(batch, params).fetchall()]
+        self._end_expired(cursor, table, params, [id for id, state in rows if state == "in_progress"])
+        return [id for id, _ in rows]
 
     def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
         for start in range(0, len(ids), STEP):
@@ -169,6 +171,23 @@ class SQLServerMessages(Limits, Messages):
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         return {id: state for done in self._by_ids(cursor, table, super().fail, params) for id, state in done.items()}
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        account: list[tuple[int, bool]] = []
+        with atomic(cursor):
+            for step in steps_of_ids(params):
+                account += [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", step)]
+        return account
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        ids: list[int] = []
+        with atomic(cursor):
+            for step in steps_of_ids(params):
+                ids += super().cancel_held(cursor, table, step)
+        return ids
+
+    def told(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [id for step in steps_of_ids(params) for id in super(SQLServerMessages, self).told(cursor, table, step)]
 
     def redrive_ids(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         return [id for done in self._by_ids(cursor, table, super().redrive_ids, params) for id in done]

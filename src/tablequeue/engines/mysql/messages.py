@@ -266,13 +266,51 @@ class MySQLMessages(FreeSlots, Messages):
                     return []
         return ids
 
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        with atomic(cursor):
+            return super().cancel(cursor, table, params)
+
+    def cancel_held(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        if table.definition.delivery == "at_most_once":
+            return []
+        find, *changes = table.statements("cancel_held")
+        with atomic(cursor):
+            cursor.execute(find, params)
+            ids = [row[0] for row in cursor.fetchall()]
+            for change in changes if ids else ():
+                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
+        return ids
+
+    def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
+        find, change = table.statements("reschedule")
+        with atomic(cursor):
+            cursor.execute(find, params)
+            found = cursor.fetchone() is not None
+            if found:
+                cursor.execute(change, params)
+        return found
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return self._found(cursor, table, "sweep", params)
+        find, lock, *changes = table.statements("sweep")
+        cursor.execute(find, params)
+        found = [row[0] for row in cursor.fetchall()]
+        if not found:
+            return []
+        with atomic(cursor):
+            cursor.execute(lock, params | {"ids": table.engine.dump_ids(found)})
+            rows = list(cursor.fetchall())
+            ids = [row[0] for row in rows]
+            for change in changes if rows else ():
+                cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
+            self._end_expired(cursor, table, params, [id for id, told in rows if told])
+        return ids
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, by_history("expire", table), params))

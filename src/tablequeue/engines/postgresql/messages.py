@@ -29,7 +29,7 @@ LATE_NOTES = 1000
 
 # The operations after which a message is or becomes ready. The last column of their rows is {waited_for}.
 NOTIFYING = frozenset(
-    "push push_many push_each notify release fail redrive redrive_ids promote "
+    "push push_many push_each notify release fail reschedule redrive redrive_ids promote "
     "topic_push topic_push_many topic_push_each range_set_apart".split()
 )
 
@@ -168,10 +168,26 @@ class PostgreSQLMessages(Notifying, Messages):
         if table.engine.is_ours(cursor):
             self.notify(cursor, table.waiting_for_results, {})
 
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, cursor: Cursor, table: Table, params: Params) -> list[tuple[int, bool]]:
+        account = [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", params)]
+        missing = {*params["ids"]}.difference(id for id, _ in account)
+        if missing and may_pack(table.definition):
+            # In a pack, or just unpacked. A message that has been in one never comes to one again.
+            rest: Params = {**params, "ids": sorted(missing)}
+            for (token,) in self._rows(cursor, table, "packed_with", rest):
+                self._unpack(cursor, table, {"token": token})
+            account += [(id, bool(told)) for id, told in self._rows(cursor, table, "cancel", rest)]
+        return account
+
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _atomic(self, cursor: Cursor) -> AbstractContextManager[None]:
         return atomic(cursor)
+
+    def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for row in self._rows(cursor, table, "sweep", params)]  # it has ended what was told to stop
 
     def _move_dead(self, cursor: Cursor, table: Table, params: Params, ids: Sequence[int]) -> None:
         super()._move_dead(cursor, table, params, ids)

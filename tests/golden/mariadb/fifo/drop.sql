@@ -10,6 +10,7 @@ drop procedure if exists tq_emails_fail;
 drop procedure if exists tq_emails_complete;
 drop procedure if exists tq_emails_take;
 drop procedure if exists tq_emails_pop;
+drop procedure if exists tq_emails_cancel;
 drop procedure if exists tq_emails_push_each;
 drop procedure if exists tq_emails_push_many;
 drop procedure if exists tq_emails_push;
@@ -20,6 +21,7 @@ drop procedure if exists tq_emails_options;
 drop procedure if exists tq_emails_list;
 drop procedure if exists tq_emails_insert;
 drop procedure if exists tq_emails_find;
+drop procedure if exists tq_emails_cancel_held;
 drop procedure if exists tq_emails_begin;
 
 -- Drop a queue's table with its triggers; what was in it is gone. It waits for transactions that use the table.

@@ -23,6 +23,45 @@ begin
     end if;
 end //
 
+-- tq_emails_cancel_held: the messages of the JSON array p_ids that are held under p_token, and were told to stop, end. If
+-- p_token is null, those whose lease has expired. p_error is kept, if it is not null. p_ended are their ids, or null.
+-- For tq_emails_fail, tq_emails_release and tq_emails_sweep.
+create or replace procedure tq_emails_cancel_held(
+    p_ids longtext character set ascii, p_token varchar(64) character set ascii collate ascii_bin, p_error longtext character set utf8mb4, p_now datetime(6),
+    out p_ended longtext character set ascii
+)
+begin
+    select json_arrayagg(id) into p_ended from (
+        select distinct id from (
+            select message.id
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+            where cancelled_at is not null and (token = p_token or (p_token is null and sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6))))
+            for update
+        ) as message
+    ) as each_one;
+    if p_ended is not null then
+        update json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+        set errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
+            'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
+        ))
+        where cancelled_at is not null and p_error is not null;
+        insert into tq_emails_history (
+            id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+            consumer, headers, errors, payload,
+            outcome
+        )
+        select
+            message.id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), group_key, dedup_key,
+            producer, consumer, headers, errors, payload,
+            'cancelled'
+        from json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+        where cancelled_at is not null
+        for update;
+        delete tq_emails
+        from json_table(p_ended, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and cancelled_at is not null;
+    end if;
+end //
+
 -- tq_emails_find: lock up to p_n ready messages, for tq_emails_pop and tq_emails_take. Returns their ids in the order of the
 -- queue, as a JSON array, or null. A session sweeps once a second before it looks. If too few messages were ready, it
 -- sweeps after that too, and looks again.
@@ -233,6 +272,7 @@ sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
     declare promoted bigint;
     declare found, locked longtext character set ascii;
+    declare ended longtext character set ascii;
     set p_moved = null;
     if p_now is null and clock < @`tablequeue.tq_emails` + 1000000 * p_every then
         leave sweep;
@@ -251,7 +291,7 @@ sweep: begin
     ) as due;
     if found is not null then
         select json_arrayagg(id), count(*) into locked, p_moved from (
-            select message.id
+            select message.id, message.cancelled_at is not null
             from json_table(found, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
             where sweep_at <= coalesce(cast(p_now as datetime(6)), utc_timestamp(6))
             for update skip locked
@@ -265,10 +305,11 @@ sweep: begin
             )),
             token = null,
             lease_until = null
-        where state = 'in_progress';
+        where state = 'in_progress' and cancelled_at is null;
         update json_table(locked, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
         set state = 'ready'
         where state = 'scheduled';
+        call tq_emails_cancel_held(locked, null, 'lease expired', p_now, ended);
     end if;
 end //
 
@@ -442,6 +483,60 @@ begin
     select id from json_table(concat('[', substr(ids, 2), ']'), '$[*]' columns (
         place for ordinality, id bigint path '$'
     )) as batch order by place;
+end //
+
+-- tq_emails_cancel: cancel the messages of the JSON array p_ids, for producers. Returns those that there are, and whether
+-- each was told. A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop: if it
+-- fails, is released, or loses its lease, it ends. If its consumer completes it, it is completed.
+-- Options: now.
+-- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
+create or replace procedure tq_emails_cancel(p_ids longtext character set utf8mb4, p_options longtext character set utf8mb4)
+    sql security definer
+begin
+    declare ours boolean;
+    declare p_now datetime(6);
+    declare there, gone longtext character set ascii;
+    declare exit handler for sqlexception
+    begin
+        call tq_emails_undo(ours);
+        resignal;
+    end;
+    call tq_emails_begin(ours);
+    call tq_emails_list(p_ids);
+    call tq_emails_options(p_options, '["now"]');
+    select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
+    from json_table(p_options, '$' columns (clock json path '$.now')) as options;
+    select json_arrayagg(id), json_arrayagg(if(told, 0, id)) into there, gone from (
+        select distinct id, told from (
+            select message.id, message.state = 'in_progress' as told
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+            for update
+        ) as message
+    ) as each_one;
+    if there is not null then
+        update json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+        set cancelled_at = coalesce(cancelled_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)))
+        where state = 'in_progress';
+        insert into tq_emails_history (
+            id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+            consumer, headers, errors, payload,
+            outcome
+        )
+        select
+            message.id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as datetime(6)), utc_timestamp(6)), group_key, dedup_key,
+            producer, consumer, headers, errors, payload,
+            'cancelled'
+        from json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id
+        where state <> 'in_progress'
+        for update;
+        delete tq_emails
+        from json_table(there, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails force index (primary) on tq_emails.id = given.id and state <> 'in_progress';
+    end if;
+    if ours then
+        commit;
+    end if;
+    select id, not json_contains(gone, cast(id as char)) as told
+    from json_table(coalesce(there, '[]'), '$[*]' columns (id bigint path '$')) as done;
 end //
 
 -- tq_emails_pop: claim ready messages, for consumers; in the order of the queue, each with the token that finishes it.
@@ -636,7 +731,7 @@ end //
 
 -- tq_emails_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- It is tried again after retry_in seconds, or else by the backoff of the queue; after 5 attempts it is a
--- dead letter. Returns its new state: ready, scheduled or dead.
+-- dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
 -- Options: retry_in, now.
 -- Error 51003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
 -- the message in progress.
@@ -645,6 +740,7 @@ create or replace procedure tq_emails_fail(p_id bigint, p_token varchar(64) char
 begin
     declare ours boolean;
     declare changed bigint;
+    declare ended longtext character set ascii;
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
@@ -673,6 +769,7 @@ begin
         from tq_emails where id = p_id and token = p_token;
     end if;
     update json_table(json_array(json_array(p_id,p_delay)), '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
+        and cancelled_at is null
     set state = elt(
             last_insert_id(case when attempts >= 5 then 3 when delay > 0 then 2 else 1 end),
             'ready', 'scheduled', 'dead'
@@ -687,6 +784,12 @@ begin
     select elt(last_insert_id(), 'ready', 'scheduled', 'dead')
     into outcome;
     if changed = 0 then
+        call tq_emails_cancel_held(json_array(p_id), p_token, p_error, p_now, ended);
+        if ended is not null then
+            set changed = 1, outcome = 'cancelled';
+        end if;
+    end if;
+    if changed = 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
     end if;
@@ -697,7 +800,8 @@ begin
 end //
 
 -- tq_emails_release: release the messages of the JSON array p_ids that are held under p_token, for consumers. Returns
--- their ids. They are ready after a delay, and the attempt does not count. Error 51003 if none of them is held.
+-- their ids. They are ready after a delay, and the attempt does not count; those that were told to stop end. Error
+-- 51003 if none of them is held.
 -- Options: delay (seconds, else 0), now.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace procedure tq_emails_release(p_ids longtext character set utf8mb4, p_token varchar(64) character set ascii collate ascii_bin, p_options longtext character set utf8mb4)
@@ -706,7 +810,7 @@ begin
     declare ours boolean;
     declare p_delay double;
     declare p_now datetime(6);
-    declare held longtext character set ascii;
+    declare held, ended longtext character set ascii;
     declare exit handler for sqlexception
     begin
         call tq_emails_undo(ours);
@@ -728,6 +832,7 @@ begin
         select distinct id from (
             select message.id
             from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
+            where cancelled_at is null
             for update
         ) as message
     ) as each_one;
@@ -737,8 +842,15 @@ begin
             due_at = case when p_delay > 0 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval p_delay second else due_at end,
             attempts = attempts - 1,
             token = null,
-            lease_until = null;
-    elseif json_length(p_ids) > 0 then
+            lease_until = null
+        where cancelled_at is null;
+    end if;
+    call tq_emails_cancel_held(p_ids, p_token, null, p_now, ended);
+    if held is null and ended is not null then
+        set held = ended;
+    elseif ended is not null then
+        set held = json_merge_preserve(held, ended);
+    elseif held is null and json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
     end if;

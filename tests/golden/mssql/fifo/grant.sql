@@ -1,8 +1,9 @@
 -- The rights on the procedures of the queue emails. Roles need none on its tables.
--- As producer: push, push_many, push_each.
+-- As producer: push, push_many, push_each, cancel.
 grant execute on tq_emails_push to [web];
 grant execute on tq_emails_push_many to [web];
 grant execute on tq_emails_push_each to [web];
+grant execute on tq_emails_cancel to [web];
 -- As consumer: pop, take, complete, fail, release, extend.
 grant execute on tq_emails_pop to [worker];
 grant execute on tq_emails_take to [worker];

@@ -36,21 +36,34 @@ begin
     declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
     declare @error nvarchar(max) = N'lease expired';
     with expired as (
-        select top (@n) id, state, attempts, token, lease_until, group_key, consumer, errors
+        select top (@n)
+            id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors
         from tq_emails with (index (tq_emails__in_progress), rowlock, readpast, updlock, readcommittedlock)
         where state = 'in_progress' and lease_until <= @now
         order by lease_until
     )
     update expired
-    set state = case when attempts >= @max_attempts then 'dead' else 'ready' end,
-        errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
+    set state = case
+            when cancelled_at is not null then state
+            when attempts >= @max_attempts then 'dead'
+            else 'ready'
+        end,
+        errors = case when cancelled_at is not null then errors else json_modify(coalesce(errors, N'[]'), 'append $', json_query((
             select
                 attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
             for json path, without_array_wrapper, include_null_values
-        ))),
-        token = null,
-        lease_until = null;
-    return @@rowcount;
+        ))) end,
+        token = case when cancelled_at is not null then token end,
+        lease_until = case when cancelled_at is not null then lease_until end;
+    declare @moved int = @@rowcount;
+    declare @told nvarchar(max) = N'[' + stuff((
+        select concat(N',', id)
+        from tq_emails with (index (tq_emails__in_progress), rowlock, readpast, readcommittedlock)
+        where state = 'in_progress' and lease_until <= @now and cancelled_at is not null
+        for xml path (N'')
+    ), 1, 1, N'') + N']';
+    exec tq_emails__cancel_held @told, null, N'lease expired', @p_now;
+    return @moved;
 end;
 go
 
@@ -263,6 +276,55 @@ begin
     exec @more = tq_emails__expired @p_n, @p_now;
     set @moved = @moved + @more;
     return @moved;
+end;
+go
+
+-- tq_emails__cancel_held: the messages of the JSON array @p_ids that are held under @p_token, and were told to stop, end.
+-- If @p_token is null, those whose lease has expired. Returns their number. For tq_emails_fail, tq_emails_release and
+-- tq_emails__expired.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails__cancel_held
+    @p_ids nvarchar(max),
+    @p_token uniqueidentifier,
+    @p_error nvarchar(max),
+    @p_now datetime2(6)
+as
+begin
+    set xact_abort, nocount on;
+    declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+    declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
+    declare @error nvarchar(max) = cast(@p_error as nvarchar(max));
+    declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+    declare @message table (id bigint not null primary key, group_key varbinary(1020) null);
+    insert into @message (id, group_key)
+    select message.id, message.group_key
+    from tq_emails as message with (rowlock, updlock, forceseek)
+    where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
+        and message.cancelled_at is not null
+        and (message.token = @token or (@token is null and message.lease_until <= @now));
+    update message
+    set errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
+            select
+                attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error
+            for json path, without_array_wrapper, include_null_values
+        )))
+    from tq_emails as message with (rowlock, forceseek)
+    where @error is not null and message.id in (select there.id from @message as there);
+    delete from message
+    output
+        deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
+        deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
+        deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload,
+        'cancelled'
+    into tq_emails_history (
+        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+        consumer, headers, errors, payload,
+        outcome
+    )
+    from tq_emails as message with (rowlock, forceseek)
+    where message.id in (select there.id from @message as there);;
+    return (select count(*) from @message);
 end;
 go
 
@@ -595,6 +657,59 @@ begin
 end;
 go
 
+-- tq_emails_cancel: cancel the messages of the JSON array @p_ids, for producers. Returns those that there are, and
+-- whether each was told. A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop:
+-- if it fails, is released, or loses its lease, it ends. If its consumer completes it, it is completed.
+-- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
+set ansi_nulls, quoted_identifier on;
+go
+create or alter procedure tq_emails_cancel
+    @p_ids nvarchar(max),
+    @p_now datetime2(6) = null
+as
+begin
+    -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
+    set ansi_padding, ansi_warnings, arithabort, concat_null_yields_null, xact_abort, nocount on;
+    set numeric_roundabort off;
+    set transaction isolation level read committed;
+    declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
+    begin try
+        begin transaction;
+        declare @ids nvarchar(max) = cast(@p_ids as nvarchar(max));
+        declare @now datetime2(6) = coalesce(cast(@p_now as datetime2(6)), sysutcdatetime());
+        declare @message table (id bigint not null primary key, told bit not null, group_key varbinary(1020) null);
+        insert into @message (id, told, group_key)
+        select message.id, case when message.state = 'in_progress' then 1 else 0 end, message.group_key
+        from tq_emails as message with (rowlock, updlock, forceseek)
+        where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given);
+        update message
+        set cancelled_at = coalesce(message.cancelled_at, @now)
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select there.id from @message as there where there.told = 1);
+        delete from message
+        output
+            deleted.id, deleted.attempts, deleted.priority, deleted.pushed_at, deleted.due_at, deleted.first_popped_at,
+            deleted.popped_at, @now, convert(nvarchar(510), deleted.group_key), convert(nvarchar(510), deleted.dedup_key),
+            deleted.producer, deleted.consumer, deleted.headers, deleted.errors, deleted.payload,
+            'cancelled'
+        into tq_emails_history (
+            id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+            consumer, headers, errors, payload,
+            outcome
+        )
+        from tq_emails as message with (rowlock, forceseek)
+        where message.id in (select there.id from @message as there where there.told = 0);;
+        commit transaction;
+    end try
+    begin catch
+        -- XACT_ABORT dooms a caller's transaction, which the caller must end; an INSERT ... EXEC ends its own.
+        if @alone = 1 and xact_state() <> 0 rollback transaction;
+        throw;
+    end catch;
+    select id, told from @message;
+end;
+go
+
 -- tq_emails_pop: claim up to @p_n ready messages (1,000 at the most), for consumers; in the order of the queue, each with
 -- the token that finishes it. The lease is of @p_lease seconds (else 60.0); at most once there is none.
 -- Locks: the messages, until the transaction ends; locked rows are skipped.
@@ -834,7 +949,8 @@ go
 
 -- tq_emails_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
 -- It is tried again after @p_retry_in seconds, or else by the backoff; after 5 attempts it is dead.
--- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+-- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost.
+-- Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
 set ansi_nulls, quoted_identifier on;
 go
@@ -871,7 +987,8 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast(0.1 as float) * rand())
             from tq_emails where id = @p_id and token = @p_token;
-        declare @p_delays nvarchar(max) = concat(N'[[', @p_id, N',', convert(nvarchar(40), @p_delay, 2), N']]');
+        declare @p_delays nvarchar(max) =
+            concat(N'[[', @p_id, N',', coalesce(convert(nvarchar(40), @p_delay, 2), N'null'), N']]');
         declare @delays nvarchar(max) = cast(@p_delays as nvarchar(max));
         declare @token uniqueidentifier = cast(@p_token as uniqueidentifier);
         declare @max_attempts int = 5;
@@ -894,10 +1011,18 @@ begin
             lease_until = null
         from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
         inner join tq_emails as message with (rowlock, forceseek) on message.id = given.id
-        where message.token = @token;
-        if @@rowcount = 0
+        where message.token = @token and message.cancelled_at is null;
+        declare @changed bigint = @@rowcount;
+        if @changed > 0
+            select @state = state from tq_emails where id = @p_id;
+        else
+        begin
+            declare @it nvarchar(max) = concat(N'[', @p_id, N']');
+            exec @changed = tq_emails__cancel_held @it, @p_token, @p_error, @p_now;
+            set @state = 'cancelled';
+        end;
+        if @changed = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
-        select @state = state from tq_emails where id = @p_id;
         commit transaction;
     end try
     begin catch
@@ -910,7 +1035,8 @@ end;
 go
 
 -- tq_emails_release: release the messages of the JSON array @p_ids that are held under @p_token, for consumers. Returns
--- their ids. They are ready after @p_delay seconds, and the attempt does not count. Error 51003 if none is held.
+-- their ids. They are ready after @p_delay seconds, and the attempt does not count; those that were told to stop end.
+-- Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -952,7 +1078,8 @@ begin
             lease_until = null
         from tq_emails as message with (rowlock, forceseek)
         where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-            and message.token = @token;
+            and message.token = @token and message.cancelled_at is null;
+        exec tq_emails__cancel_held @p_ids, @p_token, null, @p_now;
         select id from @done;
         commit transaction;
     end try

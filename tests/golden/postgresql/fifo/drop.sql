@@ -10,6 +10,7 @@ drop function if exists tq_emails_fail;
 drop function if exists tq_emails_complete;
 drop function if exists tq_emails_take;
 drop function if exists tq_emails_pop;
+drop function if exists tq_emails_cancel;
 drop function if exists tq_emails_push_each;
 drop function if exists tq_emails_push_many;
 drop function if exists tq_emails_push;

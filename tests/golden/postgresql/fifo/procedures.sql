@@ -161,7 +161,7 @@ returns bigint language plpgsql as $$
                 limit most
                 for update skip locked
             ), expired as (
-                select id from public.tq_emails
+                select id, cancelled_at from public.tq_emails
                 where state = 'in_progress' and lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp())
                 order by lease_until
                 limit most
@@ -177,8 +177,25 @@ returns bigint language plpgsql as $$
                     end,
                     token = null,
                     lease_until = null
-                where id = any(array(select id from due union all select id from expired))
+                where id = any(array(select id from due union all select id from expired where cancelled_at is null))
                 returning id
+            ), cancelled as (
+                delete from public.tq_emails
+                where id = any(array(select id from expired where cancelled_at is not null))
+                returning *, coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                    'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
+                )) as all_errors
+            ), kept as (
+                insert into public.tq_emails_history (
+                    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+                    producer, consumer, headers, errors, payload,
+                    outcome
+                )
+                select
+                    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                    consumer, headers, all_errors, payload,
+                    'cancelled'
+                from cancelled
             ), pack as (
                 delete from public.tq_emails__packs
                 where token = any(array(
@@ -203,6 +220,8 @@ returns bigint language plpgsql as $$
                 returning id
             )
             select id from moved
+            union all
+            select id from cancelled
             union all
             select id from unpacked
         loop
@@ -468,6 +487,90 @@ create or replace function public.tq_emails_push_each(
     $$;
 revoke all on function public.tq_emails_push_each from public;
 
+-- public.tq_emails_cancel: cancel the messages of p_ids, for producers; returns those that there are, and whether each was told.
+-- A message that waits, or is a dead letter, leaves the queue. One in progress is told to stop: if it fails, is
+-- released, or loses its lease, it ends. If its consumer completes it, it is completed.
+-- Locks: the messages, until the transaction ends. A crash before the commit cancels none of them.
+create or replace function public.tq_emails_cancel(
+    p_ids bigint[],
+    p_now timestamptz default null
+) returns table (id bigint, told boolean)
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+    #variable_conflict use_column
+    declare
+        packed uuid;
+        rest bigint[] := p_ids;
+    begin
+        for id, told in
+            with message as materialized (
+                select id, state from public.tq_emails where id = any(cast(p_ids as bigint[])) order by id for update
+            ), told as (
+                update public.tq_emails
+                set cancelled_at = coalesce(cancelled_at, coalesce(cast(p_now as timestamptz), statement_timestamp()))
+                where id = any(array(select id from message where state = 'in_progress'))
+                returning id
+            ), gone as (
+                delete from public.tq_emails
+                where id = any(array(select id from message where state <> 'in_progress'))
+                returning *
+            ), kept as (
+                insert into public.tq_emails_history (
+                    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+                    producer, consumer, headers, errors, payload,
+                    outcome
+                )
+                select
+                    id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                    consumer, headers, errors, payload,
+                    'cancelled'
+                from gone
+            )
+            select id, true as told from told
+            union all
+            select id, false from gone
+        loop
+            rest := array_remove(rest, id);
+            return next;
+        end loop;
+        if cardinality(rest) > 0 then
+            -- In a pack, or just unpacked.
+            for packed in
+                select token from public.tq_emails__packs where ids && cast(rest as bigint[])
+            loop
+                perform public.tq_emails_unpack(packed);
+            end loop;
+            return query
+                with message as materialized (
+                    select id, state from public.tq_emails where id = any(cast(rest as bigint[])) order by id for update
+                ), told as (
+                    update public.tq_emails
+                    set cancelled_at = coalesce(cancelled_at, coalesce(cast(p_now as timestamptz), statement_timestamp()))
+                    where id = any(array(select id from message where state = 'in_progress'))
+                    returning id
+                ), gone as (
+                    delete from public.tq_emails
+                    where id = any(array(select id from message where state <> 'in_progress'))
+                    returning *
+                ), kept as (
+                    insert into public.tq_emails_history (
+                        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key,
+                        producer, consumer, headers, errors, payload,
+                        outcome
+                    )
+                    select
+                        id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                        consumer, headers, errors, payload,
+                        'cancelled'
+                    from gone
+                )
+                select id, true as told from told
+                union all
+                select id, false from gone;
+        end if;
+    end;
+    $$;
+revoke all on function public.tq_emails_cancel from public;
+
 -- public.tq_emails_pop: claim up to p_n ready messages, for consumers; in the order of the queue, each with the token that
 -- finishes it.
 -- The lease is of p_lease seconds (else 60.0); a consumer that does not finish a message by then has lost it.
@@ -567,7 +670,7 @@ revoke all on function public.tq_emails_complete from public;
 
 -- public.tq_emails_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after 5 attempts it is
--- a dead letter. Returns its new state: ready, scheduled or dead.
+-- a dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
 -- Error TQ003 if the lease is lost. Locks: the message, until the transaction ends. A crash before the commit leaves
 -- the message in progress.
 create or replace function public.tq_emails_fail(
@@ -582,6 +685,7 @@ create or replace function public.tq_emails_fail(
         failed bigint;
         new_state text;
         waited_for boolean;
+        ended bigint;
     begin
         if not p_delay between 0 and 3200000000 then
             raise exception using errcode = 'TQ001', message = 'retry_in is ' || p_delay || '.',
@@ -614,7 +718,7 @@ create or replace function public.tq_emails_fail(
                 token = null,
                 lease_until = null
             from unnest(cast(array[p_id] as bigint[]), cast(array[p_delay] as float8[])) as given (id, delay)
-            where message.id = given.id and token = cast(p_token as uuid)
+            where message.id = given.id and token = cast(p_token as uuid) and cancelled_at is null
             returning message.id, state
         )
         select id, state, case when state <> 'dead' then (select case
@@ -624,6 +728,32 @@ create or replace function public.tq_emails_fail(
             when not pg_try_advisory_xact_lock(hashtextextended('tq_emails', 8318836322) # cast(extract(epoch from statement_timestamp()) * 100 as bigint)) then false
             else pg_notify('tq_emails', '') is null end) else false end as waited_for from failed
         into failed, new_state, waited_for;
+        if new_state is null then
+            -- Told to stop: it ends.
+            with gone as (
+                delete from public.tq_emails
+                where id = any(cast(array[p_id] as bigint[])) and token = cast(p_token as uuid) and cancelled_at is not null
+                returning *, case
+                    when cast(p_error as text) is null then errors
+                    else coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)
+                    ))
+                end as all_errors
+            )
+            insert into public.tq_emails_history (
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+                consumer, headers, errors, payload,
+                outcome
+            )
+            select
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                consumer, headers, all_errors, payload,
+                'cancelled'
+            from gone
+            returning id
+            into ended;
+            new_state := case when ended is not null then 'cancelled' end;
+        end if;
         if new_state is null then
             raise exception using errcode = 'TQ003',
                 message = 'The lease on ' || p_id || ' is lost, so it was not failed.',
@@ -636,7 +766,8 @@ create or replace function public.tq_emails_fail(
 revoke all on function public.tq_emails_fail from public;
 
 -- public.tq_emails_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
--- are ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- are ready after p_delay seconds, and the attempt is not counted; those that were told to stop end.
+-- Error TQ003 if it holds none of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace function public.tq_emails_release(
     p_ids bigint[],
@@ -646,6 +777,7 @@ create or replace function public.tq_emails_release(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     declare
         released bigint;
+        ended bigint;
         waited_for boolean;
     begin
         if p_delay is null or not p_delay between 0 and 3200000000 then
@@ -665,7 +797,7 @@ create or replace function public.tq_emails_release(
                     attempts = attempts - 1,
                     token = null,
                     lease_until = null
-                where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid)
+                where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid) and cancelled_at is null
                 returning id
             )
             select id, (select case
@@ -677,6 +809,33 @@ create or replace function public.tq_emails_release(
         loop
             return next released;
         end loop;
+        -- Told to stop: they end.
+        for ended in
+            with gone as (
+                delete from public.tq_emails
+                where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid) and cancelled_at is not null
+                returning *, case
+                    when cast(null as text) is null then errors
+                    else coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+                        'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(null as text)
+                    ))
+                end as all_errors
+            )
+            insert into public.tq_emails_history (
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, finished_at, group_key, dedup_key, producer,
+                consumer, headers, errors, payload,
+                outcome
+            )
+            select
+                id, attempts, priority, pushed_at, due_at, first_popped_at, popped_at, coalesce(cast(p_now as timestamptz), statement_timestamp()), group_key, dedup_key, producer,
+                consumer, headers, all_errors, payload,
+                'cancelled'
+            from gone
+            returning id
+        loop
+            return next ended;
+        end loop;
+        released := coalesce(released, ended);
         if released is null and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was released.',

@@ -12,14 +12,18 @@ begin
     begin transaction;
     -- [end]
     {sql sweep/2 n=@p_n max_attempts=max_attempts into=nothing};
-    -- [not dead_letter_to]
-    return @@rowcount;
-    -- [end]
-    -- [dead_letter_to]
     declare @moved int = @@rowcount;
+    declare @told nvarchar(max) = N'[' + stuff((
+        select concat(N',', id)
+        from {queue} with (index ({table}__in_progress), rowlock, readpast, readcommittedlock)
+        where state = 'in_progress' and lease_until <= @now and cancelled_at is not null
+        for xml path (N'')
+    ), 1, 1, N'') + N']';
+    exec {queue}__cancel_held @told, null, N'lease expired', @p_now;
+    -- [dead_letter_to]
     exec {queue}__move_dead @p_now;
     commit transaction;
-    return @moved;
     -- [end]
+    return @moved;
 end;
 go

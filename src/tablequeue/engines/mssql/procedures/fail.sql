@@ -1,6 +1,7 @@
 -- {queue}_fail: fail the attempt on message @p_id, held under @p_token, for consumers. Returns its new state.
 -- It is tried again after @p_retry_in seconds, or else by the backoff; after {max_attempts} attempts it is dead.
--- At most once it stays lost. Error 51003 if the lease is lost. Locks: the message, until the transaction ends.
+-- One that was told to stop is cancelled. At most once it stays lost. Error 51003 if the lease is lost.
+-- Locks: the message, until the transaction ends.
 -- A crash before the commit leaves the message in progress.
 set ansi_nulls, quoted_identifier on;
 go
@@ -38,17 +39,25 @@ begin
                 ) as wait (seconds)
             ) * (1 - cast({jitter} as float) * rand())
             from {queue} where id = @p_id and token = @p_token;
-        declare @p_delays nvarchar(max) = concat(N'[[', @p_id, N',', convert(nvarchar(40), @p_delay, 2), N']]');
+        declare @p_delays nvarchar(max) =
+            concat(N'[[', @p_id, N',', coalesce(convert(nvarchar(40), @p_delay, 2), N'null'), N']]');
         {sql fail delays=@p_delays max_attempts=max_attempts into=nothing};
+        declare @changed bigint = @@rowcount;
+        if @changed > 0
+            select @state = state from {queue} where id = @p_id;
+        else
+        begin
+            declare @it nvarchar(max) = concat(N'[', @p_id, N']');
+            exec @changed = {queue}__cancel_held @it, @p_token, @p_error, @p_now;
+            set @state = 'cancelled';
+        end;
         -- [end]
         -- [at_most_once]
         {sql fail_at_most_once ids=concat(N'[',@p_id,N']') into=nothing};
+        declare @changed bigint = @@rowcount;
         -- [end]
-        if @@rowcount = 0
+        if @changed = 0
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
-        -- [at_least_once]
-        select @state = state from {queue} where id = @p_id;
-        -- [end]
         -- [dead_letter_to]
         if @state = 'dead' exec {queue}__move_dead @p_now;
         -- [end]
@@ -60,7 +69,7 @@ begin
         throw;
     end catch;
     -- [grouped]
-    if @alone = 1 and @state = 'dead' exec {queue}__move_on @p_now;
+    if @alone = 1 and @state in ('dead', 'cancelled') exec {queue}__move_on @p_now;
     -- [end]
     select @state as state;
 end;

@@ -1,5 +1,6 @@
 -- {queue}_release: release the messages of the JSON array @p_ids that are held under @p_token, for consumers. Returns
--- their ids. They are ready after @p_delay seconds, and the attempt does not count. Error 51003 if none is held.
+-- their ids. They are ready after @p_delay seconds, and the attempt does not count; those that were told to stop end.
+-- Error 51003 if none is held.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 set ansi_nulls, quoted_identifier on;
 go
@@ -28,6 +29,7 @@ begin
         if @@rowcount = 0 and exists (select 1 from openjson(@p_ids))
             throw 51003, N'The lease is lost: it expired, or the message was finished. Make it longer.', 1;
         {sql release into=nothing};
+        exec {queue}__cancel_held @p_ids, @p_token, null, @p_now;
         select id from @done;
         commit transaction;
     end try

@@ -20,4 +20,4 @@ set state = case
 {note_inserted}output inserted.id, inserted.state
 from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
 inner join {queue} as message with (rowlock, forceseek) on message.id = given.id
-where message.token = @token;
+where message.token = @token and message.cancelled_at is null;

@@ -16,4 +16,4 @@ set state = case when @delay > 0 then 'scheduled' else 'ready' end,
 output inserted.id
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-    and message.token = @token;
+    and message.token = @token and message.cancelled_at is null;

@@ -1,5 +1,5 @@
--- Of the last :n messages that were finished less than :age seconds ago, the last one first: producer, consumer,
--- seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was completed.
 -- Index: {table}__finished. Locks: none under READ_COMMITTED_SNAPSHOT. Without that option: shared locks while it
 -- reads, and it waits for transactions that change a row.
 declare @n bigint = :n;
@@ -14,8 +14,5 @@ select top (@n)
     attempts,
     datediff_big(microsecond, finished_at, @now) / 1e6 as ago
 from {history}
-where finished_at > @since and finished_at <= @now
-    -- [expires]
-    and outcome is null
-    -- [end]
+where finished_at > @since and finished_at <= @now and outcome is null
 order by finished_at desc;

@@ -1,7 +1,7 @@
 -- {queue}_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- [at_least_once]
 -- It is tried again after retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is a
--- dead letter. Returns its new state: ready, scheduled or dead.
+-- dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
 -- Options: retry_in, now.
 -- [end]
 -- [at_most_once]
@@ -15,6 +15,9 @@
 begin
     declare ours boolean;
     declare changed bigint;
+    -- [at_least_once]
+    declare ended longtext character set ascii;
+    -- [end]
     declare p_delay double;
     declare p_now datetime(6);
     declare outcome varchar(9) character set ascii default 'lost';
@@ -47,6 +50,12 @@ begin
     set changed = row_count();
     {sql fail_state}
     into outcome;
+    if changed = 0 then
+        call {queue}_cancel_held(json_array(p_id), p_token, p_error, p_now, ended);
+        if ended is not null then
+            set changed = 1, outcome = 'cancelled';
+        end if;
+    end if;
     -- [end]
     -- [at_most_once]
     {sql fail_at_most_once/2 ids=json_array(p_id)};
@@ -65,7 +74,7 @@ begin
     if ours then
         commit;
         -- [grouped]
-        if outcome = 'dead' then
+        if outcome in ('dead', 'cancelled') then
             call {queue}_move_on(p_now);
         end if;
         -- [end]

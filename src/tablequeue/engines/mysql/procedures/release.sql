@@ -1,5 +1,6 @@
 -- {queue}_release: release the messages of the JSON array p_ids that are held under p_token, for consumers. Returns
--- their ids. They are ready after a delay, and the attempt does not count. Error 51003 if none of them is held.
+-- their ids. They are ready after a delay, and the attempt does not count; those that were told to stop end. Error
+-- 51003 if none of them is held.
 -- Options: delay (seconds, else 0), now.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 {create} procedure {queue}_release(p_ids {text}, p_token {token}, p_options {text})
@@ -8,7 +9,7 @@ begin
     declare ours boolean;
     declare p_delay double;
     declare p_now datetime(6);
-    declare held longtext character set ascii;
+    declare held, ended longtext character set ascii;
     declare exit handler for sqlexception
     begin
         call {queue}_undo(ours);
@@ -33,7 +34,13 @@ begin
     ) as each_one;
     if held is not null then
         {sql release/2 ids=held};
-    elseif json_length(p_ids) > 0 then
+    end if;
+    call {queue}_cancel_held(p_ids, p_token, null, p_now, ended);
+    if held is null and ended is not null then
+        set held = ended;
+    elseif ended is not null then
+        set held = json_merge_preserve(held, ended);
+    elseif held is null and json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,
             message_text = 'The lease is lost: it expired, or the message was finished. Make it longer.';
     end if;

@@ -7,6 +7,9 @@ sweep: begin
     declare clock bigint default timestampdiff(microsecond, '2000-01-01', utc_timestamp(6));
     declare promoted bigint;
     declare found, locked longtext character set ascii;
+    -- [at_least_once]
+    declare ended longtext character set ascii;
+    -- [end]
     set p_moved = null;
     if p_now is null and clock < @`tablequeue.{table}` + 1000000 * p_every then
         leave sweep;
@@ -23,6 +26,9 @@ sweep: begin
     if locked is not null then
         {sql sweep/3 ids=locked max_attempts=max_attempts};
         {sql sweep/4 ids=locked};
+        -- [at_least_once]
+        call {queue}_cancel_held(locked, null, 'lease expired', p_now, ended);
+        -- [end]
         -- [dead_letter_to]
         {sql move_dead/1 ids=locked origin=origin};
         {sql move_dead/2 ids=locked};

@@ -8,8 +8,10 @@ select
     message.id,
     case when attempts >= :max_attempts{in_time} then 'dead' when delay > 0 then 'scheduled' else 'ready' end
 from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
 for update;
 update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+    and cancelled_at is null
 set state = elt(
         last_insert_id(case when attempts >= :max_attempts{in_time} then 3 when delay > 0 then 2 else 1 end),
         'ready', 'scheduled', 'dead'

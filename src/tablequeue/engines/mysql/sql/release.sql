@@ -4,10 +4,12 @@
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 select message.id
 from {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
+where cancelled_at is null
 for update;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
 set state = case when :delay > 0 then 'scheduled' else 'ready' end,
     due_at = case when :delay > 0 then {now} + interval :delay second else due_at end,
     attempts = attempts - 1,
     token = null,
-    lease_until = null;
+    lease_until = null
+where cancelled_at is null;

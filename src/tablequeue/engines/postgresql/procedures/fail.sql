@@ -1,7 +1,7 @@
 -- {queue}_fail: fail the attempt on message p_id, held under p_token, for consumers.
 -- [at_least_once]
 -- It is tried again after p_retry_in seconds, or else by the backoff of the queue; after {max_attempts} attempts it is
--- a dead letter. Returns its new state: ready, scheduled or dead.
+-- a dead letter. Returns its new state: ready, scheduled or dead; or cancelled, if it was told to stop.
 -- [end]
 -- [at_most_once]
 -- It stays lost, with the error. Returns 'lost'.
@@ -20,6 +20,9 @@ create or replace function {queue}_fail(
         failed bigint;
         new_state text;
         waited_for boolean;
+        -- [at_least_once]
+        ended bigint;
+        -- [end]
         -- [ranges]
         held bigint[];
         -- [end]
@@ -54,6 +57,12 @@ create or replace function {queue}_fail(
         end if;
         {sql fail ids=array[p_id] delays=array[p_delay] max_attempts=max_attempts within=true}
         into failed, new_state, waited_for;
+        if new_state is null then
+            -- Told to stop: it ends.
+            {sql cancel_held ids=array[p_id]}
+            into ended;
+            new_state := case when ended is not null then 'cancelled' end;
+        end if;
         -- [end]
         -- [at_most_once]
         {sql fail_at_most_once ids=array[p_id]}
@@ -73,7 +82,7 @@ create or replace function {queue}_fail(
         perform {queue}_notify(waited_for);
         -- [end]
         -- [grouped]
-        if new_state = 'dead' and now() = statement_timestamp() then
+        if new_state in ('dead', 'cancelled') and now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [end]

@@ -1,5 +1,6 @@
 -- {queue}_release: release the messages of p_ids that p_token holds, unworked, for consumers; returns their ids. They
--- are ready after p_delay seconds, and the attempt is not counted. Error TQ003 if it holds none of them.
+-- are ready after p_delay seconds, and the attempt is not counted; those that were told to stop end.
+-- Error TQ003 if it holds none of them.
 -- Locks: the messages, until the transaction ends. A crash before the commit releases none of them.
 create or replace function {queue}_release(
     p_ids bigint[],
@@ -9,6 +10,7 @@ create or replace function {queue}_release(
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         released bigint;
+        ended bigint;
         waited_for boolean;
         -- [ranges]
         held bigint[];
@@ -38,6 +40,13 @@ create or replace function {queue}_release(
         loop
             return next released;
         end loop;
+        -- Told to stop: they end.
+        for ended in
+            {sql cancel_held error=null}
+        loop
+            return next ended;
+        end loop;
+        released := coalesce(released, ended);
         if released is null and cardinality(p_ids) > 0 then
             raise exception using errcode = 'TQ003', message = 'The lease on ' || array_to_string(p_ids[:5], ', ')
                 || ' is lost, so nothing was released.',

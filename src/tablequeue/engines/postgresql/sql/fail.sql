@@ -19,7 +19,7 @@ with failed as (
         token = null,
         lease_until = null
     from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)
-    where message.id = given.id and token = cast(:token as uuid)
+    where message.id = given.id and token = cast(:token as uuid) and cancelled_at is null
     returning message.id, state
 )
 select id, state, case when state <> 'dead' then {waited_for} else false end as waited_for from failed;

@@ -11,7 +11,7 @@ with released as (
         attempts = attempts - 1,
         token = null,
         lease_until = null
-    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid)
+    where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is null
     returning id
 )
 select id, {waited_for} as waited_for from released;

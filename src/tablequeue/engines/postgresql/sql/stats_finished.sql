@@ -1,5 +1,5 @@
--- Of the last :n messages that were finished less than :age seconds ago, the last one first: producer, consumer,
--- seconds of wait and of run, attempts, and how many seconds ago each was finished.
+-- Of the last :n messages that were completed less than :age seconds ago, the last one first: producer, consumer,
+-- seconds of wait and of run, attempts, and how many seconds ago each was completed.
 -- Index: {table}__finished. Locks: none.
 select
     producer,
@@ -9,9 +9,6 @@ select
     attempts,
     cast(extract(epoch from {now} - finished_at) as float8) as ago
 from {history}
-where finished_at > {now} - cast(:age as float8) * interval '1 second' and finished_at <= {now}
-    -- [expires]
-    and outcome is null
-    -- [end]
+where finished_at > {now} - cast(:age as float8) * interval '1 second' and finished_at <= {now} and outcome is null
 order by finished_at desc
 limit :n;

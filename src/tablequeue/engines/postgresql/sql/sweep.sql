@@ -1,5 +1,6 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
--- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
+-- letters instead if their last attempt is spent. A lost lease is an error of the attempt. One that was told to stop
+-- ends as cancelled.
 -- Those of up to ten packs, too, whose lease has expired: they are rows of the queue again.
 -- Indexes: {table}__scheduled, {table}__in_progress, {table}__packs_lease. Locks: the rows; locked rows are skipped. A
 -- crash leaves all or nothing.
@@ -10,7 +11,7 @@ with due as (
     limit :n
     for update skip locked
 ), expired as (
-    select id from {queue}
+    select id, cancelled_at from {queue}
     where state = 'in_progress' and lease_until <= {now}
     order by lease_until
     limit :n
@@ -26,8 +27,27 @@ with due as (
         end,
         token = null,
         lease_until = null
-    where id = any(array(select id from due union all select id from expired))
+    where id = any(array(select id from due union all select id from expired where cancelled_at is null))
     returning id
+), cancelled as (
+    delete from {queue}
+    where id = any(array(select id from expired where cancelled_at is not null))
+    returning *, coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
+        'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
+    )) as all_errors
+-- [keep]
+), kept as (
+    insert into {history} (
+        {history_row without token},
+        outcome
+    )
+    select
+        {history_row without token with
+            finished_at = {now}
+            errors = all_errors},
+        'cancelled'
+    from cancelled
+-- [end]
 ), pack as (
     delete from {packs}
     where token = any(array(
@@ -50,5 +70,7 @@ with due as (
     returning id
 )
 select id from moved
+union all
+select id from cancelled
 union all
 select id from unpacked;

@@ -18,5 +18,5 @@ set state = case
     token = null,
     lease_until = null
 from (select json_extract(value, '$[0]') as id, json_extract(value, '$[1]') as delay from json_each(:delays)) as given
-where message.id = given.id and token = :token
+where message.id = given.id and token = :token and cancelled_at is null
 returning id, state;

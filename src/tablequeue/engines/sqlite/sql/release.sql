@@ -7,5 +7,5 @@ set state = case when :delay > 0 then 'scheduled' else 'ready' end,
     attempts = attempts - 1,
     token = null,
     lease_until = null
-where id in (select value from json_each(:ids)) and token = :token
+where id in (select value from json_each(:ids)) and token = :token and cancelled_at is null
 returning id;

@@ -1,21 +1,26 @@
 -- Up to :n messages that are due, and as many whose lease has expired, become ready; the latter become dead
--- letters instead if their last attempt is spent. A lost lease is an error of the attempt.
+-- letters instead if their last attempt is spent. A lost lease is an error of the attempt. One that was told to stop
+-- stays as it is, in progress: cancel_held ends it.
 -- Indexes: {table}__scheduled, {table}__in_progress. A crash leaves all or nothing.
 update {queue}
-set state = case when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead' else 'ready' end,
+set state = case
+        when cancelled_at is not null then state
+        when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead'
+        else 'ready'
+    end,
     errors = case
-        when state = 'in_progress' then json_insert(
+        when state = 'in_progress' and cancelled_at is null then json_insert(
             coalesce(errors, '[]'), '$[#]',
             json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired')
         )
         else errors
     end,
-    token = null,
-    lease_until = null
+    token = case when cancelled_at is not null then token end,
+    lease_until = case when cancelled_at is not null then lease_until end
 where id in (
         select id from {queue} where state = 'scheduled' and due_at <= {now} order by due_at limit :n
     )
     or id in (
         select id from {queue} where state = 'in_progress' and lease_until <= {now} order by lease_until limit :n
     )
-returning id;
+returning id, state;

@@ -1,0 +1,64 @@
+"""Looks whether messages in progress were cancelled, and interrupts their handlers: one thread for all queues.
+
+It asks once a second, in one statement for each queue that has handlers which run longer than that. A message that is
+finished sooner costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from threading import Event, Thread
+from time import monotonic
+
+from tablequeue.message import note_cancelled
+from tablequeue.operations.cancel import told
+from tablequeue.worker.fetcher import Fetcher
+
+logger = logging.getLogger("tablequeue.worker")
+
+# Seconds between two looks, and the minimum time that a handler has run when it is looked at.
+INTERVAL = 1.0
+
+
+class Cancellations:
+    """Tells handlers of cancelled messages to stop, until `close`.
+
+    A call is interrupted when all of its messages were cancelled, if its pool can do that. Before that, and in threads,
+    the handler sees `Claim.cancelled`.
+    """
+
+    def __init__(self, fetchers: Sequence[Fetcher]) -> None:
+        self._fetchers = [fetcher for fetcher in fetchers if fetcher.queue.definition.delivery == "at_least_once"]
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="cancellations of the worker", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        self._closed.set()
+        self._thread.join(timeout)
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed.wait(INTERVAL):
+            for fetcher in self._fetchers:
+                try:
+                    _look(fetcher)
+                except Exception as error:  # the database is away: the next look asks again
+                    logger.debug("%s: whether messages were cancelled is not known: %s", fetcher.queue.name, error)
+
+
+def _look(fetcher: Fetcher) -> None:
+    since = monotonic() - INTERVAL
+    running = [assignment for assignment in fetcher.running() if (assignment.began_at or since) <= since]
+    asked = [claim.id for assignment in running for claim in assignment.claims if claim.id not in assignment.told]
+    cancelled = told(fetcher.queue.context, asked)
+    for assignment in running if cancelled else ():
+        new = [claim for claim in assignment.claims if claim.id in cancelled]
+        for claim in new:
+            note_cancelled(claim)
+            assignment.told.add(claim.id)
+        if new and len(assignment.told) == len(assignment.claims):
+            logger.info("%s: message %d was cancelled; its handler is told to stop", fetcher.queue.name, new[0].id)
+            fetcher.pool.interrupt(assignment)
