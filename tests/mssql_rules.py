@@ -28,7 +28,8 @@ class Layout:
         layout = cls()
         for text in texts:
             for table, body in re.findall(r"create table (\S+) \(\n(.*?)\n\s*\);", text, re.DOTALL):
-                layout.tables[table] = [line.split()[0] for line in body.splitlines() if re.match(r" +[a-z]\w+ ", line)]
+                lines = (re.match(r" +(?:, )?([a-z]\w+) ", line) for line in body.splitlines())
+                layout.tables[table] = [line[1] for line in lines if line]
                 layout.tables[table] = [name for name in layout.tables[table] if name != "constraint"]
                 for name, column in re.findall(r"^ +(\w+) .*constraint (\w+) primary key", body, re.MULTILINE):
                     layout.indexes[column] = (table, [name], "")

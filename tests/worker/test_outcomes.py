@@ -15,10 +15,10 @@ from tablequeue.worker.outcome import outcomes_of
     [
         (None, [Done(), Done()]),
         (Retry(1), [Retry(1), Retry(1)]),
-        ([Retry(1), "x"], [Retry(1), Done()]),
+        ([Retry(1), "x"], [Retry(1), Done("x")]),
         ((Retry(1), None), [Retry(1), Done()]),
-        # Any other value.
-        (("x", "y", "z"), [Done(), Done()]),
+        # Any other value is the result of each message.
+        (("x", "y", "z"), [Done(("x", "y", "z"))] * 2),
     ],
 )
 def test_what_a_handler_of_a_batch_returns(returned: Any, outcomes: list[Outcome]) -> None:

@@ -52,7 +52,10 @@ select message.id
 from @ring as ring
 cross apply (
     select top (
-        cast(@n / nullif(@groups, 0) + case when ring.number <= @n % nullif(@groups, 0) then 1 else 0 end as bigint)
+        cast(
+            @n / nullif(@groups, 0)
+            + case when ring.number <= @n - @n / nullif(@groups, 0) * @groups then 1 else 0 end as bigint
+        )
     ) id
     from {queue} with (index ({table}__ready), readpast, readcommittedlock)
     where {claimable} and slot = ring.slot{within}
@@ -64,7 +67,7 @@ class SQLServerFair(Fair):
     def _begin(self, cursor: Cursor, table: Table) -> None:
         if table.ring.served is None:
             table.ring.served = random.randint(LOWEST, HIGHEST)
-            params: Params = {"n": STEPS, "served": table.ring.served}
+            params: Params = {"n": STEPS, "served": table.ring.served, "now": None}
             last = self._row(cursor, table, "claim_ring", params)
             if last is not None:
                 table.ring.served = last[0]
