@@ -73,7 +73,8 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
         return
     # Of a subscription: its messages apart. Each is looked at in the state that it has then.
     apart = replace(context, reads=context.engine.reads)
-    for state in STATES:
+    # Blocked ones first: one that becomes the head of its group, because the head was cancelled, would be passed over.
+    for state in sorted(STATES, key=lambda state: state != "blocked"):
         after = 0
         while batch := peek(apart, BATCH, state, after):
             after = batch[-1].id
