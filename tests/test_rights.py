@@ -31,6 +31,7 @@ CALLED: dict[str, dict[str, Any]] = {
     "fail": {"id": 1, "token": TOKEN, "error": "why"},
     "release": {"ids": [1], "token": TOKEN},
     "extend": {"id": 1, "token": TOKEN},
+    "cancel": {"ids": [1]},
     "stats": {},
     "peek": {},
     "history": {},

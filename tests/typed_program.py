@@ -147,7 +147,6 @@ def consume(emails: Queue) -> None:
     assert_type(emails.history(), list[Message])
     assert_type(emails.dead(), list[Message])
     assert_type(emails.redrive(lambda message: message.attempts > 1), int)
-    assert_type(emails.move([1], to=emails, state="dead"), dict[int, int])
     assert_type(emails.purge_history(timedelta(days=30)), int)
 
 
