@@ -168,7 +168,7 @@ def test_an_unknown_queue(path: Path, emails: Queue) -> None:
 
 
 def test_a_name_that_cannot_be(path: Path) -> None:
-    for name in ("Emails", "1st", "a b", "x" * 49, "queues", "a;drop", "\x1b[2J"):
+    for name in ("", " emails", "a/b", "..", "x" * 256, "a\nb", "\x1b[2J"):
         result = run(path, "queue", "create", "--", name)
         assert refusal(result)[1]
         assert "\x1b" not in result.stderr

@@ -47,7 +47,8 @@ def topic_on(server: Server) -> Topic:
 def subscribed(server: Server, **options: Any) -> Subscription:
     topic = topic_on(server)
     entry = topic.context.table.entry
-    server.answers["select definition"] = lambda params: [(entry, 4)] if params == ("events",) else []
+    server.answers["select definition"] = lambda params: [(entry, 5)] if params == ("events",) else []
+    server.answers["select name, definition"] = lambda params: [("events", entry)]
     return topic.subscribe("mail", **options)
 
 
@@ -173,7 +174,8 @@ def test_a_large_push_is_made_of_steps_and_its_ids_are_aligned(server: Server) -
     given = [json.loads(params[0]) for text, params in server.sent if "insert into tq_events " in text]
     assert [len(step) for step in given] == [1000, 1000, 500, 1000, 500]
     assert given[-1][-1] == {
-        "headers": None, "priority": 0, "group": "g1", "key": None, "due": None, "delay": None, "payload": "1499",
+        "headers": None, "priority": 0, "group": "g1", "key": None, "due": None, "delay": None, "expires": None,
+        "payload": "1499",
     }  # fmt: skip
 
 

@@ -228,7 +228,12 @@ def test_a_queue_of_version_2_gets_them(place: Place, db: Database, queue: Queue
     table = place.table("work")
     ids = queue.push_many(["x"] * MANY)
     held = claimed(queue)
-    for statement in (f"drop view {table}__packed", f"drop table {table}__packs"):
+    for statement in (
+        f"drop view {table}__packed",
+        f"drop table {table}__packs",
+        f"alter table {table} drop column expires_at, drop column cancelled_at",
+        f"alter table {table}_history drop column outcome",
+    ):
         place.execute(statement)
     place.execute(f"update {place.table('queues')} set schema_version = 2")  # noqa: S608
     refuses(SchemaTooOld, db.queue, "work")
