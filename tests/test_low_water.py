@@ -145,8 +145,8 @@ def test_only_ids_that_come_in_order_have_a_mark(place: Place, design: str) -> N
 def with_table(broken: type[Table]) -> Callable[[type[Engine]], type[Engine]]:
     def mutant(engine: type[Engine]) -> type[Engine]:
         class WithTable(engine):  # type: ignore[misc, valid-type]
-            def table(self, name: str, definition: Definition, *names: str) -> Table:
-                return broken(self, name, definition, *names)
+            def table(self, name: str, definition: Definition, *place: Any) -> Table:
+                return broken(self, name, definition, *place)
 
         return WithTable
 
