@@ -62,6 +62,8 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{PART}results"] = ("results", "drop_results")
             if definition.key_for:
                 ours[f"{stem}{PART}keys"] = ("keys", "drop_keys")
+            if definition.kind == "queue":
+                ours |= {f"{stem}{PART}{part}": (part, "drop_streams") for part in ("moving", "moved")}
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]
