@@ -26,7 +26,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.moving import ASIDE
 from tablequeue.engines.texts import Row
-from tablequeue.errors import BadInput, Conflict, DuplicateKey
+from tablequeue.errors import BadInput, BadPayload, Conflict, DuplicateKey, TablequeueError
 from tablequeue.names import MOVING
 from tablequeue.operations import control, inspect, keys, push
 from tablequeue.operations.claim import promote_after
@@ -39,6 +39,8 @@ LAST_ID = (1 << 63) - 1
 # How often a batch is brought again whose keys other programs push at the same moment.
 RETRIES = 100
 OUTCOMES = ("cancelled", "expired")
+# Instead of the id of a message in the target: it goes back to the source.
+BACK = 0
 # A payload of each type, of rows that nobody sees.
 EMPTY: Mapping[str, Any] = {"json": None, "text": "", "bytes": b""}
 
@@ -64,8 +66,29 @@ class _Pass:
     """The groups of which a message stays: those behind it stay too, so that they keep their order."""
     keys: dict[str, None] = field(default_factory=dict)
     """The keys that messages of the target have."""
+    refused: dict[int, str] = field(default_factory=dict)
+    """The messages that the target cannot hold, with the reasons. They are known to later looks too."""
     number: int = 0
     """How many messages have been moved."""
+
+    def error(self, to: Context) -> TablequeueError | None:
+        """Return what the user must know at the end."""
+        if self.refused:
+            ids = ", ".join(map(str, [*self.refused][:5])) + (", ..." if len(self.refused) > 5 else "")
+            return BadPayload(
+                f"{to.table.name!r} there cannot hold the messages {ids}; these stay, the others were moved. "
+                f"The first one: {next(iter(self.refused.values()))}",
+                "Have them consumed here; or move to a queue with another payload type.",
+            )
+        if self.keys:
+            first = ", ".join(map(repr, [*self.keys][:5])) + (", ..." if len(self.keys) > 5 else "")
+            return DuplicateKey(
+                f"Messages of {to.table.name!r} there have keys of those to move: {first}; these stay, the others were "
+                "moved.",
+                "Move again when the messages there are finished.",
+                [*self.keys],
+            )
+        return None
 
 
 def batches(context: Context, to: Context, history: bool, follow: bool, now: datetime | None) -> Iterator[Moved]:
@@ -80,8 +103,9 @@ def batches(context: Context, to: Context, history: bool, follow: bool, now: dat
     if context.table.definition.grouped:
         # Its groups are in order, one message at a time, over both databases. So the source hands out no more.
         control.pause(context, None, None)
+    found = _Pass()
     while True:
-        found = _Pass()
+        found = _Pass(refused=found.refused)
         yield from _pass(context, to, found, now)
         if found.number >= BATCH:
             continue
@@ -93,14 +117,8 @@ def batches(context: Context, to: Context, history: bool, follow: bool, now: dat
         elif not found.number:
             yield Moved({})
             sleep(PAUSE)
-    if found.keys:
-        first = ", ".join(map(repr, [*found.keys][:5])) + (", ..." if len(found.keys) > 5 else "")
-        raise DuplicateKey(
-            f"Messages of {to.table.name!r} there have keys of those to move: {first}; these stay, the others were "
-            "moved.",
-            "Move again when the messages there are finished.",
-            [*found.keys],
-        )
+    if error := found.error(to):
+        raise error
 
 
 def _pass(context: Context, to: Context, found: _Pass, now: datetime | None) -> Iterator[Moved]:
@@ -133,7 +151,7 @@ def _set_aside(context: Context, after: int, high: int, taken: set[str], found: 
         groups = found.groups | moving.busy_groups(cursor, table, params) if grouped else set()
         ids = []
         for id, group, key in rows:
-            if key in taken or group in groups:
+            if id in found.refused or key in taken or group in groups:
                 groups |= {group} if grouped else set()
             else:
                 ids.append(id)
@@ -150,20 +168,64 @@ def _forward(context: Context, to: Context, found: _Pass, now: datetime | None) 
     moving, after = context.engine.moving, 0
     while rows := context.run(moving.aside, {"after": after, "n": BATCH}):
         after = rows[-1][0]
-        come = _bring(to, [_aside(context, to, row) for row in rows], context.table.definition.grouped, found, now)
-        if come:
-            found.number += len(come)
-            try:
+        brought = _bring(to, [_aside(context, to, row) for row in rows], context.table.definition.grouped, found, now)
+        come = {id: new for id, new in brought.items() if new != BACK}
+        found.number += len(come)
+        try:
+            if come:
                 yield Moved(come)
-            finally:
-                context.run(moving.forget_aside, {"ids": context.engine.dump_ids([*come])})
+        finally:
+            context.run(moving.forget_aside, {"ids": context.engine.dump_ids([*come])})
+        _give_back(context, [id for id, new in brought.items() if new == BACK], found, now)
+
+
+def _give_back(context: Context, ids: Sequence[int], found: _Pass, now: datetime | None) -> None:
+    """Put messages that the target has noted not to take back into the queue, with new ids."""
+
+    def run(cursor: Any, table: Table, params: Params) -> list[int]:
+        old, new = context.messages.move(cursor, table, params)
+        if len(new) < len(old):
+            raise _KeysTaken
+        return new
+
+    for id in ids:
+        params: Params = {"ids": context.engine.dump_ids([id]), "token": secrets.token_hex(16)}
+        try:
+            new = context.runner.run(run, _own(context), params | {"now": context.time(now)})
+        except _KeysTaken:  # by a message that was pushed here meanwhile: the next look tries again
+            continue
+        if reason := found.refused.pop(id, None):
+            found.refused |= dict.fromkeys(new, reason)
+
+
+def _own(context: Context) -> Table:
+    """Return the table of a queue, to which messages are moved that are aside in it."""
+    own, engine = context.table, context.engine
+    table = engine.table(own.name, own.definition, own.table_name)
+    table.source = engine.table(own.name, own.definition, f"{own.table_name}{MOVING}")
+    return table
 
 
 def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: datetime | None) -> dict[int, int]:
-    """Insert messages into the target, but for those that are there, in one transaction. Return old and new ids."""
+    """Insert messages into the target. Return their old ids with the new ones, or with BACK.
+
+    A message that the target does not take stays: its key is taken there, or its payload is too much for it. Unless it
+    holds up a group, it goes back, which the target notes first, so that no other move brings it.
+    """
+    try:
+        return _insert(to, rows, grouped, found, now)
+    except BadPayload as error:
+        if len(rows) > 1:
+            half = len(rows) // 2
+            first = _bring(to, rows[:half], grouped, found, now)
+            return first | _bring(to, rows[half:], grouped, found, now)
+        found.refused |= {rows[0]["id"]: error.cause}
+        return _insert(to, rows, grouped, found, now)
+
+
+def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: datetime | None) -> dict[int, int]:
+    """Insert messages, but for those that are there, in one transaction."""
     engine, definition = to.engine, to.table.definition
-    target = engine.table(to.table.name, definition, to.table.table_name)
-    target.source = engine.table(to.table.name, definition, f"{to.table.table_name}{MOVING}")
 
     def run(cursor: Any, target: Table, params: Params) -> tuple[dict[int, int], dict[int, int], list[Params]]:
         # One move at a time brings messages to a database: the others see what it has brought.
@@ -171,6 +233,9 @@ def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: da
         there = engine.moving.find_moved(cursor, target, {"ids": engine.dump_ids([row["id"] for row in rows])})
         come = {row["id"]: there[_name(row)] for row in rows if _name(row) in there}
         free, stay = _free(to, cursor, target, [row for row in rows if row["id"] not in come], grouped, found)
+        if stay and not grouped:
+            come |= {row["id"]: BACK for row in stay}
+            _note(to, cursor, target, stay, come)
         if not free:
             return come, {}, stay
         taking = sorted(row["key"] for row in free if row["key"]) if definition.key_for else []
@@ -189,7 +254,7 @@ def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: da
 
     for retry in count():
         try:
-            come, brought, stay = to.runner.run(run, target, {"now": to.time(now)})
+            come, brought, stay = to.runner.run(run, _own(to), {"now": to.time(now)})
             break
         except _KeysTaken:  # the next look sees it
             if retry == RETRIES:
@@ -197,7 +262,7 @@ def _bring(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: da
     if brought:
         to.table.ready_after(min(brought.values()) - 1)
         promote_after(to, now, messages=len(brought))
-    found.keys |= {row["key"]: None for row in stay if row["key"] is not None}
+    found.keys |= {row["key"]: None for row in stay if row["key"] is not None and row["id"] not in found.refused}
     if grouped:
         found.groups |= {row["group"] or "" for row in stay}
     return come
@@ -213,7 +278,7 @@ def _free(
     stay: list[Params] = []
     for row in rows:
         key, group = row["key"], row["group"] or ""
-        if key in taken or (grouped and group in groups):
+        if row["id"] in found.refused or key in taken or (grouped and group in groups):
             groups.add(group)
             stay.append(row)
         else:
