@@ -137,6 +137,10 @@ class Messages(Part):
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
         return len(self._rows(cursor, table, "promote", params))
 
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Have all messages in progress count for the limit of the queue: also those that were claimed without it."""
+        self._run(cursor, table, "close_slots", params)
+
     # -- finishing ---------------------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
