@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
+from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.errors import NoResult
 from tablequeue.operations import maintain
 from tablequeue.operations.claim import leased
@@ -97,6 +97,57 @@ def check_rate(queue: Queue) -> None:
     queue.push_many("a" * 20, now=at(0))
     asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
     assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
+
+
+def check_altered_places(queue: Queue) -> None:
+    """Messages in progress count for a limit that comes or changes, and none is claimed while they are too many."""
+    queue.push_many("a" * 60)
+    held = queue.pop_many(10)
+    queue.alter(concurrency=12)
+    held += queue.pop_many(60)
+    assert len(held) == 12, "two more have a place"
+    queue.alter(concurrency=5)
+    for step in (1, -1, 1, -1, 1, -1, 1):
+        held.pop(min(step, 0)).complete()
+        assert queue.pop_many(60) == [], "more are in progress than have a place"
+    held.pop(2).complete()
+    held += queue.pop_many(60)
+    assert len(held) == 5, "one has a place"
+    queue.alter(concurrency=8)
+    held += queue.pop_many(60)
+    assert len(held) == 8, "three more have a place"
+    queue.alter(concurrency=None)
+    assert len(queue.pop_many(20)) == 20, "there is no limit"
+    queue.alter(concurrency=20)
+    assert queue.pop() is None, "28 are in progress"
+    queue.complete_many(held)
+    assert queue.pop() is None, "20 are in progress"
+
+
+def check_late_claims_count(queue: Queue, late: Queue) -> None:
+    """A message counts that a consumer claims which does not know of the limit yet; and then no longer."""
+    queue.push_many("a" * 20, now=at(0))
+    assert late.pop(now=at(0))
+    queue.alter(concurrency=5)
+    claims = late.pop_many(3, now=at(1))
+    assert len(queue.pop_many(20, now=at(1))) == 1, "four are in progress"
+    late.complete_many(claims, now=at(1))
+    assert len(queue.pop_many(20, now=at(1))) == 3, "two are in progress"
+    assert not queue.pop_many(20, now=at(1))
+
+
+def check_altered_rate(queue: Queue) -> None:
+    """What was spent of a rate stays spent."""
+    queue.push_many("a" * 20)
+    assert len(queue.pop_many(20)) == 3
+    queue.alter(rate=Rate(2, per=3600, burst=5))
+    assert len(queue.pop_many(20)) == 2, "of five, three are spent"
+    queue.alter(rate=None)
+    assert len(queue.pop_many(5)) == 5, "there is no limit"
+    queue.alter(rate=Rate(1, per=7200, burst=2))
+    assert queue.pop() is None, "the burst is spent"
+    queue.alter(rate=Rate(1000, burst=10))
+    assert len(queue.pop_many(20)) in range(8, 11), "of ten, two are spent at most"
 
 
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:

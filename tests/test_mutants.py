@@ -251,13 +251,18 @@ def dead_letters(database: Database, kind: Kind) -> None:
 
 
 CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+PLACES = on(checks.check_altered_places, "altered places")
+LATE = of_two(lambda _, one, other: checks.check_late_claims_count(one, other), "late claims")
+ALTERED_RATE = on(checks.check_altered_rate, "altered rate", rate=Rate(1, per=3600, burst=3))
+# SQLite counts the messages in progress instead.
+COUNTED = r"- \(select count\(\*\) from \S+ where state = 'in_progress'\)"
 RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
 CLAIMS_AT_ONCE = of_two(
     lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
 )
 # What finds out whether the message of a place is in progress.
 OCCUPIED = (
-    r"(?s)where not exists \(.*?\n\)|- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
+    r"(?s)(?<=where )not exists \(.*?\n\) and |- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
     r"\(\s*select true from .*?\) is null and "
 )
 # What finds out whether a place was filled after the look at it.
@@ -342,6 +347,19 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
     "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
     "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
+    "closed places that hold up nobody": (
+        rewritten(rf"(?s)and slot >= case.*?\n\s*else 1\s+end|{COUNTED}", "", "claim", "free_slots"),
+        PLACES,
+    ),
+    "places that stay when they are too many": (
+        rewritten("|".join([r"update \S+ set slot = -message .*;\n", COUNTED]), "", "resize_slots", "claim"),
+        PLACES,
+    ),
+    "late claims that do not count": (
+        rewritten(rf"-(?=id, id|message\.id, message\.id)|{COUNTED}", "", "close_slots", "claim"),
+        LATE,
+    ),
+    "another rate that forgets what was spent": (rewritten("/ step", "/ step * 0", "change_rate"), ALTERED_RATE),
     "a claim that spends nothing of the rate": (
         rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
         RATE,

@@ -119,7 +119,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a queue; it is stored in the catalogue and does not change.
+    """The definition of a queue, as it is stored in the catalogue.
 
     Its fields are the options of `Database.create_queue`, which explains them. Durations are kept as seconds.
     """
@@ -408,8 +408,11 @@ class AlterOptions(TypedDict, total=False):
     max_attempts: int
     backoff: Backoff
     history: History
-    expires: Duration
-    key_for: Duration
+    dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
     results: bool
 
 

@@ -542,14 +542,17 @@ class Queue:
     # -- controlling -----------------------------------------------------------------------------------------------
 
     def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+        """Change options of the queue: those of `create_queue` that are not a part of its tables.
 
-        Other options stay as they are. It holds at once in this process, and within a second in every other one that
-        uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored
-        procedures that are there are made again.
+        They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
+        `key_for` and `results`; None, or False, switches off what can be off. Other options stay as they are. It holds
+        at once in this process, and within a second in every other one that uses the queue; for messages there and to
+        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
+        that are there are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
-        a history for a queue without one. A crash leaves the old definition, or the new one.
+        a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
+        or `rate` waits for claims in transactions of callers.
         """
         self.context.become(alter.alter(self.context.runner, self.context.table, options))
 

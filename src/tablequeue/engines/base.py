@@ -128,11 +128,16 @@ class Table(Statements):
         self.mark = Mark()
         self.ring = Ring()
 
-    def redefined(self, definition: Definition, name: str | None = None) -> Self:
-        """Return the table with another definition, or name, and with all else that this process remembers of it."""
+    def redefined(self, definition: Definition, name: str | None = None, dead_letters: Table | None = None) -> Self:
+        """Return the table with another definition, or name, and with all else that this process remembers of it.
+
+        dead_letters   the table to which dead letters move, if the definition names another queue than before.
+        """
         other = copy(self)
         other.name = name or self.name
         other.definition = definition
+        if definition.dead_letter_to != self.definition.dead_letter_to:
+            other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
         return other
@@ -212,7 +217,7 @@ class EngineBase(ABC):
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
     """`own_clock`, unless `:now` is given."""
-    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots"  # noqa: S608
+    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots where slot > 0"  # noqa: S608
     """The number of messages that may be in progress in a queue that limits them."""
     until_token: ClassVar[str]
     """The seconds until the rate of a queue allows a message, in the row of the rate."""

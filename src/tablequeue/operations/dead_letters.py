@@ -43,6 +43,18 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
             )
 
 
+def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
+    """Refuse another queue for the dead letters of a queue that is there; `rows` is the catalogue."""
+    check(name, definition, there)
+    if definition.dead_letter_to == name:
+        raise BadDefinition(f"{name!r} would send its dead letters to itself.", "Name another queue, or None.")
+    if theirs := sources(rows, name):
+        raise BadDefinition(
+            f"The queue {theirs[0]!r} sends its dead letters to {name!r}, which must keep them.",
+            f"Alter {theirs[0]!r} first.",
+        )
+
+
 def sources(rows: Sequence[NameRow], name: str) -> list[str]:
     """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue."""
     return [row.name for row in rows if json.loads(row.entry).get("dead_letter_to") == name]

@@ -43,6 +43,9 @@ class SQLiteMessages(Messages):
         params = at_one_time(cursor, table, params)
         return super()._take(cursor, table, granted(cursor, table, params, removes=True))
 
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Do nothing: each claim counts all messages in progress."""
+
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
         if moved and table.definition.grouped:
