@@ -34,6 +34,7 @@ from tablequeue.operations.cancel import Cancellation, Chosen
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
 from tablequeue.operations.wait import INFINITE, Waiter
@@ -592,7 +593,8 @@ class Queue:
 
         which   their ids: all of them in one transaction, or none; or a function of a `Message` that is true for them;
                 all if not given.
-        to      a queue of the same database, with the same payload type, and groups if this one has them.
+        to      a queue with the same payload type, and groups if this one has them. If it is of another database, all
+                messages are moved, as by `move_batches`: leave `which` and `state` out.
         state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
 
         A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
@@ -604,6 +606,28 @@ class Queue:
         of these: nothing of the transaction was moved.
         """
         return move.move(self.context, to.context, which, state, now)
+
+    def move_batches(
+        self, *, to: Queue, history: bool = False, follow: bool = False, now: datetime | None = None
+    ) -> Iterator[Moved]:
+        """Move all messages that no consumer holds to a queue of another database; yield what each batch has moved.
+
+        to       the other queue, with the same payload type, and groups if this one has them.
+        history  copy the history too. A message that was copied before is not copied again.
+        follow   go on with what is pushed, released or retried here, until the iteration is closed. While there is
+                 nothing to move, an empty batch is yielded, twice a second.
+
+        Each message ends in the other queue exactly once, whatever dies: after a crash, move again. It keeps what
+        `move` keeps, and when it expires. A thousand are a batch: this database sets them aside, the other one gets
+        them, and then this one deletes them. Those that a crash leaves aside are in no consumer's way, and come with
+        the next move. A batch is yielded when the other database has it.
+
+        If this queue is `strict`, or has groups in order, it is paused from the beginning on, and stays so: what is
+        behind a message in progress stays here until that is finished.
+
+        `DuplicateKey`, at the end, if messages stay because the other queue has their keys.
+        """
+        return move.move_batches(self.context, to.context, history, follow, now)
 
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""

@@ -27,7 +27,7 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
+from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 
@@ -332,6 +332,8 @@ class EngineBase(ABC):
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
+            "moving": f"{queue}{MOVING}",
+            "moved": f"{queue}{PART}moved",
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
             # How many messages a claim may claim.

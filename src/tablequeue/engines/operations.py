@@ -119,6 +119,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
+    "create_moving": _made("create_moving"),
     "redefine": Operation(
         Effect.DDL,
         {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
@@ -289,6 +290,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
     "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
+    # Moves between databases
+    "waiting": Operation(Effect.STEP),
+    "busy_groups": Operation(Effect.READ),
+    "set_aside": Operation(Effect.STEP),
+    "aside": Operation(Effect.READ),
+    "forget_aside": Operation(Effect.WRITE),
+    "find_moved": Operation(Effect.READ),
+    "put_aside": Operation(Effect.STEP),
+    "note_moved": Operation(Effect.STEP),
+    "put_history": Operation(Effect.STEP),
 }
 
 
