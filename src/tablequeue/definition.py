@@ -230,10 +230,6 @@ class Definition:
                     "concurrency does not go with at_most_once, which does not know when a message is finished.",
                     "Use at_least_once with max_attempts=1.",
                 )
-        if self.limited and self.fair:
-            raise BadDefinition(
-                "concurrency and rate do not go with groups='fair'.", "Leave the limits out, or the groups."
-            )
         if self.rate is not None:
             if not isinstance(self.rate, Rate):
                 raise BadDefinition(f"rate is {self.rate!r}.", "Give a tablequeue.Rate.")

@@ -344,6 +344,8 @@ PROCEDURES: Mapping[str, Procedure] = {
     "begin": Procedure(),
     "check": Procedure(),
     "cancel_held": Procedure(needs="at_least_once"),
+    "claim_turn": Procedure(needs="fair limited"),
+    "take_turn": Procedure(needs="fair limited"),
     "claim": Procedure(of=_CLAIMED),
     "find_in_turn": Procedure(needs="fair"),
     "find": Procedure(),
@@ -411,6 +413,7 @@ def conditions(definition: Definition) -> set[str]:
         *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
         *(["dead_letter_to"] if definition.dead_letter_to else []),
         *(["in_order"] if not definition.fair else []),
+        *(["unlimited"] if not definition.limited else []),
         *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
