@@ -36,6 +36,9 @@ class SQLiteMessages(Messages):
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return super()._claim(cursor, table, granted(cursor, table, params))
 
+    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return super()._claim_run(cursor, table, granted(cursor, table, params))
+
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().expire(cursor, table, at_one_time(cursor, table, params))
 
