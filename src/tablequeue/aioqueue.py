@@ -191,6 +191,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[AsyncClaim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -198,12 +199,20 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   all of them from one group, which is closed until all are finished.
         completing   the previous batch, to complete; see `Queue.pop_many`.
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
         claims = await self._call(
-            run, self._own.pop_many, n, lease=lease, completing=done, connection=connection, now=now
+            run,
+            self._own.pop_many,
+            n,
+            lease=lease,
+            same_group=same_group,
+            completing=done,
+            connection=connection,
+            now=now,
         )
         return [AsyncClaim(self, claim) for claim in claims]
 

@@ -232,6 +232,7 @@ class Queue:
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -239,15 +240,18 @@ class Queue:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
+                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
+                     comes before those behind it. Not with `connection`.
         completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
                      are completed, and nothing is claimed.
         """
         done = tuple(completing)
         while True:
             if done:
-                token, rows = complete_and_claim(self.context, done, n, lease, now, connection)
+                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
             else:
-                token, rows = claim.claim(self.context, n, lease, now, connection)
+                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims

@@ -325,6 +325,12 @@ class EngineBase(ABC):
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
+            # In a grouped queue: a message of a run is blocked when it is to be tried again; see create_groups.sql.
+            "or_blocked": " when in_run > 0 then 'blocked'" if definition.grouped else "",
+            "out_of_run": ",\n    in_run = 0" if definition.grouped else "",
+            "out_of_run_if_swept": ",\n    in_run = case when cancelled_at is not null then in_run else 0 end"
+            if definition.grouped
+            else "",
             # In a grouped queue: a group is noted, so promote may make a message ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes

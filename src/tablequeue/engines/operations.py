@@ -48,6 +48,7 @@ CREATE = {
     "create_priority": "priority",
     "create_fair": "fair",
     "create_groups": "grouped",
+    "create_group_functions": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
     "create_results": "results",
@@ -72,7 +73,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states"},
+    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states", "create_group_functions": "grouped"},
 }
 
 # What sets messages apart from a range.
@@ -189,6 +190,7 @@ OPERATIONS: Mapping[str, Operation] = {
         parts="claim_find claim_many claim_packed claim_ring move_ring free_slots",
         printed="pop",
     ),
+    "claim_run": Operation(Effect.WRITE, _GRANTED | {"claim_run": ""} | _SPENT, printed="pop_same_group"),
     "take": Operation(
         Effect.WRITE, {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
     ),
@@ -199,7 +201,7 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"move_dead": "dead_letter_to"},
     ),
     "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
-    "promote": Operation(Effect.WRITE),
+    "promote": Operation(Effect.WRITE, parts="retract"),
     "close_slots": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),
     "resume": Operation(Effect.WRITE),
