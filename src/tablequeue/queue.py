@@ -542,7 +542,8 @@ class Queue:
     # -- controlling -----------------------------------------------------------------------------------------------
 
     def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+        """Change options of the queue: `lease`, `max_attempts`, `backoff`, `history`, `expires`, `key_for`, `results`
+        and `dead_letter_to`, as of `create_queue`; and `labels`: those given are set, and None removes one.
 
         Other options stay as they are. It holds at once in this process, and within a second in every other one that
         uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored

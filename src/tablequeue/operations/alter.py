@@ -11,7 +11,7 @@ from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
-from tablequeue.operations import maintain
+from tablequeue.operations import dead_letters, maintain
 
 # What can be altered; the rest of a definition is in the tables that hold messages.
 ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
@@ -39,6 +39,10 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Definitio
         definition = altered(before, options)
         if definition != before:
             there = table.redefined(definition, name)
+            if definition.dead_letter_to is not None:
+                target = engine.catalogue.lookup(cursor, table, {"name": definition.dead_letter_to})
+                there.dead_letters = target and maintain.entered(engine, definition.dead_letter_to, target)
+                dead_letters.check(name, definition, there.dead_letters)
             engine.catalogue.redefine(cursor, there, {**params, **maintain.entry(there), "before": before})
             if procedures.are_there(engine, cursor, there):
                 procedures.install(engine, cursor, there)
@@ -56,6 +60,9 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
             f"alter got an unexpected option {min(unknown)!r}.",
             f"Options are: {', '.join(ALTERABLE[definition.kind])}.",
         )
+    if "labels" in options:
+        labels = {**definition.labels, **options["labels"]}
+        options = {**options, "labels": {name: text for name, text in labels.items() if text is not None}}
     wanted = dataclasses.replace(definition, **options)
     for name in fields:
         if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):

@@ -16,7 +16,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
-from tablequeue.errors import BadInput, TablequeueError
+from tablequeue.errors import BadInput, QueueNotFound, TablequeueError
 from tablequeue.message import checked_id
 from tablequeue.payload import CODECS, Codec
 
@@ -84,7 +84,19 @@ class Context:
     def become(self, definition: Definition, name: str | None = None) -> None:
         """Work with another definition, and under another name if one is given, from now on."""
         if definition != self.table.definition or name not in (None, self.table.name):
-            self.table, self.plain = self.table.redefined(definition, name), None
+            table, target = self.table.redefined(definition, name), definition.dead_letter_to
+            if target is not None and target != self.table.definition.dead_letter_to:
+                table.dead_letters = self._other(target)
+            self.table, self.plain = table, None
+
+    def _other(self, name: str) -> Table:
+        """Return the table of another queue, as the catalogue has it."""
+        row = self.runner.run_beside(self.engine.catalogue.lookup, self.engine.shared, {"name": name}, None)
+        if row is None:
+            raise QueueNotFound(f"There is no queue {name!r}.", "It was dropped meanwhile.")
+        values = json.loads(row.entry)
+        table_name = values.pop("table", None)
+        return self.engine.table(name, definition_from(values), table_name)
 
     def _look(self, connection: Any) -> None:
         catalogue, shared = self.engine.catalogue, self.engine.shared
