@@ -611,12 +611,15 @@ class Queue:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
         return maintain.purge_history(self.context, older_than, now)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        in_progress   also those in progress: their consumers get `LeaseLost`. Those of a claim of hundreds that
+                      PostgreSQL keeps as one row stay.
+
+        Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, WAITING_STATES)
+        return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""
