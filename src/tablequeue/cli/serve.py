@@ -14,6 +14,7 @@ from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
+from tablequeue.hosts import is_loopback
 
 TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 
@@ -34,7 +35,6 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
         import uvicorn
 
         from tablequeue.web import dashboard
-        from tablequeue.web.guard import is_loopback
     given = os.environ.get(TOKEN) or None
     loopback = is_loopback(host)
     token = given or (None if loopback else secrets.token_urlsafe(24))

@@ -15,11 +15,13 @@ from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.cli.serve import listening
 from tablequeue.errors import BadInput
+from tablequeue.hosts import is_loopback
 
 if TYPE_CHECKING:
     from tablequeue.sqs.app import SqsApp
 
 SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
+FILE = click.Path(exists=True, dir_okay=False)
 GRACE = 10
 """Seconds in which requests must end after a signal."""
 
@@ -31,11 +33,9 @@ GRACE = 10
 @click.option("--account", default="0" * 12, show_default=True, help="The account in URLs and ARNs.")
 @click.option("--access-key", help="The access key that requests must be signed with.")
 @click.option("--secret-key", envvar=SECRET, show_envvar=True, help="Its secret key.")
-@click.option(
-    "--credentials", type=click.Path(exists=True, dir_okay=False), help="A JSON file: secret keys by access key."
-)
-@click.option("--certificate", type=click.Path(exists=True, dir_okay=False), help="A TLS certificate, for https.")
-@click.option("--private-key", type=click.Path(exists=True, dir_okay=False), help="Its private key.")
+@click.option("--credentials", type=FILE, help="A JSON file with secret keys by access key.")
+@click.option("--certificate", type=FILE, help="A TLS certificate, for https.")
+@click.option("--private-key", type=FILE, help="Its private key.")
 @click.option("--fair", is_flag=True, help="Make standard queues in which message groups take turns.")
 @click.pass_obj
 def sqs(
@@ -68,7 +68,7 @@ def sqs(
             await super().shutdown(sockets)
 
     keys = _keys(access_key, secret_key, credentials)
-    if keys is None and not _is_loopback(host):
+    if keys is None and not is_loopback(host):
         raise BadInput(
             "Without keys everybody could use the queues.",
             f"Give --access-key and {SECRET}, or --credentials; or serve on 127.0.0.1.",
@@ -116,9 +116,3 @@ def _keys(access_key: str | None, secret_key: str | None, credentials: str | Non
     if access_key and secret_key:
         keys[access_key] = secret_key
     return keys or None
-
-
-def _is_loopback(host: str) -> bool:
-    from tablequeue.web.guard import is_loopback
-
-    return is_loopback(host)
