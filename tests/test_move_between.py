@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Message, NewMessage, Queue
-from tablequeue.errors import BadInput, BadPayload, DuplicateKey
+from tablequeue.errors import BadPayload, DuplicateKey
 from tests.servers import KINDS, Kind, Place
 from tests.support import at, claimed, counts, found, refuses
 

@@ -334,7 +334,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
         (where delivery is at most once it fails it too).
         """
-        with self._waiter() as waiter:
+        with self.waiter() as waiter:
             batch = await self._next(waiter, 1, lease, wait)
         # No await from here to the block: a cancellation would strand the message.
         if not batch:
@@ -363,7 +363,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         else when the event loop comes to it.
         """
         check_prefetch(self._own.context, prefetch)
-        with self._waiter() as waiter:
+        with self.waiter() as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
                 try:
@@ -373,6 +373,13 @@ class AsyncQueue(AsyncVerbs[Queue]):
                 finally:
                     if handed < len(batch):
                         await self.release_many(batch[handed:])
+
+    def waiter(self) -> AsyncWaiter:
+        """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
+
+        Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
+        """
+        return AsyncWaiter(self._own, self._threads)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -450,9 +457,6 @@ class AsyncQueue(AsyncVerbs[Queue]):
             return looked[0]
         finally:
             self._threads.start(waiter.leave)
-
-    def _waiter(self) -> AsyncWaiter:
-        return AsyncWaiter(self._own, self._threads)
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:
         try:

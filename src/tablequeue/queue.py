@@ -550,7 +550,8 @@ class Queue:
         """Change options of the queue: those of `create_queue` that are not a part of its tables.
 
         They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
-        `key_for` and `results`; None, or False, switches off what can be off. Other options stay as they are. It holds
+        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
+        removes one. Other options stay as they are. It holds
         at once in this process, and within a second in every other one that uses the queue; for messages there and to
         come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
         that are there are made again.
@@ -641,12 +642,15 @@ class Queue:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
         return maintain.purge_history(self.context, older_than, now)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        in_progress   also those in progress: their consumers get `LeaseLost`. Those of a claim of hundreds that
+                      PostgreSQL keeps as one row stay.
+
+        Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, WAITING_STATES)
+        return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""

@@ -140,6 +140,8 @@ class Table(Statements):
             other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        if definition.dead_letter_to is None:
+            other.dead_letters = None
         return other
 
     def ready_after(self, id: int) -> None:
@@ -363,6 +365,8 @@ class EngineBase(ABC):
             "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
             # The table to which dead letters move, if the definition names a queue for them.
+            # In a grouped queue for dead letters, a message is blocked until it is promoted.
+            "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header,
             "origin_key": self.origin_key,

@@ -29,17 +29,19 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
     theirs = there.definition
     reasons = {
         f"{target!r} is a {theirs.kind}.": theirs.kind != "queue",
-        f"The queue {target!r} sends its own dead letters to another one.": theirs.dead_letter_to is not None,
+        "A queue cannot send its dead letters to itself.": target == name,
         f"The payload of {target!r} is {theirs.payload}, and that of {name!r} {definition.payload}.": (
             theirs.payload != definition.payload
         ),
-        f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": theirs.grouped,
+        f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": (
+            theirs.grouped and (theirs.strict, theirs.groups) != (definition.strict, definition.groups)
+        ),
     }
     for cause, holds in reasons.items():
         if holds:
             raise BadDefinition(
                 cause,
-                "Name a queue of the same payload, neither strict nor with groups, that keeps its dead letters.",
+                "Name another queue of the same payload, neither strict nor with groups, unless this one is so too.",
             )
 
 

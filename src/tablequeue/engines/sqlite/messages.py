@@ -58,7 +58,7 @@ class SQLiteMessages(SQLiteLimits, Messages):
         return self._limited(super()._claim, cursor, table, params)
 
     def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return super()._claim_run(cursor, table, granted(cursor, table, params))
+        return self._limited(super()._claim_run, cursor, table, params)
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().expire(cursor, table, at_one_time(cursor, table, params))
