@@ -211,12 +211,11 @@ def test_impossible_queues_for_dead_letters_are_refused(db: Database) -> None:
     db.create_queue("text", payload="text")
     db.create_queue("strict", strict=True)
     db.create_queue("mail", dead_letter_to="failed")
-    for name in ("nowhere", "work", "text", "strict", "mail"):
+    for name in ("nowhere", "work", "text", "strict"):
         refuses(BadDefinition, queue.alter, dead_letter_to=name)
-    refuses(BadDefinition, db.queue("failed").alter, dead_letter_to="work")
-    db.queue("mail").alter(dead_letter_to=None)
-    db.queue("failed").alter(dead_letter_to="work")
-    refuses(BadDefinition, queue.alter, dead_letter_to="failed")
+    db.queue("failed").alter(dead_letter_to="work")  # a chain: from mail to failed to work
+    for name in ("failed", "mail"):
+        refuses(BadDefinition, queue.alter, dead_letter_to=name)
 
 
 def test_a_subscription_is_altered(db: Database) -> None:
