@@ -184,8 +184,10 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
         def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
             return [row[0] for row in self._held(cursor, table, "complete", params, ("ids", "now"))]
 
-        def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-            return [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
+        def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+            # The procedure promotes by itself.
+            ids = [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
+            return dict.fromkeys(ids, False)
 
         def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
             delays = params["delays"]
