@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
-from tablequeue.errors import NoResult
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.operations import maintain
 from tablequeue.operations.claim import leased
 from tablequeue.operations.context import Context
@@ -676,3 +677,55 @@ def check_dead_letters_move(db: Database) -> None:
     assert work.redrive(now=at(7)) == 3
     assert failed.peek() == []
     assert sorted(claim.payload for claim in work.pop_many(9, now=at(7))) == ["expired", "failed", "refused"]
+
+
+class Crash(Exception):
+    pass
+
+
+def check_move_between(database: Database, groups: bool) -> None:
+    """Each message ends in the other database once, with all that it has, although a move dies before its last step."""
+    runner = database._runner
+    engine = type(runner.engine)(database.engine.dialect, runner.engine.schema)
+    other = Database(database.engine, Runner(database.engine, engine), None)
+    options: Any = {"groups": groups, "max_attempts": 2, "expires": 100}
+    source, target = database.create_queue("source", **options), other.create_queue("target", **options)
+    a, b = ("a", "b") if groups else (None, None)
+    source.push(1, group=a, key="k", headers={"a": 1}, now=at(0))
+    claimed(source, now=at(0)).fail("no", retry_in=0, now=at(0))
+    source.push_many([NewMessage(2, group=b), NewMessage(3, group=b), NewMessage(4, group=a)], now=at(0))
+    first, second = source.pop_many(2, now=at(1))
+    first.release(now=at(1))
+    before = {message.payload: message for message in snapshot(source)}
+    run = source.context.runner.run
+
+    def dying(operation: Any, *args: Any, **kwargs: Any) -> Any:
+        # Not where it deletes the row of the first look.
+        if operation.__name__ == "forget_aside" and any(id > 0 for id in runner.engine.load_ids(args[1]["ids"])):
+            raise Crash
+        return run(operation, *args, **kwargs)
+
+    def move() -> dict[int, int]:
+        try:
+            return source.move(to=target, now=at(1))
+        except (TablequeueError, KeyError) as error:
+            raise AssertionError(f"a move can go on: {error!r}") from error
+
+    source.context.runner.run = dying  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        move()
+    source.context.runner.run = run  # type: ignore[method-assign]
+    moved = move()
+    there = sorted(snapshot(target), key=lambda message: message.id)
+    assert [message.payload for message in there] == ([1, 4] if groups else [1, 3, 4]), "once, and in their order"
+    for message in there:
+        was = before[message.payload]
+        assert replace(message, id=was.id, state=was.state) == was, "it keeps what it has"
+    assert moved == {before[message.payload].id: message.id for message in there}
+    stay = sorted(message.payload for message in snapshot(source))
+    assert stay == ([2, 3] if groups else [2]), "what is in progress stays, and what is behind it"
+    assert not source.context.run(source.context.engine.moving.aside, {"after": 0, "n": 9}), "nothing is on its way"
+    second.complete(now=at(2))
+    source.move(to=target, now=at(2))
+    assert target.pop(now=at(101)) is None, "they expire there"
+    other.close()

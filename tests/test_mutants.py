@@ -19,6 +19,8 @@ from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
 
+Mutant = Callable[[type[Engine]], type[Engine]]
+
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
     """Selects and then updates: two consumers that meet in between get the same message."""
@@ -250,6 +252,28 @@ def dead_letters(database: Database, kind: Kind) -> None:
     checks.check_dead_letters_move(database)
 
 
+def move_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=False)
+
+
+def move_groups_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=True)
+
+
+def forgets(operation: str) -> Mutant:
+    """A move that does not do one of its steps."""
+
+    def mutant(engine: type[Engine]) -> type[Engine]:
+        def nothing(part: Any, cursor: Any, table: Any, params: Any) -> None:
+            return None
+
+        nothing.__name__ = operation
+        part = type("Forgets", (type(engine.moving),), {operation: nothing})
+        return with_parts(engine, {"moving": part})
+
+    return mutant
+
+
 CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
 PLACES = on(checks.check_altered_places, "altered places")
 LATE = of_two(lambda _, one, other: checks.check_late_claims_count(one, other), "late claims")
@@ -279,7 +303,6 @@ def transitions(**options: Any) -> Check:
 
 TRANSITIONS, TRANSITIONS_OF_GROUPS = transitions(), transitions(groups=True)
 
-Mutant = Callable[[type[Engine]], type[Engine]]
 NOT_TOLD = " and cancelled_at is null"
 TOLD_IN_SWEEP = r"(message\.)?cancelled_at is not null"
 KEY = r"(cast\(:key as text\)|:key)"
@@ -391,6 +414,18 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         ),
         PAUSE,
     ),
+    "a move that takes what a consumer holds": (
+        rewritten(r"state( \|\| '')? <> 'in_progress'", "state <> 'dead'", "waiting"),
+        move_between,
+    ),
+    "a move that takes what is behind it": (
+        rewritten("state = 'in_progress'", "state = 'dead'", "busy_groups"),
+        move_groups_between,
+    ),
+    "a move that does not note what has come": (forgets("note_moved"), move_between),
+    "a move that leaves what has come": (forgets("forget_aside"), move_between),
+    "a move that forgets the attempts": (rewritten(":attempts", "0", "put_aside"), move_between),
+    "a move that forgets when a message expires": (rewritten(":expires_at", "null", "put_aside"), move_between),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

@@ -20,10 +20,11 @@ from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
-from tablequeue.operations import finish
+from tablequeue.operations import finish, move
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
@@ -421,6 +422,17 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Move messages that no consumer holds to another queue; see `Queue.move`."""
         other = to._own
         return await self._threads.run(partial(self._own.move, which, to=other, state=state, now=now))
+
+    async def move_batches(
+        self, *, to: AsyncQueue, history: bool = False, follow: bool = False, now: datetime | None = None
+    ) -> AsyncIterator[Moved]:
+        """Move all messages to a queue of another database, and yield each batch; see `Queue.move_batches`."""
+        batches = move.move_batches(self._own.context, to._own.context, history, follow, now)
+        try:
+            while batch := await self._threads.run(partial(next, batches, None)):
+                yield batch
+        finally:
+            await self._threads.run(batches.close)
 
     purge_dead = same(Queue.purge_dead)
     purge_history = same(Queue.purge_history)

@@ -132,11 +132,11 @@ def test_groups_go_on_in_both(db: Database) -> None:
     assert len(moved) == 2
 
 
-def test_what_is_refused(db: Database, place: Place) -> None:
+def test_what_is_refused(db: Database) -> None:
     queue = db.create_queue("a")
     queue.push(1)
     others = [db.create_queue("text", payload="text"), db.create_queue("groups", groups=True), queue]
-    others += [place.open().create_queue("b"), db.create_topic("events").subscribe("mail")]
+    others += [db.create_topic("events").subscribe("mail")]
     for other in others:
         refuses(BadInput, queue.move, to=other)
         refuses(BadInput, other.move, to=queue)

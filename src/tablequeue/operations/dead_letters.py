@@ -48,7 +48,9 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
 def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
     """Refuse another queue for the dead letters of a queue that is there; `rows` is the catalogue."""
     check(name, definition, there)
-    targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {name: definition.dead_letter_to}
+    targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {
+        name: definition.dead_letter_to
+    }
     way = [name]
     while (target := targets.get(way[-1])) is not None:
         if target == name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 
 from tablequeue.engines.base import Params, Table
@@ -51,7 +51,7 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
 
 def move_batches(
     context: Context, to: Context, history: bool, follow: bool, now: datetime | None
-) -> Iterator[move_between.Moved]:
+) -> Generator[move_between.Moved]:
     """Move all messages to a queue of another database. Yield what each batch has moved."""
     _check(context, to, None)
     if context.runner is to.runner:

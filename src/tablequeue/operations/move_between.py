@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -91,7 +91,7 @@ class _Pass:
         return None
 
 
-def batches(context: Context, to: Context, history: bool, follow: bool, now: datetime | None) -> Iterator[Moved]:
+def batches(context: Context, to: Context, history: bool, follow: bool, now: datetime | None) -> Generator[Moved]:
     """Move what no consumer holds. Yield each batch when it is in the target, before the source forgets it."""
     context.time(now)  # raises before anything is changed
     if history:

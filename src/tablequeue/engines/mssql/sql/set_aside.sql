@@ -2,7 +2,7 @@
 -- Index: the primary key, sought as in complete_keep. Locks: the rows. In one transaction: a crash leaves all in the
 -- queue, or all aside.
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
-declare @token char(32) = cast(:token as char(32));
+declare @token nvarchar(max) = cast(:token as nvarchar(max));
 insert into {moving} (
     {queue_row without lease_until}, expires_at
 )
