@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
@@ -17,7 +19,7 @@ from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.operations import maintain
-from tablequeue.operations.claim import leased
+from tablequeue.operations.claim import leased, promote
 from tablequeue.operations.context import Context
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
@@ -91,6 +93,29 @@ def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: 
         await_a_wait()
         connection.commit()
         return len(other.result())
+
+
+def ready_beside_a_run(queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]) -> int:
+    """Let a promotion wait with its look at a group, in which a run begins. Return what another claim gets then.
+
+    The run begins with messages that were pushed before, and whose commit comes later. Its first one is completed.
+    """
+    with callers.connect() as late, callers.connect() as other, ThreadPoolExecutor(1) as threads:
+        ids = queue.push_many(["x", "y"], group="g", connection=late)
+        with callers.begin() as connection:
+            later = queue.push("z", group="g", connection=connection)
+        queue.reschedule(later, delay=0, connection=other)
+        promotion = threads.submit(promote, queue.context, None)
+        await_a_wait()
+        late.commit()
+        run = queue.pop_many(2, same_group=True)
+        assert ids_of(run) == ids
+        run[0].complete()
+        other.rollback()
+        promotion.result()
+        got = queue.pop_many(2)
+        assert ids_of(got) in ([], [later])
+        return len(got)
 
 
 def check_rate(queue: Queue) -> None:
@@ -213,6 +238,37 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [other], "one in progress per group"
     claim.complete()
     assert ids_of(queue.pop_many(10)) == [second]
+
+
+def check_runs(queue: Queue) -> None:
+    """A run has up to n messages of one group in order. The group is closed until all of them are finished, and those
+    that are to be tried again come before those behind them."""
+    first, other, second, third, last = (queue.push("x", group=group, now=at(0)) for group in "abaaa")
+    late = queue.push("x", group="a", delay=1000, now=at(0))
+    run = queue.pop_many(3, same_group=True, lease=50, now=at(10))
+    assert ids_of(run) == [first, second, third], "n of one group, in order"
+    assert ids_of(queue.pop_many(10, same_group=True, now=at(10))) == [other]
+    assert run[1].fail("no", retry_in=0, now=at(11)) == "blocked"
+    assert queue.pop_many(10, now=at(11)) == [], "closed after a failure"
+    run[0].release(now=at(12))
+    assert queue.pop_many(10, now=at(12)) == [], "closed after a release"
+    run[2].complete(now=at(13))
+    run = queue.pop_many(10, same_group=True, lease=50, now=at(14))
+    assert ids_of(run) == [first, second, last], f"in order, and without what is due later ({late})"
+    queue.extend_many(run[1:], 100, now=at(14))
+    assert queue.pop_many(10, now=at(64)) == [], "closed after a lease is over"
+    queue.complete_many(run[1:], now=at(64))
+    assert ids_of(queue.pop_many(10, same_group=True, now=at(65))) == [first]
+
+
+def check_no_run_has_what_is_over(queue: Queue) -> None:
+    """Messages whose time is over are passed over, even before a sweep has moved them to the history."""
+    before = datetime(2020, 1, 1, tzinfo=UTC)
+    first = queue.push("x", group="a", now=before)
+    queue.push("x", group="a", expires=5, now=before)
+    third = queue.push("x", group="a", now=before)
+    queue.context.table.next_sweep = math.inf
+    assert ids_of(queue.pop_many(2, same_group=True)) == [first, third]
 
 
 def check_fair_share(queue: Queue) -> None:

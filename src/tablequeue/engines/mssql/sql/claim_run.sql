@@ -5,6 +5,7 @@
 -- skipped (a strict queue waits); for a blocked one that another transaction is changing it waits, as promote does.
 -- In one transaction. A consumer that dies leaves its messages in progress; sweep returns them when the lease has
 -- expired.
+-- [grouped]
 declare @n bigint = :n;
 declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
@@ -16,7 +17,7 @@ insert into @run (id, group_key)
 select top (1) id, group_key
 from {queue} with (index ({table}__ready), {claim_locks})
 where {claimable}
-order by {order_by};
+order by id;
 declare @group varbinary(1020) = (select head.group_key from @run as head);
 insert into @run (id, group_key)
 select message.id, @group
@@ -46,3 +47,4 @@ output
     {claimed of inserted}
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select run.id from @run as run);
+-- [end]

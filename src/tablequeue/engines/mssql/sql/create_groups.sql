@@ -9,7 +9,6 @@
 -- The price: a user that deletes a message by hand, or makes one dead or blocked, must note its group too.
 -- {turns} is written to by OUTPUT ... INTO: it may have no trigger, no foreign key and no check.
 -- Runs in one transaction: a crash leaves nothing.
-alter table {queue} add in_run bigint not null constraint df_{table}__in_run default 0;
 create unique index {table}__front on {queue} (group_key, in_run) include (state) where {head};
 create table {turns} (
     id bigint identity (1, 1) not null constraint pk_{table}__turns primary key clustered,

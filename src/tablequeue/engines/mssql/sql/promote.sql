@@ -9,9 +9,9 @@
 -- other transaction rolled back, the next message would overtake it.
 -- If two transactions promote in the same group at once, the unique index refuses one of them (error 2601), which tries
 -- again.
--- A run of the group may have begun meanwhile, which the first update has not seen. Since the index has the new head, no
--- other run can begin before the commit. The second update finds a message of such a run, and gives the head the same
--- entry in the index, which refuses it.
+-- A run of the group may have begun meanwhile, which the first update has not seen. Since the index has the new head,
+-- no other run can begin before the commit. The second update finds a message of such a run, and gives the head the
+-- same entry in the index, which refuses it.
 -- In one transaction: a crash leaves all or nothing, and groups that were not promoted are still noted.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};

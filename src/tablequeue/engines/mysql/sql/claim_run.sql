@@ -8,7 +8,7 @@
 select id
 from {queue} force index ({claim_index})
 where {claimable}
-order by {order_by}
+order by id
 limit 1
 for update skip locked;
 select message.id

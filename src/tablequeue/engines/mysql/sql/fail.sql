@@ -6,14 +6,20 @@
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
 select
     message.id,
-    case when attempts >= :max_attempts{in_time} then 'dead'{or_blocked} when delay > 0 then 'scheduled' else 'ready' end
+    case
+        when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+        when delay > 0 then 'scheduled'
+        else 'ready'
+    end
 from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
     and cancelled_at is null
 for update;
 update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
     and cancelled_at is null
 set state = elt(
-        last_insert_id(case when attempts >= :max_attempts{in_time} then 3{or_fourth} when delay > 0 then 2 else 1 end),
+        last_insert_id(case
+            when attempts >= :max_attempts{in_time} then 3{or_fourth} when delay > 0 then 2 else 1
+        end),
         'ready', 'scheduled', 'dead'{fourth}
     ),
     due_at = case when attempts < :max_attempts then {now} + interval delay second else due_at end,

@@ -1,4 +1,4 @@
--- Find those of the new heads :ids whose group is closed by a run that began after promote had looked. Block them again.
+-- Find those of the new heads :ids whose group is closed by a run that began after promote looked. Block them again.
 -- Since the index has the new head, no other run can begin before the commit.
 -- Indexes: the primary key, {table}__front. Locks: the heads, which promote has locked.
 select message.id

@@ -11,7 +11,7 @@ with
 head as materialized (
     select id, group_key from {queue}
     where {claimable}
-    order by {order_by}
+    order by id
     limit least(1, {claim_limit})
     for update skip locked
 ), behind as materialized (

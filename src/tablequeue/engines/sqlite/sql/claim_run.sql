@@ -4,7 +4,7 @@
 -- Indexes: {table}__ready, {table}__blocked. Locks: the database, for the length of the statement.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with head as (
-    select id, group_key from {queue} where {claimable} order by {order_by} limit min(1, {claim_limit})
+    select id, group_key from {queue} where {claimable} order by id limit min(1, {claim_limit})
 ), behind as (
     select id, due_at from {queue}
     where group_key = (select group_key from head) and state = 'blocked'{in_time}
