@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from tablequeue import Message, NewMessage, Queue
 from tablequeue.errors import BadInput, BadPayload, DuplicateKey, TablequeueError
+from tablequeue.operations import doctor
 from tests.crashes import Steps
 from tests.crowd import answer, started
 from tests.movers import move_all, stop_in_move_between
@@ -460,3 +461,32 @@ def test_what_is_refused(two: Two) -> None:
     refuses(BadInput, database.queue("work").move_batches, to=database.create_queue("other"))
     assert counts(source) == {"ready": 3}
     assert aside(source) == 0
+
+
+def test_a_target_that_is_a_source_too(two: Two) -> None:
+    """Both have messages aside, with the same ids, which a move that died has left there."""
+    queues = two.queues()
+    for queue, other in (queues, queues[::-1]):
+        queue.push_many([f"{queue.context.engine.name} {number}" for number in range(3)])
+        moves = queue.move_batches(to=other)
+        moving, run = queue.context.engine.moving, queue.context.runner.run
+
+        def dying(operation: Any, *args: Any, **options: Any) -> Any:
+            if operation == moving.aside and run(operation, *args, **options):  # noqa: B023
+                raise KeyboardInterrupt
+            return run(operation, *args, **options)  # noqa: B023
+
+        queue.context.runner.run = dying  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            next(moves)
+        queue.context.runner.run = run  # type: ignore[method-assign]
+        assert aside(queue) == 3
+        assert any("on their way" in finding.cause for finding in doctor.of_queue(queue.context))
+    first, second = ([message.payload for message in everything(queue)] for queue in queues)
+    assert first == second == []
+    source, target = queues
+    assert len(source.move(to=target)) == 3
+    assert len(target.move(to=source)) == 6
+    assert len(everything(source)) == 6
+    assert aside(source) == aside(target) == 0
+    assert not any("on their way" in finding.cause for finding in doctor.of_queue(source.context))

@@ -96,14 +96,16 @@ def _move_all(settings: Settings, queue: Queue, database: Database, name: str, h
         stop_on_signals(stop.set, lambda: None) if follow else ExitStack(),
     ):
         task = progress.add_task("Moving", total=None if follow else total)
-        for batch in queue.move_batches(to=database.queue(name), history=history, follow=follow):
-            counts[batch.history] += len(batch.ids)
-            progress.advance(task, len(batch.ids))
-            _print(settings, batch.ids, "copied_to" if batch.history else "moved_to")
-            if stop.is_set():
-                break
-    if not settings.json:
-        click.echo(f"{counts[False]} moved" + (f", {counts[True]} of the history copied" if history else ""))
+        try:
+            for batch in queue.move_batches(to=database.queue(name), history=history, follow=follow):
+                counts[batch.history] += len(batch.ids)
+                progress.advance(task, len(batch.ids))
+                _print(settings, batch.ids, "copied_to" if batch.history else "moved_to")
+                if stop.is_set():
+                    break
+        finally:
+            if not settings.json:
+                click.echo(f"{counts[False]} moved" + (f", {counts[True]} of the history copied" if history else ""))
     left = queue.stats()
     stay = {state: number for state in (*MOVED, "in_progress") if (number := getattr(left, state))}
     if stay:

@@ -22,6 +22,7 @@ from itertools import count
 from time import sleep
 from typing import Any, NamedTuple, cast
 
+from tablequeue.definition import Definition
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.moving import ASIDE
@@ -202,7 +203,7 @@ def _own(context: Context) -> Table:
     """Return the table of a queue, to which messages are moved that are aside in it."""
     own, engine = context.table, context.engine
     table = engine.table(own.name, own.definition, own.table_name)
-    table.source = engine.table(own.name, own.definition, f"{own.table_name}{MOVING}")
+    table.source = engine.table(own.name, Definition(payload=own.definition.payload), f"{own.table_name}{MOVING}")
     return table
 
 
@@ -241,12 +242,14 @@ def _insert(to: Context, rows: list[Params], grouped: bool, found: _Pass, now: d
         taking = sorted(row["key"] for row in free if row["key"]) if definition.key_for else []
         if len(keys.take(to, cursor, target, params, taking)) < len(taking):
             raise _KeysTaken
-        engine.moving.put_aside(cursor, target, {"rows": free})
-        ids = engine.dump_ids([row["id"] for row in free])
+        # With ids below zero, in the same order: the target may be a source too, and have messages of its own aside.
+        passing = dict(zip(range(-len(free), 0), free, strict=True))
+        engine.moving.put_aside(cursor, target, {"rows": [{**row, "id": id} for id, row in passing.items()]})
+        ids = engine.dump_ids([*passing])
         old, new = to.messages.move(cursor, target, params | {"ids": ids, "token": secrets.token_hex(16)})
         if len(new) < len(old):
             raise _KeysTaken
-        brought = dict(zip(old, new, strict=True))
+        brought = {passing[id]["id"]: its for id, its in zip(old, new, strict=True)}
         _note(to, cursor, target, free, brought)
         if taking:
             keys.name(to, cursor, target, params, {row["key"]: brought[row["id"]] for row in free if row["key"]})
@@ -380,7 +383,7 @@ def _in_json(time: Any) -> Any:
 def _refuse_itself(context: Context, to: Context) -> None:
     """Refuse a source that is the target too, under another URL. A row that comes and goes tells."""
     moving = context.engine.moving
-    probe, token = -1 - secrets.randbelow(1 << 62), secrets.token_hex(16)  # no message has such an id
+    probe, token = -(1 << 62) - secrets.randbelow(1 << 62), secrets.token_hex(16)  # no message has such an id
     payload = context.codec.dump(EMPTY[context.table.definition.payload])
     row = dict.fromkeys("due first_popped_at popped_at expires_at group key producer consumer headers errors".split())
     row |= {"id": probe, "token": token, "state": "ready", "attempts": 0, "priority": 0, "payload": payload}
