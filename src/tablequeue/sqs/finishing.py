@@ -99,7 +99,9 @@ async def _finished(
             errors.append(None)
         except SqsError as error:
             errors.append(error)
-    late = await _late(hosted, handles.values()) if lost is _extend_lost or hosted.settings.fifo else set()
+    late = set()
+    if lost is _extend_lost or hosted.settings.fifo:
+        late = await _late(hosted, handles.values(), all=lost is _extend_lost)
     held = [handle for handle in handles.values() if handle.id not in late]
     gone: Collection[int] = late
     try:
@@ -116,12 +118,16 @@ async def _finished(
     return errors
 
 
-async def _late(hosted: Hosted, handles: Iterable[Handle]) -> set[int]:
-    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet."""
+async def _late(hosted: Hosted, handles: Iterable[Handle], all: bool) -> set[int]:
+    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet.
+
+    It looks at those whose lease has ended, unless it was extended; with `all` also at those that may have been ended
+    before.
+    """
     now = datetime.now(UTC).timestamp()
     late = set()
     for handle in handles:
-        if handle.end <= now:  # unless it was extended
+        if all or handle.end <= now:
             there = await hosted.queue.find(handle.id)
             if there is None or _visible(there):
                 late.add(handle.id)

@@ -70,7 +70,8 @@ async def delete_queue(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     for source in await _sources(call, hosted):
         # It keeps the policy, as with AWS; its messages are received for ever.
-        await source.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
+        open = await call.endpoint.queues.open(call.region, source.name)
+        await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
     hosted.desk.close()
     call.endpoint.queues.forget(hosted.name)
     await hosted.queue.drop()
@@ -206,7 +207,7 @@ async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
         except SqsError:
             as_set = False
-        if not as_set:
+        if text is None or not as_set or f'"{most}"' in text:
             text = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": most}, separators=(",", ":"))
     if text is not None:
         found["RedrivePolicy"] = text
