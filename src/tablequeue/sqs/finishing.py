@@ -17,6 +17,7 @@ from tablequeue.sqs.hosted import Hosted
 from tablequeue.sqs.messages import Handle
 
 _GONE = "Message does not exist or is not available for visibility timeout change."
+_EXPIRED = "The receipt handle has expired."
 
 Lost = Callable[[Hosted, Handle, str], Awaitable[None]]
 
@@ -154,7 +155,7 @@ async def _delete_lost(hosted: Hosted, handle: Handle, text: str) -> None:
     if there is None or there.state in ("finished", "dead"):
         return
     if hosted.settings.fifo:
-        raise invalid(text, "ReceiptHandle", "The receipt handle has expired.")
+        raise invalid(text, "ReceiptHandle", _EXPIRED)
     if _visible(there):
         await hosted.queue.cancel(handle.id)
 
@@ -164,6 +165,8 @@ async def _extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
     if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
         raise invalid(text, "ReceiptHandle", _GONE)
     if _visible(there):
+        if hosted.settings.fifo:
+            raise invalid(text, "ReceiptHandle", _EXPIRED)
         raise SqsError("MessageNotInflight", "The message referred to isn't in flight.")
     # Another receive has it: an old handle changes nothing.
 

@@ -16,6 +16,7 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
+from tablequeue.sqs.attributes import is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
@@ -30,7 +31,6 @@ HEARTBEAT = 2.0
 """Seconds between two notes of the progress of a task."""
 STALE = 60
 """Seconds after which a running task without a note has failed: its process has ended."""
-_ARN = "arn:aws:sqs:"
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ _running: dict[str, asyncio.Task[None]] = {}
 
 
 async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
-    if not arn.startswith(_ARN) or arn.count(":") != 5:
+    if not is_arn(arn):
         raise bad_parameter(
             f"You must use this format to specify the {parameter}: "
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
