@@ -12,7 +12,7 @@ from typing import Any
 
 from tablequeue.aio import THREADS, AsyncDatabase
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, QueueNotFound, TablequeueError
+from tablequeue.errors import BadInput, Conflict, ConnectionLost, Locked, QueueNotFound, TablequeueError, Unreachable
 from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.desk import give_back
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
@@ -29,6 +29,8 @@ LARGEST_BODY = 8 << 20
 """Bytes of a request: ten messages of 1 MiB in all, with every character escaped."""
 BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
+PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
+"""Errors that a client does well to try again after."""
 _PLAIN = "text/plain; charset=utf-8"
 
 log = logging.getLogger("tablequeue.sqs")
@@ -64,13 +66,12 @@ class SqsApp:
     def __init__(self, endpoint: Endpoint, credentials: Mapping[str, str] | None) -> None:
         self.endpoint = endpoint
         self._credentials = credentials
-        self._stopping = False
         self.answered: Counter[tuple[str, str]] = Counter()
         """How many requests were answered, by operation and by code: `OK`, or that of the error."""
 
     def stop(self) -> None:
         """Answer all receives that wait with nothing, and let none wait from now on. Other requests go on."""
-        self._stopping = True
+        self.endpoint.housekeeping.stop()
         for hosted in self.endpoint.queues.all():
             hosted.desk.close()
 
@@ -94,6 +95,7 @@ class SqsApp:
             text = "ok\n" if path == "/health" else self._metrics()
             await _reply(send, Answer(200, _PLAIN, text.encode()), "")
             return
+        self.endpoint.housekeeping.begin()
         id, wire = str(uuid.uuid4()), protocol.wire(headers)
         name, code, call = "-", "OK", None
         try:
@@ -114,9 +116,9 @@ class SqsApp:
     async def _answer(
         self, wire: protocol.Wire, request: protocol.Request, call: Call, receive: Receive, id: str
     ) -> Answer:
-        work = asyncio.ensure_future(self._result(request, call))
         if request.operation.name != "ReceiveMessage":
-            return wire.result(request.operation, await work, id)
+            return wire.result(request.operation, await self._result(request, call), id)
+        work = asyncio.ensure_future(self._result(request, call))
         # A client that goes away while it waits gets nothing: what is claimed for it is released.
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
@@ -142,10 +144,11 @@ class SqsApp:
             self.endpoint.queues.forget(protocol.queue_in(call.get("QueueUrl", "")))
             raise no_queue() from None
         except TablequeueError as error:
-            log.exception("%s failed", request.operation.name)
             if isinstance(error, BadInput):
                 raise SqsError("UnsupportedOperation", str(error)) from None
-            raise SqsError("InternalFailure", f"{error.cause} {error.remedy}") from None
+            log.warning("%s: %s", request.operation.name, error)
+            name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"
+            raise SqsError(name, str(error)) from None
 
     def _region(self, headers: Mapping[str, str]) -> str:
         return signatures.region(headers) or self.endpoint.region

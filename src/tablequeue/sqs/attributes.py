@@ -10,7 +10,7 @@ from typing import Any
 
 from tablequeue.definition import Definition
 from tablequeue.sqs import model
-from tablequeue.sqs.errors import bad_attribute, bad_parameter, unknown_attribute
+from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
 
 PREFIX = "sqs."
 """How the labels begin that belong to this room."""
@@ -64,12 +64,12 @@ KEPT: Mapping[str, Attribute] = {
     "DelaySeconds": Attribute("0", _number(0, 900)),
     "ReceiveMessageWaitTimeSeconds": Attribute("0", _number(0, 20)),
     "Policy": Attribute(None, _json),
-    "RedrivePolicy": Attribute(None, _json),
+    "RedrivePolicy": Attribute(None, lambda text: True),  # redrive_policy() checks it
     "RedriveAllowPolicy": Attribute(None, _json),
     "KmsMasterKeyId": Attribute(None, lambda text: len(text) <= 2048),
     "KmsDataKeyReusePeriodSeconds": Attribute(None, _number(60, 86_400)),
     "SqsManagedSseEnabled": Attribute("true", _BOOLEAN),
-    "FifoQueue": Attribute(None, lambda text: True),
+    "FifoQueue": Attribute(None, lambda text: True, fifo=True),
     "ContentBasedDeduplication": Attribute("false", _BOOLEAN, fifo=True),
     "DeduplicationScope": Attribute("queue", _one_of("queue", "messageGroup"), fifo=True),
     "FifoThroughputLimit": Attribute("perQueue", _one_of("perQueue", "perMessageGroupId"), fifo=True),
@@ -126,13 +126,18 @@ class Settings:
         return int(self.text(name) or 0)
 
 
-def checked(given: Mapping[str, str], fifo: bool, creating: bool) -> dict[str, str]:
+def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
     """Return attributes that a client sets, if the queue may have them."""
     found = {}
     for name, text in ((name.strip(), text) for name, text in given.items()):
         attribute = KEPT.get(name)
-        if attribute is None or (attribute.fifo and not fifo) or (name == "FifoQueue" and not creating):
+        if not fifo and name in ("DeduplicationScope", "FifoThroughputLimit"):
+            words = f"You can specify the {name} only when FifoQueue is set to true."
+            raise SqsError("InvalidAttributeName", words)
+        if attribute is None or (attribute.fifo and not fifo):
             raise unknown_attribute(name)
+        if name == "FifoQueue" and text.lower() != "true":
+            raise bad_attribute(name, "Modifying queue type is not supported.")
         if name in REMOVABLE and text in ("", "{}"):
             found[name] = ""
             continue
@@ -143,6 +148,12 @@ def checked(given: Mapping[str, str], fifo: bool, creating: bool) -> dict[str, s
     if limit == "perMessageGroupId" and found.get("DeduplicationScope") == "queue":
         raise bad_parameter(
             "The combination of FifoThroughputLimit perMessageGroupId and DeduplicationScope queue is not allowed"
+        )
+    if found.get("KmsMasterKeyId") and found.get("SqsManagedSseEnabled") == "true":
+        raise SqsError(
+            "InvalidAttributeName",
+            "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS "
+            "SSE.",
         )
     if found.get("RedriveAllowPolicy"):
         _check_allowance(found["RedriveAllowPolicy"])
@@ -169,23 +180,32 @@ def options(set: Mapping[str, str]) -> dict[str, Any]:
 
 def redrive_policy(text: str) -> tuple[str, int]:
     """Return the ARN and the `maxReceiveCount` of a redrive policy."""
+    if not _json(text):
+        raise invalid(text, "RedrivePolicy", "Redrive policy is not a valid JSON map.")
     policy = json.loads(text)
     arn, most = policy.get("deadLetterTargetArn"), policy.get("maxReceiveCount")
-    if not isinstance(arn, str) or not arn or most is None:
-        raise bad_parameter(
-            f"Value {text} for parameter RedrivePolicy is invalid. Reason: Redrive policy does not contain mandatory "
-            f"attribute: {'maxReceiveCount' if arn else 'deadLetterTargetArn'}."
-        )
+    for name in ("deadLetterTargetArn", "maxReceiveCount"):
+        if policy.get(name) is None:
+            words = f"Redrive policy does not contain mandatory attribute: {name}."
+            raise invalid(text, "RedrivePolicy", words)
+    if not isinstance(arn, str) or not is_arn(arn):
+        raise invalid(text, "RedrivePolicy", "Invalid value for deadLetterTargetArn.")
     try:
         number = int(most)
     except (TypeError, ValueError):
         number = 0
     if isinstance(most, (bool, float)) or not 1 <= number <= 1000:
-        raise bad_parameter(
-            f"Value {text} for parameter RedrivePolicy is invalid. Reason: Invalid value for maxReceiveCount: {most}, "
-            "valid values are from 1 to 1000 both inclusive."
+        raise invalid(
+            text,
+            "RedrivePolicy",
+            f"Invalid value for maxReceiveCount: {most}, valid values are from 1 to 1000 both inclusive.",
         )
     return arn, number
+
+
+def is_arn(text: str) -> bool:
+    """Whether a text has the form of the ARN of a queue."""
+    return text.startswith("arn:aws:sqs:") and text.count(":") == 5
 
 
 def wanted(names: list[str]) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aioqueue import AsyncClaim
 from tablequeue.sqs.attempts import Attempts
-from tablequeue.sqs.attributes import Settings
 from tablequeue.sqs.errors import missing
 from tablequeue.sqs.hosted import Hosted, Queues
+from tablequeue.sqs.housekeeping import Housekeeping
 from tablequeue.sqs.protocol import queue_in
 
 DEFAULT_ACCOUNT = "000000000000"
@@ -30,6 +30,7 @@ class Endpoint:
         self.fair = fair
         self.queues = Queues(db, account)
         self.attempts = Attempts()
+        self.housekeeping = Housekeeping(self.queues)
 
 
 @dataclass(slots=True)
@@ -64,5 +65,3 @@ class Call:
 
 
 Operation = Callable[[Call], Awaitable[Result]]
-
-__all__ = ["DEFAULT_ACCOUNT", "DEFAULT_REGION", "Call", "Endpoint", "Operation", "Result", "Settings"]

@@ -17,6 +17,7 @@ from tablequeue.sqs.hosted import Hosted
 from tablequeue.sqs.messages import Handle
 
 _GONE = "Message does not exist or is not available for visibility timeout change."
+_EXPIRED = "The receipt handle has expired."
 
 Lost = Callable[[Hosted, Handle, str], Awaitable[None]]
 
@@ -99,7 +100,9 @@ async def _finished(
             errors.append(None)
         except SqsError as error:
             errors.append(error)
-    late = await _late(hosted, handles.values()) if lost is _extend_lost or hosted.settings.fifo else set()
+    late = set()
+    if lost is _extend_lost or hosted.settings.fifo:
+        late = await _late(hosted, handles.values(), all=lost is _extend_lost)
     held = [handle for handle in handles.values() if handle.id not in late]
     gone: Collection[int] = late
     try:
@@ -116,12 +119,16 @@ async def _finished(
     return errors
 
 
-async def _late(hosted: Hosted, handles: Iterable[Handle]) -> set[int]:
-    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet."""
+async def _late(hosted: Hosted, handles: Iterable[Handle], all: bool) -> set[int]:
+    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet.
+
+    It looks at those whose lease has ended, unless it was extended; with `all` also at those that may have been ended
+    before.
+    """
     now = datetime.now(UTC).timestamp()
     late = set()
     for handle in handles:
-        if handle.end <= now:  # unless it was extended
+        if all or handle.end <= now:
             there = await hosted.queue.find(handle.id)
             if there is None or _visible(there):
                 late.add(handle.id)
@@ -148,7 +155,7 @@ async def _delete_lost(hosted: Hosted, handle: Handle, text: str) -> None:
     if there is None or there.state in ("finished", "dead"):
         return
     if hosted.settings.fifo:
-        raise invalid(text, "ReceiptHandle", "The receipt handle has expired.")
+        raise invalid(text, "ReceiptHandle", _EXPIRED)
     if _visible(there):
         await hosted.queue.cancel(handle.id)
 
@@ -158,6 +165,8 @@ async def _extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
     if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
         raise invalid(text, "ReceiptHandle", _GONE)
     if _visible(there):
+        if hosted.settings.fifo:
+            raise invalid(text, "ReceiptHandle", _EXPIRED)
         raise SqsError("MessageNotInflight", "The message referred to isn't in flight.")
     # Another receive has it: an old handle changes nothing.
 

@@ -100,8 +100,12 @@ def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
             there = fields.get(_field(name, member), fields.get(name))
             if there is not None:
                 found[name] = nested(member, there)
+            elif name in shape.required_members and member.type_name in ("list", "map"):
+                found[name] = [] if member.type_name == "list" else {}  # a form has no empty ones
         return found
     if not isinstance(fields, Mapping):
+        if fields == "" and shape.type_name in ("list", "map"):
+            return [] if shape.type_name == "list" else {}
         return fields if shape.type_name == "string" else _scalar(shape, fields)
     if isinstance(shape, ListShape):
         return [nested(shape.member, each) for each in _numbered(fields)]

@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass
 from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
+from tablequeue.message import Message
+from tablequeue.sqs.attributes import is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
-from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of, shown
+from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
 
 MOST_LISTED = 10
 KEPT = 10
@@ -29,7 +31,6 @@ HEARTBEAT = 2.0
 """Seconds between two notes of the progress of a task."""
 STALE = 60
 """Seconds after which a running task without a note has failed: its process has ended."""
-_ARN = "arn:aws:sqs:"
 
 
 @dataclass(slots=True)
@@ -149,7 +150,7 @@ _running: dict[str, asyncio.Task[None]] = {}
 
 
 async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
-    if not arn.startswith(_ARN) or arn.count(":") != 5:
+    if not is_arn(arn):
         raise bad_parameter(
             f"You must use this format to specify the {parameter}: "
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
@@ -182,8 +183,7 @@ async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hos
     try:
         while True:
             begun = monotonic()
-            number = STEP if task.rate is None else min(STEP, task.rate)
-            moved = await _step(endpoint, region, source, destination, number)
+            moved = await _step(endpoint, region, source, destination, task.rate and min(STEP, task.rate))
             task.moved += moved
             if not moved:
                 task.status = "COMPLETED"
@@ -204,27 +204,34 @@ async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hos
     await _finish(endpoint, region, source, task)
 
 
-async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int) -> int:
-    """Move up to so many messages, the oldest first; return how many."""
+async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int | None) -> int:
+    """Move up to so many messages, the oldest first; all of them, or a good part, without a number. Return how many."""
+    messages = await _waiting(source, STEP if number is None else number)
+    ids = [message.id for message in messages]
+    if not ids:
+        return 0
+    if destination is not None:
+        to = await endpoint.queues.open(region, destination.name, fresh=True)
+        moved = len(await source.queue.move(ids, to=to.queue))
+    else:
+        if not any(origin_of(message.headers, source.queue.name) for message in messages):
+            raise SqsError("CouldNotDetermineMessageSource", "")
+        moved = await source.queue.redrive(None if number is None else ids)
+    for hosted in endpoint.queues.all():
+        hosted.desk.wake()
+    return moved
+
+
+async def _waiting(source: Hosted, number: int) -> list[Message]:
+    """Return messages that no receive holds, those whose visibility timeout is over among them."""
     messages = await source.queue.peek(number)
+    if not messages:
+        # A claim that finds too little makes them ready.
+        await source.queue.release_many(await source.queue.pop_many(1))
+        messages = await source.queue.peek(number)
     if source.settings.fifo and len(messages) < number:
         messages += await source.queue.peek(number - len(messages), state="blocked")
-    by_queue: dict[str | None, list[int]] = {}
-    for message in messages:
-        origin = origin_of(message.headers, source.queue.name)
-        by_queue.setdefault(origin[0] if destination is None and origin else None, []).append(message.id)
-    moved = 0
-    for stored, ids in by_queue.items():
-        to = destination
-        if to is None:
-            if stored is None:
-                raise SqsError("CouldNotDetermineMessageSource", "")
-            to = await endpoint.queues.open(region, shown(stored), fresh=True)
-        else:
-            to = await endpoint.queues.open(region, to.name, fresh=True)
-        moved += len(await source.queue.move(ids, to=to.queue))
-        to.desk.wake()
-    return moved
+    return messages
 
 
 async def _is_cancelled(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> bool:

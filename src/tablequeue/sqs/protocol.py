@@ -123,7 +123,8 @@ class QueryInJson(Query):
 
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer:
         name = operation.name
-        inner = {} if operation.output_shape is None else {f"{name}Result": _plain(result)}
+        shape = operation.output_shape
+        inner = {} if shape is None else {f"{name}Result": _listed(shape, result)}
         document = {f"{name}Response": inner | {"ResponseMetadata": {"RequestId": id}}}
         return Answer(200, "application/json", json.dumps(document).encode())
 
@@ -151,6 +152,18 @@ def _plain(value: Any) -> Any:
         case list():
             return [_plain(each) for each in value]
     return value
+
+
+def _listed(shape: Shape, value: Any) -> Any:
+    """Return a result for JSON in the query protocol, where a map is a list of its names and values."""
+    if isinstance(shape, StructureShape):
+        return {name: _listed(shape.members[name], each) for name, each in value.items()}
+    if isinstance(shape, ListShape):
+        return [_listed(shape.member, each) for each in value]
+    if isinstance(shape, MapShape):
+        _, key, inner = model.pairs(shape)
+        return [{key: name, inner: _listed(shape.value, each)} for name, each in value.items()]
+    return _plain(value)
 
 
 def _tree(fields: Iterable[tuple[str, str]]) -> dict[str, Any]:

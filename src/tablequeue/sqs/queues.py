@@ -16,7 +16,7 @@ from tablequeue.errors import QueueDiffers
 from tablequeue.sqs import attributes, tags
 from tablequeue.sqs.attributes import COUNTS, KEYS_FOR, PREFIX, RETENTION, TAG
 from tablequeue.sqs.endpoint import Call, Result
-from tablequeue.sqs.errors import SqsError, bad_parameter, invalid
+from tablequeue.sqs.errors import SqsError, bad_parameter, invalid, no_queue
 from tablequeue.sqs.hosted import Hosted, label, name_in_arn, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -31,7 +31,7 @@ async def create_queue(call: Call) -> Result:
     name, given = call.parameters["QueueName"], call.get("Attributes", {})
     fifo = given.get("FifoQueue") == "true"
     _check_name(name, fifo)
-    set = attributes.checked(given, fifo, creating=True)
+    set = attributes.checked(given, fifo)
     new_tags = call.get("tags", {})
     tags.check(new_tags, name)
     try:
@@ -50,6 +50,8 @@ async def create_queue(call: Call) -> Result:
 
 async def get_queue_url(call: Call) -> Result:
     name = call.parameters["QueueName"]
+    if call.get("QueueOwnerAWSAccountId", call.endpoint.account) != call.endpoint.account:
+        raise no_queue()
     await call.endpoint.queues.open(call.region, name, fresh=True)
     return {"QueueUrl": call.url(name)}
 
@@ -70,7 +72,8 @@ async def delete_queue(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     for source in await _sources(call, hosted):
         # It keeps the policy, as with AWS; its messages are received for ever.
-        await source.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
+        open = await call.endpoint.queues.open(call.region, source.name)
+        await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
     hosted.desk.close()
     call.endpoint.queues.forget(hosted.name)
     await hosted.queue.drop()
@@ -83,8 +86,11 @@ async def purge_queue(call: Call) -> Result:
     if time() - last < PURGE_EVERY:
         words = f"Only one PurgeQueue operation on {hosted.name} is allowed every {PURGE_EVERY} seconds."
         raise SqsError("PurgeQueueInProgress", words)
-    await hosted.queue.alter(labels={label("purged"): str(time())})
-    await hosted.queue.purge(in_progress=True)
+    open = await call.endpoint.queues.open(call.region, hosted.name)
+    # Ids of FIFO queues are not taken any more: the label is a part of their keys.
+    await open.queue.alter(labels={label("purged"): str(time())})
+    await open.queue.purge(in_progress=True)
+    open.desk.wake()
     return {}
 
 
@@ -102,7 +108,7 @@ async def get_queue_attributes(call: Call) -> Result:
 
 async def set_queue_attributes(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
-    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo, creating=False)
+    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo)
     options = attributes.options(set)
     if "RedrivePolicy" in set:
         options |= await _dead_letters(call, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
@@ -162,30 +168,27 @@ async def _dead_letters(call: Call, name: str, fifo: bool, policy: str) -> dict[
     if not policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
-    refused = f"Value {policy} for parameter RedrivePolicy is invalid. Reason: "
     try:
         target = await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
     except SqsError:
-        raise bad_parameter(f"{refused}Dead letter target does not exist.") from None
+        raise invalid(policy, "RedrivePolicy", "Dead letter target does not exist.") from None
     if target.settings.fifo is not fifo:
-        raise bad_parameter(f"{refused}Dead-letter queue must be same type of queue as the source.")
-    _check_allowed(call, name, target, refused)
+        raise invalid(policy, "RedrivePolicy", "Dead-letter queue must be same type of queue as the source.")
+    if not _allowed(call, name, target):
+        words = "The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
+        raise invalid(policy, "RedrivePolicy", words)
     return {"dead_letter_to": target.queue.name, "max_attempts": most}
 
 
-def _check_allowed(call: Call, name: str, target: Hosted, refused: str) -> None:
+def _allowed(call: Call, name: str, target: Hosted) -> bool:
+    """Whether a queue may send its dead letters to another one, by the policy of that."""
     policy = json.loads(target.settings.text("RedriveAllowPolicy") or "{}")
     match policy.get("redrivePermission", "allowAll"):
         case "denyAll":
-            allowed = False
+            return False
         case "byQueue":
-            allowed = call.arn(name) in policy.get("sourceQueueArns", ())
-        case _:
-            allowed = True
-    if not allowed:
-        raise bad_parameter(
-            f"{refused}The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
-        )
+            return call.arn(name) in policy.get("sourceQueueArns", ())
+    return True
 
 
 async def _sources(call: Call, hosted: Hosted) -> list[Hosted]:
@@ -206,7 +209,7 @@ async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
         except SqsError:
             as_set = False
-        if not as_set:
+        if text is None or not as_set or f'"{most}"' in text:
             text = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": most}, separators=(",", ":"))
     if text is not None:
         found["RedrivePolicy"] = text

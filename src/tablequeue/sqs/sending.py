@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from tablequeue.message import NewMessage
 from tablequeue.sqs import batches, messages
-from tablequeue.sqs.attributes import LARGEST_MESSAGE
+from tablequeue.sqs.attributes import LARGEST_MESSAGE, Settings
 from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, invalid, missing
-from tablequeue.sqs.hosted import Hosted
+from tablequeue.sqs.hosted import Hosted, label
 
 _NOT_OF_THIS_TYPE = "The request include parameter that is not valid for this queue type."
 _ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
@@ -117,7 +117,7 @@ def _prepared(hosted: Hosted, entry: Mapping[str, Any]) -> Sent:
         delay = None
         dedup = dedup or hashlib.sha256(body.encode()).hexdigest()
         ours["dedup"] = dedup
-        key = hashlib.sha256(f"{group}\0{dedup}".encode()).hexdigest() if settings.by_group else dedup
+        key = _key(settings, group or "", dedup)
     else:
         if dedup is not None:
             raise invalid(dedup, "MessageDeduplicationId", _NOT_OF_THIS_TYPE)
@@ -138,6 +138,12 @@ def _prepared(hosted: Hosted, entry: Mapping[str, Any]) -> Sent:
     if system:
         told["MD5OfMessageSystemAttributes"] = messages.md5_of(system)
     return Sent(message, told)
+
+
+def _key(settings: Settings, group: str, dedup: str) -> str:
+    """Return the deduplication key: the id, with the group and the last purge where they count."""
+    parts = [part for part in (group if settings.by_group else "", settings.labels.get(label("purged"), "")) if part]
+    return hashlib.sha256("\0".join([*parts, dedup]).encode()).hexdigest() if parts else dedup
 
 
 def _system(attributes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from hmac import compare_digest
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -74,24 +73,12 @@ def _signature(
     time: str,
 ) -> str:
     """Return the signature that the request must have."""
-    names = found["headers"].split(";")
     path = scope.get("raw_path") or quote(scope["path"]).encode()
     query = scope["query_string"].decode("latin-1")
-    url = f"http://{headers.get('host', '')}{quote(unquote(path.decode('latin-1')))}" + (f"?{query}" if query else "")
-    signed = {name: headers[name] for name in names if name in headers}
+    url = f"http://{headers['host']}{path.decode('latin-1')}" + (f"?{query}" if query else "")
+    signed = {name: headers[name] for name in found["headers"].split(";") if name in headers}
     request = AWSRequest(scope["method"], url, headers=signed, data=body)
     request.context["timestamp"] = time
     signer = SigV4Auth(credentials, SERVICE, found["region"])
-    content = hashlib.sha256(body).hexdigest()
-    canonical = "\n".join(
-        [
-            request.method,
-            signer._normalize_url_path(quote(unquote(path.decode("latin-1")), safe="/-_.~")),  # noqa: SLF001
-            signer.canonical_query_string(request),
-            signer.canonical_headers(request.headers) + "\n",
-            ";".join(names),
-            headers.get("x-amz-content-sha256", content) if "x-amz-content-sha256" in names else content,
-        ]
-    )
-    text: str = signer.signature(signer.string_to_sign(request, canonical), request)
+    text: str = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
     return text
