@@ -232,6 +232,7 @@ class Queue:
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -239,15 +240,18 @@ class Queue:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
+                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
+                     comes before those behind it. Not with `connection`.
         completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
                      are completed, and nothing is claimed.
         """
         done = tuple(completing)
         while True:
             if done:
-                token, rows = complete_and_claim(self.context, done, n, lease, now, connection)
+                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
             else:
-                token, rows = claim.claim(self.context, n, lease, now, connection)
+                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
@@ -543,14 +547,18 @@ class Queue:
     # -- controlling -----------------------------------------------------------------------------------------------
 
     def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+        """Change options of the queue: those of `create_queue` that are not a part of its tables.
 
-        Other options stay as they are. It holds at once in this process, and within a second in every other one that
-        uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored
-        procedures that are there are made again.
+        They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
+        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
+        removes one. Other options stay as they are. It holds
+        at once in this process, and within a second in every other one that uses the queue; for messages there and to
+        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
+        that are there are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
-        a history for a queue without one. A crash leaves the old definition, or the new one.
+        a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
+        or `rate` waits for claims in transactions of callers.
         """
         self.context.become(alter.alter(self.context.runner, self.context.table, options))
 
@@ -634,12 +642,15 @@ class Queue:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
         return maintain.purge_history(self.context, older_than, now)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        in_progress   also those in progress: their consumers get `LeaseLost`. Those of a claim of hundreds that
+                      PostgreSQL keeps as one row stay.
+
+        Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, WAITING_STATES)
+        return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""

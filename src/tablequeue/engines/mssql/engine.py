@@ -185,6 +185,7 @@ class SQLServer(Engine):
             # The notes of a grouped queue for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
+            "and_in_run": ", in_run" if grouped else "",
             "note_batch": (
                 f"insert into {turns}\nselect group_key from @batch where fresh = 1\n"
                 "group by group_key order by min(place);\n"

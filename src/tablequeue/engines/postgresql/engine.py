@@ -156,10 +156,10 @@ class PostgreSQL(Engine):
         waiting, notifying, pushing = (f"hashtextextended('{table.channel}', {key})" for key in LOCKS)
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
+        words |= limit_words(definition, words)
         return {
             **words,
             **self.messages.packs.words(words["queue"]),
-            **limit_words(definition, words),
             "array_type": array_type,
             # JSON as text, which every driver returns unchanged. The procedures return JSON.
             "payload_text": "cast(payload as text)" if definition.payload == "json" else "payload",
