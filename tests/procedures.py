@@ -23,8 +23,8 @@ from tests.support import with_parts
 
 # The files of the conformance suite that also test the procedures: those about verbs that have one.
 FILES = frozenset(
-    "test_at_most_once test_cancel test_finish test_groups test_keys test_leases test_limits test_order "
-    "test_take".split()
+    "test_at_most_once test_cancel test_fair_limits test_finish test_groups test_keys test_leases test_limits "
+    "test_order test_take".split()
 )
 # In other files one or two orders: the procedures of the others differ only in the SQL of the claim.
 DESIGNS = frozenset({"fifo", "groups"})

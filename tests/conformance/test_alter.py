@@ -211,12 +211,11 @@ def test_impossible_queues_for_dead_letters_are_refused(db: Database) -> None:
     db.create_queue("text", payload="text")
     db.create_queue("strict", strict=True)
     db.create_queue("mail", dead_letter_to="failed")
-    for name in ("nowhere", "work", "text", "strict", "mail"):
+    for name in ("nowhere", "work", "text", "strict"):
         refuses(BadDefinition, queue.alter, dead_letter_to=name)
-    refuses(BadDefinition, db.queue("failed").alter, dead_letter_to="work")
-    db.queue("mail").alter(dead_letter_to=None)
-    db.queue("failed").alter(dead_letter_to="work")
-    refuses(BadDefinition, queue.alter, dead_letter_to="failed")
+    db.queue("failed").alter(dead_letter_to="work")  # a chain: from mail to failed to work
+    for name in ("failed", "mail"):
+        refuses(BadDefinition, queue.alter, dead_letter_to=name)
 
 
 def test_a_subscription_is_altered(db: Database) -> None:
@@ -226,3 +225,53 @@ def test_a_subscription_is_altered(db: Database) -> None:
     topic.push("x", now=at(0))
     assert claimed(mail, now=at(0)).lease_until == at(5)
     refuses(BadDefinition, mail.alter, history=60)
+
+
+def test_labels_are_kept_and_altered_one_by_one(db: Database) -> None:
+    queue = db.create_queue("labelled", labels={"team": "post", "tier": "1"})
+    assert db.queue("labelled").definition.labels == {"team": "post", "tier": "1"}
+    queue.alter(labels={"tier": "2", "team": None, "äöü": "ß"})
+    assert queue.definition.labels == db.queue("labelled").definition.labels == {"tier": "2", "äöü": "ß"}
+    assert db.create_queue("labelled").definition.labels == {"tier": "2", "äöü": "ß"}, "labels are no difference"
+    with pytest.raises(BadDefinition):
+        queue.alter(labels={"size": "x" * 50_000})
+
+
+def test_the_queue_for_dead_letters_is_altered(db: Database) -> None:
+    queue = db.create_queue("letters", max_attempts=1)
+    target = db.create_queue("dead")
+    other = db.queue("letters")
+    queue.alter(dead_letter_to="dead")
+    queue.push("a")
+    claim = queue.pop()
+    assert claim is not None
+    assert claim.fail("no") == "dead"
+    assert [message.payload for message in target.peek()] == ["a"]
+    queue.alter(dead_letter_to=None)
+    queue.push("b")
+    claim = queue.pop()
+    assert claim is not None
+    claim.fail("no")
+    assert [message.payload for message in queue.dead()] == ["b"]
+    assert db.queue("letters").definition.dead_letter_to is None
+    with pytest.raises(BadDefinition):
+        other.alter(dead_letter_to="letters")
+    with pytest.raises(BadDefinition):
+        other.alter(dead_letter_to="nowhere")
+
+
+def test_dead_letters_of_groups_go_to_groups(db: Database) -> None:
+    target = db.create_queue("dead", groups=True)
+    queue = db.create_queue("letters", groups=True, max_attempts=1, dead_letter_to="dead")
+    for payload in "ab":
+        queue.push(payload, group="g")
+        claim = queue.pop()
+        assert claim is not None
+        claim.fail("no")
+    first = target.pop()
+    assert first is not None
+    assert (first.payload, first.group, target.pop()) == ("a", "g", None)
+    first.complete()
+    second = target.pop()
+    assert second is not None
+    assert second.payload == "b"

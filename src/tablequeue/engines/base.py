@@ -27,7 +27,7 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
+from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 
@@ -140,6 +140,8 @@ class Table(Statements):
             other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        if definition.dead_letter_to is None:
+            other.dead_letters = None
         return other
 
     def ready_after(self, id: int) -> None:
@@ -325,6 +327,12 @@ class EngineBase(ABC):
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
+            # In a grouped queue: a message of a run is blocked when it is to be tried again; see create_groups.sql.
+            "or_blocked": " when in_run > 0 then 'blocked'" if definition.grouped else "",
+            "out_of_run": ",\n    in_run = 0" if definition.grouped else "",
+            "out_of_run_if_swept": ",\n    in_run = case when cancelled_at is not null then in_run else 0 end"
+            if definition.grouped
+            else "",
             # In a grouped queue: a group is noted, so promote may make a message ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes
@@ -332,6 +340,8 @@ class EngineBase(ABC):
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
+            "moving": f"{queue}{MOVING}",
+            "moved": f"{queue}{PART}moved",
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
             # How many messages a claim may claim.
@@ -355,6 +365,8 @@ class EngineBase(ABC):
             "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
             # The table to which dead letters move, if the definition names a queue for them.
+            # In a grouped queue for dead letters, a message is blocked until it is promoted.
+            "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header,
             "origin_key": self.origin_key,

@@ -95,6 +95,13 @@ class Messages(Part):
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
         return self._ready(self._claim, cursor, table, params)
 
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim up to `n` messages of the group whose head comes first. Return them in order of ids, as CLAIMED.
+
+        The queue has ordered groups.
+        """
+        return self._claim_run(cursor, table, params)
+
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 
@@ -279,6 +286,9 @@ class Messages(Part):
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
+
+    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, "claim_run", params)
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, by_history("take", table), params)

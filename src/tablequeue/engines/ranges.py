@@ -58,6 +58,9 @@ class Ranges(Messages):
             table.apart_ready = False
         return [] if table.definition.groups else self._range(cursor, table, params)
 
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self.apart.claim_run(cursor, table, params)
+
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:

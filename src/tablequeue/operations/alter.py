@@ -72,6 +72,9 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
             f"alter got an unexpected option {min(unknown)!r}.",
             f"Options are: {', '.join(ALTERABLE[definition.kind])}.",
         )
+    if "labels" in options:
+        labels = {**definition.labels, **options["labels"]}
+        options = {**options, "labels": {name: text for name, text in labels.items() if text is not None}}
     wanted = dataclasses.replace(definition, **options)
     for name in fields:
         if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):

@@ -77,7 +77,7 @@ def fail(
         "now": context.time(now),
     }
     states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
-    if ended := sum(state in ("dead", "cancelled") for under in states.values() for state in under.values()):
+    if ended := sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values()):
         promote_after(context, now, connection, ended)
     if lost is not None:
         raise lost

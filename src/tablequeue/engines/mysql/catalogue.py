@@ -55,6 +55,8 @@ class MySQLCatalogue(Catalogue):
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
             ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in ("slots", "rate", "results", "keys")}
+            if definition.kind == "queue":
+                ours |= {f"{stem}{PART}{part}": (part, "drop_streams") for part in ("moving", "moved")}
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]

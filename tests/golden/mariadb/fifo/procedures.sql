@@ -780,7 +780,9 @@ begin
     update json_table(json_array(json_array(p_id,p_delay)), '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
         and cancelled_at is null
     set state = elt(
-            last_insert_id(case when attempts >= 5 then 3 when delay > 0 then 2 else 1 end),
+            last_insert_id(case
+                when attempts >= 5 then 3 when delay > 0 then 2 else 1
+            end),
             'ready', 'scheduled', 'dead'
         ),
         due_at = case when attempts < 5 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second else due_at end,

@@ -171,7 +171,10 @@ returns bigint language plpgsql as $$
                 for update skip locked
             ), moved as (
                 update public.tq_emails
-                set state = case when state = 'in_progress' and attempts >= 5 then 'dead' else 'ready' end,
+                set state = case
+                        when state = 'in_progress' and attempts >= 5 then 'dead'
+                        else 'ready'
+                    end,
                     errors = case
                         when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
                             'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
