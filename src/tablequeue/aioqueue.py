@@ -20,10 +20,11 @@ from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
-from tablequeue.operations import finish
+from tablequeue.operations import finish, move
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
@@ -191,6 +192,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[AsyncClaim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -198,12 +200,20 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   all of them from one group, which is closed until all are finished.
         completing   the previous batch, to complete; see `Queue.pop_many`.
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
         claims = await self._call(
-            run, self._own.pop_many, n, lease=lease, completing=done, connection=connection, now=now
+            run,
+            self._own.pop_many,
+            n,
+            lease=lease,
+            same_group=same_group,
+            completing=done,
+            connection=connection,
+            now=now,
         )
         return [AsyncClaim(self, claim) for claim in claims]
 
@@ -412,6 +422,17 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Move messages that no consumer holds to another queue; see `Queue.move`."""
         other = to._own
         return await self._threads.run(partial(self._own.move, which, to=other, state=state, now=now))
+
+    async def move_batches(
+        self, *, to: AsyncQueue, history: bool = False, follow: bool = False, now: datetime | None = None
+    ) -> AsyncIterator[Moved]:
+        """Move all messages to a queue of another database, and yield each batch; see `Queue.move_batches`."""
+        batches = move.move_batches(self._own.context, to._own.context, history, follow, now)
+        try:
+            while batch := await self._threads.run(partial(next, batches, None)):
+                yield batch
+        finally:
+            await self._threads.run(batches.close)
 
     purge_dead = same(Queue.purge_dead)
     purge_history = same(Queue.purge_history)

@@ -128,7 +128,7 @@ class Database:
         table = maintain.made(self._runner, name, wanted)
         if if_exists == "alter" and table.definition.kind == wanted.kind:
             all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
-            table = table.redefined(alter.alter(self._runner, table, all_options))
+            table = alter.alter(self._runner, table, all_options)
         return self._queue(maintain.same(table, wanted))
 
     def queue(self, name: str) -> Queue:

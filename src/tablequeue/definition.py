@@ -122,7 +122,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a queue; it is stored in the catalogue and does not change.
+    """The definition of a queue, as it is stored in the catalogue.
 
     Its fields are the options of `Database.create_queue`, which explains them. Durations are kept as seconds.
     """
@@ -235,10 +235,6 @@ class Definition:
                     "concurrency does not go with at_most_once, which does not know when a message is finished.",
                     "Use at_least_once with max_attempts=1.",
                 )
-        if self.limited and self.fair:
-            raise BadDefinition(
-                "concurrency and rate do not go with groups='fair'.", "Leave the limits out, or the groups."
-            )
         if self.rate is not None:
             if not isinstance(self.rate, Rate):
                 raise BadDefinition(f"rate is {self.rate!r}.", "Give a tablequeue.Rate.")
@@ -424,10 +420,12 @@ class AlterOptions(TypedDict, total=False):
     max_attempts: int
     backoff: Backoff
     history: History
-    expires: Duration
-    key_for: Duration
-    results: bool
     dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
+    results: bool
     labels: Mapping[str, str | None]
 
 

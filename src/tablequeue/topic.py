@@ -167,11 +167,14 @@ class Subscription(Queue):
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[Claim]:
-        claims = super().pop_many(n, lease=lease, completing=completing, connection=connection, now=now)
+        claims = super().pop_many(
+            n, lease=lease, same_group=same_group, completing=completing, connection=connection, now=now
+        )
         topics.keep_up(self.context)
         return claims
 

@@ -45,6 +45,22 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
             )
 
 
+def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
+    """Refuse another queue for the dead letters of a queue that is there; `rows` is the catalogue."""
+    check(name, definition, there)
+    targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {
+        name: definition.dead_letter_to
+    }
+    way = [name]
+    while (target := targets.get(way[-1])) is not None:
+        if target == name:
+            raise BadDefinition(
+                f"The dead letters of {name!r} would come back to it, by {' and '.join(map(repr, way[1:]))}.",
+                "Name a queue outside of this circle, or None.",
+            )
+        way.append(target)
+
+
 def sources(rows: Sequence[NameRow], name: str) -> list[str]:
     """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue."""
     return [row.name for row in rows if json.loads(row.entry).get("dead_letter_to") == name]
