@@ -66,8 +66,8 @@ def listening(what: str, host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family)
-        # Connections inherit it. Without it the body of a response, which follows its head, waits 40 ms for the client's
-        # acknowledgement: asyncio sets it only for sockets that were made for TCP by name.
+        # Connections inherit it. Without it the body of a response, which follows its head, waits 40 ms for the
+        # client's acknowledgement: asyncio sets it only for sockets that were made for TCP by name.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
