@@ -20,6 +20,8 @@ from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
 
+Mutant = Callable[[type[Engine]], type[Engine]]
+
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
     """Selects and then updates: two consumers that meet in between get the same message."""
@@ -253,14 +255,41 @@ def dead_letters(database: Database, kind: Kind) -> None:
     checks.check_dead_letters_move(database)
 
 
+def move_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=False)
+
+
+def move_groups_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=True)
+
+
+def forgets(operation: str) -> Mutant:
+    """A move that does not do one of its steps."""
+
+    def mutant(engine: type[Engine]) -> type[Engine]:
+        def nothing(part: Any, cursor: Any, table: Any, params: Any) -> None:
+            return None
+
+        nothing.__name__ = operation
+        part = type("Forgets", (type(engine.moving),), {operation: nothing})
+        return with_parts(engine, {"moving": part})
+
+    return mutant
+
+
 CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+PLACES = on(checks.check_altered_places, "altered places")
+LATE = of_two(lambda _, one, other: checks.check_late_claims_count(one, other), "late claims")
+ALTERED_RATE = on(checks.check_altered_rate, "altered rate", rate=Rate(1, per=3600, burst=3))
+# SQLite counts the messages in progress instead.
+COUNTED = r"- \(select count\(\*\) from \S+ where state = 'in_progress'\)"
 RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
 CLAIMS_AT_ONCE = of_two(
     lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
 )
 # What finds out whether the message of a place is in progress.
 OCCUPIED = (
-    r"(?s)where not exists \(.*?\n\)|- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
+    r"(?s)(?<=where )not exists \(.*?\n\) and |- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
     r"\(\s*select true from .*?\) is null and "
 )
 # What finds out whether a place was filled after the look at it.
@@ -277,7 +306,6 @@ def transitions(**options: Any) -> Check:
 
 TRANSITIONS, TRANSITIONS_OF_GROUPS = transitions(), transitions(groups=True)
 
-Mutant = Callable[[type[Engine]], type[Engine]]
 NOT_TOLD = " and cancelled_at is null"
 TOLD_IN_SWEEP = r"(message\.)?cancelled_at is not null"
 KEY = r"(cast\(:key as text\)|:key)"
@@ -357,6 +385,19 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
     "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
     "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
+    "closed places that hold up nobody": (
+        rewritten(rf"(?s)and slot >= case.*?\n\s*else 1\s+end|{COUNTED}", "", "claim", "free_slots"),
+        PLACES,
+    ),
+    "places that stay when they are too many": (
+        rewritten("|".join([r"update \S+ set slot = -message .*;\n", COUNTED]), "", "resize_slots", "claim"),
+        PLACES,
+    ),
+    "late claims that do not count": (
+        rewritten(rf"-(?=id, id|message\.id, message\.id)|{COUNTED}", "", "close_slots", "claim"),
+        LATE,
+    ),
+    "another rate that forgets what was spent": (rewritten("/ step", "/ step * 0", "change_rate"), ALTERED_RATE),
     "a claim that spends nothing of the rate": (
         rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
         RATE,
@@ -388,6 +429,18 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         ),
         PAUSE,
     ),
+    "a move that takes what a consumer holds": (
+        rewritten(r"state( \|\| '')? <> 'in_progress'", "state <> 'dead'", "waiting"),
+        move_between,
+    ),
+    "a move that takes what is behind it": (
+        rewritten("state = 'in_progress'", "state = 'dead'", "busy_groups"),
+        move_groups_between,
+    ),
+    "a move that does not note what has come": (forgets("note_moved"), move_between),
+    "a move that leaves what has come": (forgets("forget_aside"), move_between),
+    "a move that forgets the attempts": (rewritten(":attempts", "0", "put_aside"), move_between),
+    "a move that forgets when a message expires": (rewritten(":expires_at", "null", "put_aside"), move_between),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}

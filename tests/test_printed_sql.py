@@ -205,7 +205,7 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
     """Each operation runs to its end, on a queue with all parts."""
     options = OPTIONS[design].split()
-    tables = ("create", "create_streams", "create_staged", "create_schedules")
+    tables = ("create", "create_streams", "create_staged", "create_schedules", "create_moving")
     shell.run(*(shell.printed(operation, *options) for operation in tables))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
     shell.place.open().create_queue("other", **DESIGNS[design])  # from which messages are moved

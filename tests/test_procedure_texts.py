@@ -58,6 +58,7 @@ MORE: dict[str, dict[str, Any]] = {
     "limited": {"concurrency": 20, "rate": Rate(100, per=60, burst=20)},
     "concurrency": {"concurrency": 20, "history": "none"},
     "rate_at_most_once": {"rate": Rate(100), "delivery": "at_most_once"},
+    "fair_limited": {"groups": "fair", "concurrency": 20, "rate": Rate(100)},
 }
 EVERY = {**DESIGNS, **MORE}
 

@@ -190,11 +190,13 @@ class Subscription(Queue):
         """
         topics.seek(self.context, to, force)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
         Messages in progress, dead letters and the log itself stay.
         """
+        if in_progress:
+            raise BadInput("The messages of a subscription in progress stay.", "Leave in_progress out.")
         skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
         topics.seek(self.context, "end", force=True)
         return skipped + super().purge()

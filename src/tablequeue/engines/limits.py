@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
@@ -16,6 +17,9 @@ from tablequeue.engines.texts import Row
 
 
 class Limits(Part):
+    counts_places: ClassVar[bool] = False
+    """Whether the text of a claim limits the messages in progress by itself."""
+
     def claim_within(
         self,
         cursor: Cursor,
@@ -36,7 +40,7 @@ class Limits(Part):
             # All statements use the time by which the rate was measured.
             tokens, now = self._row(cursor, table, "grant_rate", params)
             params = params | {"n": min(params["n"], int(tokens)), "now": now}
-        if definition.concurrency is not None and not removes and params["n"] > 0:
+        if definition.concurrency is not None and not (removes or self.counts_places) and params["n"] > 0:
             slots = [row[0] for row in self._rows(cursor, table, "lock_slots", params)]
             params = params | {"n": len(slots)}
         rows = claim(params) if params["n"] > 0 else []

@@ -120,7 +120,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
-    "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
+    "create_moving": _made("create_moving"),
+    "redefine": Operation(
+        Effect.DDL,
+        {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
+    ),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
@@ -131,11 +135,12 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_fair": "fair",
             "drop_groups": "grouped",
-            "drop_results": "results",
+            # What is switched off keeps its tables: see `Catalogue.redefine`.
+            "drop_results": "queue",
             "drop_history": "keep",
-            "drop_slots": "concurrency",
-            "drop_rate": "rate",
-            "drop_keys": "key_for",
+            "drop_slots": "queue",
+            "drop_rate": "queue",
+            "drop_keys": "queue",
             "drop_streams": "",
             "resume": "",
             "unregister": "",
@@ -197,6 +202,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
     "promote": Operation(Effect.WRITE, parts="retract"),
+    "close_slots": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),
     "resume": Operation(Effect.WRITE),
     "paused": Operation(Effect.READ),
@@ -286,6 +292,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
     "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
+    # Moves between databases
+    "waiting": Operation(Effect.STEP),
+    "busy_groups": Operation(Effect.READ),
+    "set_aside": Operation(Effect.STEP),
+    "aside": Operation(Effect.READ),
+    "forget_aside": Operation(Effect.WRITE),
+    "find_moved": Operation(Effect.READ),
+    "put_aside": Operation(Effect.STEP),
+    "note_moved": Operation(Effect.STEP),
+    "put_history": Operation(Effect.STEP),
 }
 
 
@@ -330,6 +346,8 @@ PROCEDURES: Mapping[str, Procedure] = {
     "begin": Procedure(),
     "check": Procedure(),
     "cancel_held": Procedure(needs="at_least_once"),
+    "claim_turn": Procedure(needs="fair limited"),
+    "take_turn": Procedure(needs="fair limited"),
     "claim": Procedure(of=_CLAIMED),
     "find_in_turn": Procedure(needs="fair"),
     "find": Procedure(),
@@ -397,6 +415,7 @@ def conditions(definition: Definition) -> set[str]:
         *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
         *(["dead_letter_to"] if definition.dead_letter_to else []),
         *(["in_order"] if not definition.fair else []),
+        *(["unlimited"] if not definition.limited else []),
         *(["ungrouped"] if not definition.takes_groups else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }

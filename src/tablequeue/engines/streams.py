@@ -31,7 +31,7 @@ class Streams(Part):
         if table.definition.fair:
             return len(self.fair.claimed(self._claim_stream, cursor, table, params))
         # No low-water mark: for a whole batch it saves little.
-        return len(self._rows(cursor, table, "stream_claim", params | {"low_water": 0}))
+        return len(self._claim_stream(cursor, table, params | {"low_water": 0}))
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._rows(cursor, table, "stream_claim", params)

@@ -201,6 +201,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         moved = sweep(context, now, connection)
         if table.definition.key_for and connection is None:
             moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
+        if table.definition.concurrency is not None and connection is None:
+            context.run(context.messages.close_slots, {})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         retention = table.definition.retention
         if retention is not None and connection is None and monotonic() >= table.next_purge:

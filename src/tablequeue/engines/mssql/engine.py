@@ -23,6 +23,7 @@ from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
 from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.messages import SQLServerMessages
+from tablequeue.engines.mssql.moving import SQLServerMoving
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -88,6 +89,7 @@ class SQLServer(Engine):
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
+    moving = SQLServerMoving()
     checks = CHECKS
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.

@@ -165,8 +165,8 @@ class SQLServerMessages(Limits, Messages):
         for row in params["rows"]:
             self._run(cursor, table, "keep_results", row)
 
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [id for done in self._by_ids(cursor, table, super().release, params) for id in done]
+    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+        return {id: end for done in self._by_ids(cursor, table, super().release, params) for id, end in done.items()}
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         return {id: end for done in self._by_ids(cursor, table, super().extend, params) for id, end in done.items()}

@@ -18,11 +18,6 @@ from tablequeue.engines.texts import Row
 class SQLServerStreams(Limits, Streams):
     fair = SQLServerFair()
 
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        if table.definition.fair:
-            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
-        return len(self._claim_stream(cursor, table, params))
-
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         def claim(params: Params) -> list[Row]:
             return self._rows(cursor, table, "stream_claim", params)

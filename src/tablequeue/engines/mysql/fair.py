@@ -51,13 +51,27 @@ def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     while True:
         within = found(cursor, table, params | {"n": params["n"] * more})
         both = in_turn([*{row[0]: row for row in (*seen, *within)}.values()], table.ring.served)
-        ids = [row[0] for row in both]
-        _, lock = table.statements("claim_find")
-        cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
-        rows = list(cursor.fetchall())
+        rows = _locked(cursor, table, params, both)
+        while seen and (passed := _passed(both, rows)):
+            # The transaction itself has claimed some of those that were seen: they had no turn.
+            both = in_turn([row for row in both if row[0] not in passed], table.ring.served)
+            rows = _locked(cursor, table, params, both)
         if rows or len(within) < params["n"] * more + SPARE:
             return rows
         more *= 8  # others have locked all of them
+
+
+def _locked(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
+    _, lock = table.statements("claim_find")
+    cursor.execute(lock, {"lease": None} | params | {"ids": str([row[0] for row in given])})
+    return list(cursor.fetchall())
+
+
+def _passed(given: Sequence[Row], rows: Sequence[Row]) -> set[int]:
+    """Return the ids that were passed over: those before the last one that was locked."""
+    got = {row[0] for row in rows}
+    places = [place for place, row in enumerate(given) if row[0] in got]
+    return {row[0] for row in given[: max(places, default=0)]} - got
 
 
 def _found(cursor: Cursor, table: Table, params: Params, groups: int, look: int) -> list[Any]:

@@ -20,11 +20,6 @@ from tablequeue.engines.texts import Row
 class MySQLStreams(FreeSlots, Streams):
     fair = MySQLFair()
 
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        if table.definition.fair:
-            return len(self.fair.claimed(self._claim_stream, cursor, table, params))
-        return len(self._claim_stream(cursor, table, params))
-
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         lock, change = table.statements("stream_claim")
 
@@ -32,7 +27,7 @@ class MySQLStreams(FreeSlots, Streams):
             if table.definition.fair:
                 rows = locked(cursor, table, params)
             else:
-                cursor.execute(lock, params | {"low_water": 0})
+                cursor.execute(lock, params)
                 rows = list(cursor.fetchall())
             if rows:
                 cursor.execute(change, params | {"ids": table.engine.dump_ids([row[0] for row in rows])})

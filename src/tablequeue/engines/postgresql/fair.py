@@ -80,7 +80,8 @@ def fair_words(words: Mapping[str, str]) -> dict[str, str]:
         "ring_starts": f"array[served, {LOWEST}]",
         "ring_above": f"array[{HIGHEST}, {LOWEST}]",
         "ring_ends": f"array[{HIGHEST}, served]",
-        "in_turn": in_turn(":n"),
+        "in_turn": in_turn(words["claim_limit"]),
+        "take_in_turn": in_turn(words["take_limit"]),
         "in_turn_if_completed": in_turn(completed).replace("\n", "\n    "),
-        "in_turn_up_to_high": in_turn(":n", "cast(:high as bigint)"),
+        "in_turn_up_to_high": in_turn(words["claim_limit"], "cast(:high as bigint)"),
     }

@@ -78,7 +78,11 @@ class SQLite(Engine):
     client = Client(
         "sqlite3",
         "Between `begin;` and `commit;` it is all or nothing.",
-        {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
+        {
+            **dict.fromkeys(("since", "pushed_at", "popped_at", "finished_at"), "0"),
+            "until": "1900000000000000",
+            "bytes": "x'00ff'",
+        },
     )
     autocommit = in_autocommit(writes=False)
     # Seconds that SQLite waits for a lock of another program. Connections of our own wait for their turn before.
@@ -93,21 +97,9 @@ class SQLite(Engine):
     def words(self, table: Table, state: str = "ready") -> dict[str, str]:
         words = super().words(table, state)
         definition = table.definition
-        placed = granted = ":n"
         if definition.concurrency is not None:
-            placed = PLACED.format(**words)
-        if definition.rate is not None:
-            granted = f"(select granted from {words['rate']})"  # noqa: S608  (checked names)
-        return (
-            words
-            | fair_words(words)
-            | {
-                # How many messages a claim may claim: of those that have a place, and of those that grant_rate allowed.
-                "placed": placed,
-                "claim_limit": granted if definition.rate else placed,
-                "take_limit": granted,
-            }
-        )
+            words["claim_limit"] = PLACED.format(**words)
+        return words | fair_words(words)
 
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}

@@ -29,7 +29,7 @@ with recursive behind (slot) as (
     )
     from behind
     where behind.slot is not null
-    limit :n
+    limit {n}
 ), before (slot) as (
     select (select {slot} from {queue} where state = 'ready' order by {slot} limit 1)
     union all
@@ -38,30 +38,30 @@ with recursive behind (slot) as (
     )
     from before
     where before.slot < (select +served from {ring})
-    limit :n
+    limit {n}
 ), ring (slot, number) as (
     select slot, row_number() over ()
     from (
         select slot from behind where slot is not null
         union all
         select slot from before where slot <= (select +served from {ring})
-        limit :n
+        limit {n}
     )
 )
 select message.id
 from ring
 cross join {queue} as message
 where {unpaused} and state = 'ready' and {slot} = ring.slot{within}{in_time} and id <= ifnull(
-    case when ring.number <= :n % (select max(number) from ring) then (
+    case when ring.number <= {n} % (select max(number) from ring) then (
         select id from {queue} where state = 'ready' and {slot} = ring.slot{within}
-        order by id limit 1 offset :n / (select max(number) from ring)
+        order by id limit 1 offset {n} / (select max(number) from ring)
     ) else (
         select id from {queue} where state = 'ready' and {slot} = ring.slot{within}
-        order by id limit 1 offset :n / (select max(number) from ring) - 1
+        order by id limit 1 offset {n} / (select max(number) from ring) - 1
     ) end,
     9223372036854775807
 )
-limit :n"""
+limit {n}"""
 
 
 class SQLiteFair(Fair):
@@ -77,7 +77,12 @@ class SQLiteFair(Fair):
 
 def fair_words(words: Mapping[str, str]) -> dict[str, str]:
     """Return the `{words}` of the texts of a fair queue."""
+
+    def in_turn(n: str, within: str = "") -> str:
+        return IN_TURN.format(**words, n=n, within=within).replace("\n", "\n    ")
+
     return {
-        "in_turn": IN_TURN.format(**words, within="").replace("\n", "\n    "),
-        "in_turn_up_to_high": IN_TURN.format(**words, within=" and id <= ifnull(:high, id)").replace("\n", "\n    "),
+        "in_turn": in_turn(words["claim_limit"]),
+        "take_in_turn": in_turn(words["take_limit"]),
+        "in_turn_up_to_high": in_turn(words["claim_limit"], " and id <= ifnull(:high, id)"),
     }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages
 from tablequeue.engines.sqlite.connection import atomic
 from tablequeue.engines.sqlite.fair import SQLiteFair
@@ -20,7 +21,27 @@ from tablequeue.engines.texts import Row
 PUSHED_AT_ONCE = 50
 
 
-class SQLiteMessages(Messages):
+class SQLiteLimits(Limits):
+    """One transaction writes at a time, so the claim itself counts the messages in progress."""
+
+    counts_places = True
+
+    def _limited(
+        self,
+        claim: Callable[[Cursor, Table, Params], list[Row]],
+        cursor: Cursor,
+        table: Table,
+        params: Params,
+        *,
+        removes: bool = False,
+    ) -> list[Row]:
+        if not table.definition.limited:
+            return claim(cursor, table, params)
+        within = self.claim_within(cursor, table, params, lambda params: claim(cursor, table, params), removes=removes)
+        return [*within]
+
+
+class SQLiteMessages(SQLiteLimits, Messages):
     fair = SQLiteFair()
 
     def push_many(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -34,17 +55,19 @@ class SQLiteMessages(Messages):
         return super().find_keys(cursor, table, {"keys": json.dumps(params["keys"])})
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return super()._claim(cursor, table, granted(cursor, table, params))
+        return self._limited(super()._claim, cursor, table, params)
 
     def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return super()._claim_run(cursor, table, granted(cursor, table, params))
+        return self._limited(super()._claim_run, cursor, table, params)
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().expire(cursor, table, at_one_time(cursor, table, params))
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        params = at_one_time(cursor, table, params)
-        return super()._take(cursor, table, granted(cursor, table, params, removes=True))
+        return self._limited(super()._take, cursor, table, at_one_time(cursor, table, params), removes=True)
+
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Do nothing: each claim counts all messages in progress."""
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)
@@ -62,15 +85,6 @@ def at_one_time(cursor: Cursor, table: Table, params: Params) -> Params:
     return {**params, "now": now}
 
 
-def granted(cursor: Cursor, table: Table, params: Params, *, removes: bool = False) -> Params:
-    """Spend the rate of the queue, if it has one, for the claim or the take whose parameters are returned."""
-    if table.definition.rate is None:
-        return params
-    params = at_one_time(cursor, table, params)
-    cursor.execute(table.statement("grant_rate"), {"high": None, "removes": removes, **params})
-    return params
-
-
 def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
     """Insert `params["payloads"]`, some in a statement, for which `(:payload)` stands. Return their ids."""
     payloads = params["payloads"]
@@ -86,11 +100,11 @@ def insert_many(cursor: Cursor, statement: str, params: Params) -> list[int]:
     return list(range(last - len(payloads) + 1, last + 1))
 
 
-class SQLiteStreams(Streams):
+class SQLiteStreams(SQLiteLimits, Streams):
     fair = SQLiteFair()
 
-    def stream_claim(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return super().stream_claim(cursor, table, granted(cursor, table, {**params, "low_water": 0}))
+    def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._limited(super()._claim_stream, cursor, table, params)
 
 
 class SQLiteStaging(Staging):

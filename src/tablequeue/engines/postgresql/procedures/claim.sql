@@ -47,11 +47,14 @@ create or replace function {queue}_claim(
                         {claimed_names}, slot
                     ) as (
             -- [end]
-            -- [at_least_once fair]
+            -- [at_least_once fair unlimited]
                         {sql claim starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
-            -- [at_most_once fair]
+            -- [at_most_once fair unlimited]
                         {sql take_keep starts=ring_starts above=ring_above ends=ring_ends}
+            -- [end]
+            -- [fair limited]
+                        select * from {queue}_claim_turn(p_n, p_consumer, p_lease, p_token, p_now, served)
             -- [end]
             -- [fair]
                     ), noted as (

@@ -39,11 +39,14 @@ create or replace function {queue}_remove(
                         {claimed_names}, slot
                     ) as (
             -- [end]
-            -- [keep fair]
+            -- [keep fair unlimited]
                         {sql take_keep starts=ring_starts above=ring_above ends=ring_ends}
             -- [end]
-            -- [none fair]
+            -- [none fair unlimited]
                         {sql take_none starts=ring_starts above=ring_above ends=ring_ends}
+            -- [end]
+            -- [fair limited]
+                        select * from {queue}_take_turn(p_n, p_consumer, p_token, p_now, served)
             -- [end]
             -- [fair]
                     ), noted as (

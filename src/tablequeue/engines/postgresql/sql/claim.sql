@@ -34,7 +34,7 @@ returning
     {claimed}{and_slot};
     -- [end]
     -- [limited]
-    {claimed}
+    {claimed}{and_slot}
 ), {noted}
 select * from claimed;
 -- [end]

@@ -31,7 +31,7 @@ where id = any(array(
 returning id{and_slot};
 -- [end]
 -- [limited]
-returning id
+returning id{and_slot}
 ), {noted}
-select id from claimed;
+select * from claimed;
 -- [end]

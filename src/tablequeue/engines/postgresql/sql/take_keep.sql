@@ -19,7 +19,7 @@ with {bucket}, taken as (
     -- [end]
     -- [fair]
     where id = any(array(
-        {in_turn}
+        {take_in_turn}
     ))
     -- [end]
     returning *
@@ -44,7 +44,7 @@ returning
     {claimed with lease_until = cast(null as timestamptz)}{and_slot};
     -- [end]
     -- [rate]
-    {claimed with lease_until = cast(null as timestamptz) as lease_until}
+    {claimed with lease_until = cast(null as timestamptz) as lease_until}{and_slot}
 ), {spent}
 select * from claimed;
 -- [end]

@@ -16,7 +16,7 @@ where id = any(array(
 -- [end]
 -- [fair]
 where id = any(array(
-    {in_turn}
+    {take_in_turn}
 ))
 -- [end]
 returning
@@ -30,7 +30,7 @@ returning
     {claimed with
         attempts = attempts + 1 as attempts
         popped_at = {now} as popped_at
-        lease_until = cast(null as timestamptz) as lease_until}
+        lease_until = cast(null as timestamptz) as lease_until}{and_slot}
 ), {spent}
 select * from claimed;
 -- [end]

@@ -18,7 +18,7 @@ where id in (select id from {queue} where {claimable} order by {order_by} limit 
 -- [end]
 -- [fair]
 where id in (
-    {in_turn}
+    {take_in_turn}
 );
 -- [end]
 delete from {queue}
@@ -27,7 +27,7 @@ where id in (select id from {queue} where {claimable} order by {order_by} limit 
 -- [end]
 -- [fair]
 where id in (
-    {in_turn}
+    {take_in_turn}
 )
 -- [end]
 returning
