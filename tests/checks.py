@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoResult, TablequeueError
-from tablequeue.operations import maintain
+from tablequeue.operations import catalogue
 from tablequeue.operations.claim import leased, promote
 from tablequeue.operations.context import Context
 from tests.servers import Kind, Place
@@ -510,7 +510,7 @@ def check_reschedule(queue: Queue) -> None:
 def check_move(queue: Queue) -> None:
     """A message that is moved is in one queue, once, with its attempts and errors; a moved dead letter stays one."""
     runner = queue.context.runner
-    other = Queue(Context.at(runner, maintain.create(runner, "other", queue.definition), "test"))
+    other = Queue(Context.at(runner, catalogue.create(runner, "other", queue.definition), "test"))
     dead = queue.push("dead", now=at(0))
     for _ in range(queue.definition.max_attempts):
         claimed(queue, now=at(0)).fail("no", retry_in=0, now=at(0))

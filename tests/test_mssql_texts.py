@@ -26,7 +26,7 @@ from tablequeue.engines.procedures import template, templates
 from tablequeue.engines.texts import operations_of, sql_text
 from tablequeue.errors import BadName
 from tablequeue.operations.claim import SWEEP_SIZE
-from tablequeue.operations.maintain import BATCH
+from tablequeue.operations.inspect import BATCH
 from tablequeue.states import STATES
 from tests import mssql_rules as rules
 from tests.support import DESIGNS

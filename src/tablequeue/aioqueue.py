@@ -2,6 +2,8 @@
 
 Each call runs its synchronous verb in a thread (threads.py has the cost), so that waiting for the database never holds
 up the event loop. With `connection=` it runs on the caller's async driver instead, in SQLAlchemy's `run_sync`.
+
+Over 400 lines, because they are the signatures of one class, verb by verb as in queue.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner, shown
 from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, TablequeueError
-from tablequeue.operations import alter, doctor, maintain
+from tablequeue.operations import alter, catalogue, doctor
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
 from tablequeue.queue import Queue
@@ -125,23 +125,23 @@ class Database:
             raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
         if if_exists not in ("compare", "alter"):
             raise BadInput(f"if_exists is {if_exists!r}.", "Give 'compare' or 'alter'.")
-        table = maintain.made(self._runner, name, wanted)
+        table = catalogue.made(self._runner, name, wanted)
         if if_exists == "alter" and table.definition.kind == wanted.kind:
             all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
             table = alter.alter(self._runner, table, all_options)
-        return self._queue(maintain.same(table, wanted))
+        return self._queue(catalogue.same(table, wanted))
 
     def queue(self, name: str) -> Queue:
         """Open an existing queue, or a subscription as `topic/name`; `QueueNotFound` suggests the nearest name."""
-        return self._queue(maintain.find(self._runner, name))
+        return self._queue(catalogue.find(self._runner, name))
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
-        return maintain.names(self._runner, "queue")
+        return catalogue.names(self._runner, "queue")
 
     def subscriptions(self) -> list[str]:
         """Return the names of all subscriptions, sorted, as `queue` opens them: `events/mail`."""
-        return maintain.names(self._runner, "subscription")
+        return catalogue.names(self._runner, "subscription")
 
     def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> Topic:
         """Make a topic; or open it, if it is there with the same definition.
@@ -161,15 +161,15 @@ class Database:
                 f"create_topic got an unexpected option {min(unknown)!r}.",
                 f"Options are: {', '.join(TopicOptions.__annotations__)}.",
             )
-        return self._topic(maintain.create(self._runner, name, TopicDefinition(**options)))
+        return self._topic(catalogue.create(self._runner, name, TopicDefinition(**options)))
 
     def topic(self, name: str) -> Topic:
         """Open an existing topic; `QueueNotFound` suggests the nearest name."""
-        return self._topic(maintain.find(self._runner, name, "topic"))
+        return self._topic(catalogue.find(self._runner, name, "topic"))
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
-        return maintain.names(self._runner, "topic")
+        return catalogue.names(self._runner, "topic")
 
     def rename(self, old: str, new: str) -> None:
         """Give a queue or a topic another name, or a subscription: `rename("events/mail", "events/letters")`.
@@ -180,11 +180,11 @@ class Database:
 
         `QueueDiffers` if there is something of the new name. One transaction: a crash leaves the old name, or the new.
         """
-        maintain.rename(self._runner, old, new)
+        catalogue.rename(self._runner, old, new)
 
     def has_schema(self) -> bool:
         """Whether the schema given to `connect` is there; True if none was. The first `create_queue` makes it."""
-        return maintain.has_schema(self._runner)
+        return catalogue.has_schema(self._runner)
 
     @property
     def schema_version(self) -> int:
@@ -197,7 +197,7 @@ class Database:
         Returns the version that each had. Idempotent, and many processes may do it at once. Each has a transaction of
         its own, which waits for the others of the same queue. A crash leaves the queue as it was.
         """
-        return {name: maintain.upgrade(self._runner, name) for name in maintain.names(self._runner)}
+        return {name: catalogue.upgrade(self._runner, name) for name in catalogue.names(self._runner)}
 
     def doctor(self, name: str | None = None) -> list[Finding]:
         """Find what endangers the queues and topics on this database, or the one of that name, each with its remedy.
@@ -207,8 +207,8 @@ class Database:
         A check that the database user has no right to make is a finding too, and so is a queue that cannot be opened.
         """
         findings = [*doctor.of_database(self._runner)]
-        of_topics = maintain.names(self._runner, "topic")
-        for each in maintain.names(self._runner) if name is None else [name]:
+        of_topics = catalogue.names(self._runner, "topic")
+        for each in catalogue.names(self._runner) if name is None else [name]:
             try:
                 if each in of_topics:
                     findings += doctor.of_topic(self.topic(each).context)
@@ -227,7 +227,7 @@ class Database:
 
         Returns their names. Until rights are granted, only their owner may call them. `drop` of the queue drops them.
         """
-        return maintain.install_procedures(self._runner, name)
+        return catalogue.install_procedures(self._runner, name)
 
     def close(self) -> None:
         """Close the connections that are not in use. The database can still be used: it opens new ones."""

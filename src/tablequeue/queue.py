@@ -18,6 +18,7 @@ from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import (
     alter,
     cancel,
+    catalogue,
     claim,
     control,
     finish,
@@ -654,7 +655,7 @@ class Queue:
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""
-        maintain.drop(self.context)
+        catalogue.drop(self.context)
 
     # -- private ---------------------------------------------------------------------------------------------------
 

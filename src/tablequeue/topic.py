@@ -10,7 +10,7 @@ from tablequeue.definition import Duration, SubscriptionDefinition, Subscription
 from tablequeue.errors import BadInput
 from tablequeue.message import Claim
 from tablequeue.names import subscription_of
-from tablequeue.operations import maintain, push, topics
+from tablequeue.operations import catalogue, push, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.push import Options
 from tablequeue.operations.topics import Lag, Start
@@ -128,7 +128,7 @@ class Topic:
 
     def subscription(self, name: str) -> Subscription:
         """Open an existing subscription; `QueueNotFound` suggests the nearest name."""
-        table = maintain.find(self.context.runner, subscription_of(self.name, name))
+        table = catalogue.find(self.context.runner, subscription_of(self.name, name))
         return Subscription(Context.at(self.context.runner, table, self.context.who))
 
     def subscriptions(self) -> list[str]:

@@ -103,7 +103,7 @@ def test_of_pushes_of_one_key_at_once_one_wins(place: Place) -> None:
 
 def test_a_push_waits_for_a_transaction_that_takes_its_key(place: Place, kind: Kind) -> None:
     if kind.blocked is None:
-        pytest.skip("the database does not tell who waits")
+        pytest.skip("the server cannot be asked which sessions wait")
     database = place.open()
     queue = database.create_queue("work", key_for=300)
     for commits in (True, False):

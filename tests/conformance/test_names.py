@@ -12,7 +12,7 @@ import pytest
 from tablequeue import Database, Queue, staging
 from tablequeue.errors import TablequeueError
 from tablequeue.names import table_of
-from tablequeue.operations import maintain
+from tablequeue.operations import catalogue
 from tablequeue.stream import Stream
 from tablequeue.worker.schedule import Schedule, push_due
 from tests.servers import Place
@@ -98,7 +98,7 @@ def test_a_queue_is_dropped_without_its_neighbours(db: Database, definition: dic
 
 
 def test_the_check_notices_names_that_meet(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintain, "table_of", lambda name, kind, taken: f"tq_{name}")
+    monkeypatch.setattr(catalogue, "table_of", lambda name, kind, taken: f"tq_{name}")
     with pytest.raises((AssertionError, TablequeueError)):
         test_a_queue_is_dropped_without_its_neighbours(db, {}, "queue")
 

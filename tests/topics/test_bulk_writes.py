@@ -47,7 +47,7 @@ def parts(place: Place) -> int:
     return int(number)
 
 
-def test_nobody_sees_a_message_before_all(topic: Topic, mail: Subscription, write: str) -> None:
+def test_no_message_is_seen_before_the_write_is_published(topic: Topic, mail: Subscription, write: str) -> None:
     first = topic.push("before")
     second = staged(topic, write, 1, payload=["c", "d"])
     staged(topic, write, 0, payload=["lost", "attempt"])

@@ -31,7 +31,7 @@ class Poll(Listener):
 
     def attend(self, table: Table) -> None:
         if table.of_results:
-            return  # no poll finds results: who waits for one looks by itself
+            return  # a poll looks for messages, not for results
         self._tables[table.table_name] = table
         self._hurry.set()
 

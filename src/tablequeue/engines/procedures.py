@@ -80,9 +80,7 @@ def install(engine: EngineBase, cursor: Cursor, table: Table) -> list[str]:
             f"{engine.name} has no stored procedures of a {table.definition.kind}.",
             "Use the SQL of the operations: `tablequeue sql`.",
         )
-    if syntax.schema is not None and engine.schema is None:
-        cursor.execute(syntax.current_schema)
-        engine = _placed(engine, cursor.fetchone()[0])
+    engine = _in_current_schema(engine, cursor)
     for statement in engine.split(procedures(engine, table)):
         cursor.execute(statement)  # without parameters: a colon or a percent sign stays as it is
     return [f"{table.table_name}_{verb_of(file)}" for file in _files(engine, table.definition) if PROCEDURES[file].role]
@@ -93,12 +91,19 @@ def are_there(engine: EngineBase, cursor: Cursor, table: Table) -> bool:
     syntax = engine.procedure_syntax
     if syntax is None:
         return False
-    if syntax.schema is not None and engine.schema is None:
-        cursor.execute(syntax.current_schema)
-        engine = _placed(engine, cursor.fetchone()[0])
+    engine = _in_current_schema(engine, cursor)
     words = engine.words(table)
     cursor.execute(re.sub(r"\{(\w+)\}", lambda match: words[match[1]], syntax.there))
     return bool(cursor.fetchall())
+
+
+def _in_current_schema(engine: EngineBase, cursor: Cursor) -> EngineBase:
+    """Return the engine with the current schema of the connection, if procedures name one and none is given."""
+    syntax = _syntax(engine)
+    if syntax.schema is None or engine.schema is not None:
+        return engine
+    cursor.execute(syntax.current_schema)
+    return _placed(engine, cursor.fetchone()[0])
 
 
 def drop(engine: EngineBase, cursor: Cursor, table: Table) -> None:

@@ -12,7 +12,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
-from tablequeue.operations import dead_letters, maintain
+from tablequeue.operations import catalogue, dead_letters
 
 # What can be altered; the rest of a definition is in the tables that hold messages.
 ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
@@ -32,16 +32,16 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
     def change(cursor: object, table: Table, params: Params) -> Table:
         # Under the creators' lock: of several that alter at once, each sees what the one before did.
         engine.catalogue.lock(cursor, table, params)
-        name = maintain.present_name(engine, cursor, table)
+        name = catalogue.present_name(engine, cursor, table)
         row = None if name is None else engine.catalogue.lookup(cursor, table, {"name": name})
         if row is None or name is None:
             raise QueueNotFound(f"There is no queue {table.name!r}.", "It was dropped meanwhile.")
-        before = maintain.entered(engine, name, row).definition
+        before = catalogue.entered(engine, name, row).definition
         definition = altered(before, options)
         target = _target(engine, cursor, name, definition, before)
         there = table.redefined(definition, name, target)
         if definition != before:
-            engine.catalogue.redefine(cursor, there, {**params, **maintain.entry(there), "before": before})
+            engine.catalogue.redefine(cursor, there, {**params, **catalogue.entry(there), "before": before})
             if definition.concurrency is not None:
                 engine.messages.close_slots(cursor, there, params)
             if procedures.are_there(engine, cursor, there):
@@ -58,7 +58,7 @@ def _target(engine: Engine, cursor: object, name: str, definition: Definition, b
     if target is None:
         return None
     row = engine.catalogue.lookup(cursor, engine.shared, {"name": target})
-    there = None if row is None else maintain.entered(engine, target, row)
+    there = None if row is None else catalogue.entered(engine, target, row)
     if target != before.dead_letter_to:
         dead_letters.check_altered(name, definition, there, engine.catalogue.names(cursor, engine.shared, {}))
     return there

@@ -11,8 +11,7 @@ from tablequeue.errors import BadInput
 from tablequeue.message import Message, checked_id
 from tablequeue.operations.claim import notify_ended, promote_after
 from tablequeue.operations.context import Context, Params
-from tablequeue.operations.inspect import peek
-from tablequeue.operations.maintain import BATCH
+from tablequeue.operations.inspect import in_batches
 from tablequeue.states import STATES
 
 Chosen = int | Iterable[int] | Callable[[Message], bool]
@@ -77,9 +76,7 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
     apart = replace(context, reads=context.engine.reads)
     # Blocked ones first: one that becomes the head of its group, because the head was cancelled, would be passed over.
     for state in sorted(STATES, key=lambda state: state != "blocked"):
-        after = 0
-        while batch := peek(apart, BATCH, state, after):
-            after = batch[-1].id
+        for batch in in_batches(apart, state):
             if ids := [message.id for message in batch if which(message)]:
                 yield ids
 

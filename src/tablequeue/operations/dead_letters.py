@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tablequeue.definition import Definition
@@ -12,11 +12,9 @@ from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.message import ORIGIN, Message
 from tablequeue.operations.context import Context
-from tablequeue.operations.inspect import peek
+from tablequeue.operations.inspect import in_batches
 from tablequeue.states import LiveState
 
-# Messages that are looked at in one read, and moved in one transaction.
-BATCH = 1000
 # The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too.
 MOVABLE: tuple[LiveState, ...] = ("ready", "scheduled", "dead")
 
@@ -91,7 +89,7 @@ class Origin(NamedTuple):
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
     """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
     total = 0
-    for batch in _waiting(target):
+    for batch in (batch for state in MOVABLE for batch in in_batches(target, state)):
         origins = {message.id: (message, Origin.of(message)) for message in batch}
         keys = {
             id: origin.key
@@ -102,11 +100,3 @@ def move_back(source: Context, target: Context, chosen: Callable[[Message, Origi
             ids = target.engine.dump_ids([*keys])
             total += len(source.run(source.messages.move_back, {"ids": ids, "keys": keys}))
     return total
-
-
-def _waiting(target: Context) -> Iterator[list[Message]]:
-    for state in MOVABLE:
-        after = 0
-        while batch := peek(target, BATCH, state, after):
-            yield batch
-            after = batch[-1].id

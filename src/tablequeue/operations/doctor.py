@@ -12,7 +12,7 @@ from tablequeue.engines.checks import Check
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import TablequeueError
 from tablequeue.names import table_of
-from tablequeue.operations import maintain, topics
+from tablequeue.operations import catalogue, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import stats
 
@@ -153,7 +153,7 @@ def _places(context: Context) -> Iterator[Words]:
 def _behind(context: Context) -> Iterator[Words]:
     """Say how a subscription holds its topic's log back, or that messages will be dropped before it gets them."""
     assert context.table.topic is not None, "of a subscription"
-    topic = Context.at(context.runner, maintain.find(context.runner, context.table.topic.name, "topic"), context.who)
+    topic = Context.at(context.runner, catalogue.find(context.runner, context.table.topic.name, "topic"), context.who)
     keep = topic.table.definition.retention
     if keep is None:
         return

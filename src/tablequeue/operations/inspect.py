@@ -16,6 +16,9 @@ from tablequeue.operations.context import Context, Params, count, seconds
 from tablequeue.payload import load_headers, load_or_show
 from tablequeue.states import STATES, LiveState
 
+# Messages that are looked at in one read, or changed in one transaction: few enough that consumers get their turn in
+# between.
+BATCH = 1000
 _LARGEST = (1 << 63) - 1
 
 
@@ -24,6 +27,17 @@ def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list
         raise BadInput(f"{state!r} is not a state of a message.", f"Give one of: {', '.join(STATES)}.")
     params: Params = {"n": count(limit, "limit"), "state": state, "after": checked_id(after)}
     return [_message(context, row) for row in context.run(context.reads.peek, params)]
+
+
+def in_batches(context: Context, state: LiveState) -> Iterator[list[Message]]:
+    """Return the messages in a state, a batch at a time, in the order of their ids.
+
+    Each batch is read when it is asked for: after what was done with the one before.
+    """
+    after = 0
+    while batch := peek(context, BATCH, state, after):
+        yield batch
+        after = batch[-1].id
 
 
 def find(context: Context, id: int) -> Message | None:

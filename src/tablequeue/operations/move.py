@@ -12,8 +12,8 @@ from tablequeue.message import Message
 from tablequeue.operations import move_between
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, whole_ids
-from tablequeue.operations.inspect import find, peek
-from tablequeue.operations.maintain import BATCH, Which
+from tablequeue.operations.inspect import BATCH, find, peek
+from tablequeue.operations.maintain import Which
 from tablequeue.states import WAITING_STATES, LiveState
 
 MOVED: tuple[LiveState, ...] = (*WAITING_STATES, "dead")

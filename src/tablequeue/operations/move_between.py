@@ -32,7 +32,7 @@ from tablequeue.names import MOVING
 from tablequeue.operations import control, inspect, keys, push
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context
-from tablequeue.operations.maintain import BATCH
+from tablequeue.operations.inspect import BATCH
 
 # Seconds between two looks of a move that follows its source, and found nothing.
 PAUSE = 0.5

@@ -14,7 +14,7 @@ from tablequeue.engines.base import Params, Table
 from tablequeue.engines.rows import BoundsRow, NameRow, QueueRow
 from tablequeue.errors import BadInput, QueueNotFound, SeekRefused, TablequeueError
 from tablequeue.names import check_name, subscription_of, subscription_table_of, topic_table_of
-from tablequeue.operations import maintain
+from tablequeue.operations import catalogue
 from tablequeue.operations.context import Context
 from tablequeue.operations.stats import Lag, stats
 
@@ -68,28 +68,28 @@ def subscribe(context: Context, name: str, definition: SubscriptionDefinition, s
 
     def create(cursor: object, topic: Table, params: Params) -> Table | QueueRow:
         engine.catalogue.lock(cursor, topic, params)
-        if maintain.present_name(engine, cursor, topic) != topic.name:
+        if catalogue.present_name(engine, cursor, topic) != topic.name:
             raise QueueNotFound(f"There is no topic {topic.name!r}.", "It was renamed or dropped meanwhile.")
         row = engine.catalogue.lookup(cursor, topic, {"name": full})
         if row is not None:
             return row
         there = _subscriptions(engine.catalogue.names(cursor, topic, {}), topic)
         prefix = subscription_table_of(topic.table_name, 0)[:-1]
-        numbers = [int(maintain.table_in(row).removeprefix(prefix)) for row in there]
+        numbers = [int(catalogue.table_in(row).removeprefix(prefix)) for row in there]
         number = 1 + max(numbers, default=0)
         table = engine.table(full, definition, subscription_table_of(topic.table_name, number), topic)
-        engine.catalogue.create(cursor, table, params | maintain.entry(table))
+        engine.catalogue.create(cursor, table, params | catalogue.entry(table))
         return table
 
-    row: Table | QueueRow | None = maintain.lookup(context.runner, full)
+    row: Table | QueueRow | None = catalogue.lookup(context.runner, full)
     if row is None:
         row = context.run(create, {"start": offset_of(context, start), "now": None})
-    return row if isinstance(row, Table) else maintain.same(maintain.entered(engine, full, row), definition)
+    return row if isinstance(row, Table) else catalogue.same(catalogue.entered(engine, full, row), definition)
 
 
 def names(context: Context) -> list[str]:
     """Return the names of the subscriptions of a topic, sorted, without that of the topic."""
-    return [row.name.partition("/")[2] for row in _subscriptions(maintain.rows(context.runner), context.table)]
+    return [row.name.partition("/")[2] for row in _subscriptions(catalogue.rows(context.runner), context.table)]
 
 
 def drop(context: Context) -> None:
@@ -99,9 +99,9 @@ def drop(context: Context) -> None:
     def drop(cursor: object, topic: Table, params: Params) -> None:
         engine.catalogue.lock(cursor, topic, params)
         for row in _subscriptions(engine.catalogue.names(cursor, topic, {}), topic):
-            table = maintain.entered(engine, row.name, QueueRow(row.entry, engine.schema_version))
-            maintain.drop_within(engine, cursor, table)
-        maintain.drop_within(engine, cursor, topic)
+            table = catalogue.entered(engine, row.name, QueueRow(row.entry, engine.schema_version))
+            catalogue.drop_within(engine, cursor, table)
+        catalogue.drop_within(engine, cursor, topic)
 
     context.run(drop, {})
 
@@ -205,7 +205,7 @@ def keep_up(context: Context) -> None:
         if table.topic is None:
             trim(context)
         else:
-            trim(Context.at(context.runner, maintain.present(context.runner, table.topic), context.who))
+            trim(Context.at(context.runner, catalogue.present(context.runner, table.topic), context.who))
     except TablequeueError:
         return
 
@@ -218,8 +218,8 @@ def consumed(context: Context) -> int:
 
 def _opened(context: Context) -> list[Table]:
     """Return the tables of all subscriptions of a topic."""
-    there = _subscriptions(maintain.rows(context.runner), context.table)
-    return [maintain.find(context.runner, row.name) for row in there]
+    there = _subscriptions(catalogue.rows(context.runner), context.table)
+    return [catalogue.find(context.runner, row.name) for row in there]
 
 
 def lag(context: Context) -> Lag:
@@ -235,7 +235,7 @@ def _subscriptions(rows: Sequence[NameRow], topic: Table) -> list[NameRow]:
         row
         for row in rows
         if kind_of(json.loads(row.entry)) == "subscription"
-        and topic_table_of(maintain.table_in(row)) == topic.table_name
+        and topic_table_of(catalogue.table_in(row)) == topic.table_name
     ]
 
 
