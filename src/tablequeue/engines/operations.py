@@ -57,6 +57,8 @@ CREATE = {
     "create_ranges": "subscription",
     "create_slots": "concurrency",
     "create_rate": "rate",
+    "create_stripes": "group_limited",
+    "create_group_rates": "group_rate",
 }
 
 # The files that a catalogue of schema version 4 lacks.
@@ -83,7 +85,7 @@ _UNLOCKED = {"unlock": ""}
 
 # What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
 _GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
-_SPENT = {"note_slots": "concurrency", "spend_rate": "rate"}
+_SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
 
 
 def _made(*files: str) -> Operation:
@@ -134,6 +136,8 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_history": "keep",
             "drop_slots": "concurrency",
             "drop_rate": "rate",
+            "drop_stripes": "group_limited",
+            "drop_group_rates": "group_rate",
             "drop_keys": "key_for",
             "drop_streams": "",
             "resume": "",
@@ -159,6 +163,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "name_keys": Operation(Effect.STEP),
     "taken_keys": Operation(Effect.READ),
     "forget_keys": Operation(Effect.WRITE),
+    "forget_rates": Operation(Effect.WRITE),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
@@ -181,11 +186,13 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
-        parts="claim_find claim_many claim_packed claim_ring move_ring free_slots",
+        parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring free_slots",
         printed="pop",
     ),
     "take": Operation(
-        Effect.WRITE, {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+        Effect.WRITE,
+        {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+        | {"spend_group_rates": "group_rate"},
     ),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
@@ -372,6 +379,9 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
 
+_LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced")
+
+
 def conditions(definition: Definition) -> set[str]:
     """Return the conditions of files and procedures that a definition meets.
 
@@ -390,7 +400,7 @@ def conditions(definition: Definition) -> set[str]:
         "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
         *(
             name
-            for name in ("grouped", "strict", "retention", "limited", "concurrency", "rate", *FEATURES)
+            for name in ("grouped", "strict", "retention", *_LIMITS, *FEATURES)
             if getattr(definition, name)
         ),
         *(["groups"] if definition.needs_groups else []),

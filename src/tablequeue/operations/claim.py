@@ -174,6 +174,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         moved = sweep(context, now, connection)
         if table.definition.key_for and connection is None:
             moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
+        if table.definition.group_rate and connection is None:
+            moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         retention = table.definition.retention
         if retention is not None and connection is None and monotonic() >= table.next_purge:
