@@ -161,7 +161,8 @@ def _swept(
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.run_beside(context.messages.look, params, connection)}
+        looked = params | {"removes": remove == context.messages.take}
+        params = params | {"seen": context.run_beside(context.messages.look, looked, connection)}
     return context.run(remove, params, connection)
 
 

@@ -58,6 +58,10 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{PART}slots"] = ("slots", "drop_slots")
             if definition.rate is not None:
                 ours[f"{stem}{PART}rate"] = ("rate", "drop_rate")
+            if definition.group_limited:
+                ours[f"{stem}{PART}stripes"] = ("stripes", "drop_stripes")
+            if definition.group_rate is not None:
+                ours[f"{stem}{PART}group_rates"] = ("group_rates", "drop_group_rates")
             if definition.results:
                 ours[f"{stem}{PART}results"] = ("results", "drop_results")
             if definition.key_for:

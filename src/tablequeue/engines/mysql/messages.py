@@ -149,7 +149,7 @@ class MySQLMessages(FreeSlots, Messages):
 
         def removed(params: Params) -> list[Row]:
             if table.definition.fair:
-                rows = locked(cursor, table, params)
+                rows = locked(cursor, table, params | {"removes": removes})
             elif cursor.ours:
                 cursor.execute(lock, params)
                 rows = list(cursor.fetchall())

@@ -4,7 +4,7 @@ select table_name, table_comment
 from information_schema.tables
 where table_schema = {database} and table_name in (
     '{table}', '{table}_history', '{table}__turns', '{table}__runs', '{table}__holes', '{table}__ranges',
-    '{table}__slots', '{table}__rate'
+    '{table}__slots', '{table}__rate', '{table}__stripes', '{table}__group_rates'
     -- [results]
     , '{table}__results'
     -- [end]
