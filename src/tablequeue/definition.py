@@ -114,7 +114,9 @@ class Rate:
         if self.number / self.per > 1_000_000:
             raise BadDefinition(f"{name} is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
         if self.step * self.burst > LONGEST * 1_000_000:
-            raise BadDefinition(f"{name} has a burst that takes more than 100 years to come back.", "Give a smaller one.")
+            raise BadDefinition(
+                f"{name} has a burst that takes more than 100 years to come back.", "Give a smaller one."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import islice
+from time import monotonic
 from typing import Any, Literal
 
 import pytest
@@ -15,6 +18,7 @@ from tests import checks
 from tests.servers import Place
 from tests.support import at, claimed, ids_of, refuses
 
+PATIENCE = 30.0
 MINUTELY = Rate(6, per=60, burst=3)
 
 
@@ -189,6 +193,52 @@ def test_groups_of_a_transaction_of_the_callers(place: Place, db: Database) -> N
         assert not queue.pop_many(9, connection=connection, now=at(0))
         connection.rollback()
     assert popped(queue, 5) == "aa"
+
+
+def test_a_waiting_consumer_gets_what_its_group_has_room_for(place: Place, db: Database) -> None:
+    queue = fair(db, per_group=1)
+    queue.push_many("aa", group="a")
+    claim = claimed(queue)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(lambda: [m.id for m in islice(place.open().queue("work").consume(wait=PATIENCE), 2)])
+        other = queue.push("b", group="b")
+        claim.complete()
+        assert sorted(waiting.result()) == [claim.id + 1, other]
+
+
+def test_a_waiting_consumer_gets_the_token_of_its_group(db: Database) -> None:
+    queue = fair(db, group_rate=Rate(20))
+    queue.push_many("abcd", group="a")
+    started = monotonic()
+    for message in queue.consume(wait=PATIENCE):
+        message.complete()
+        if message.payload == "d":
+            break
+    assert monotonic() - started >= 0.15, "three tokens came"
+
+
+def test_what_a_waiting_consumer_is_told(db: Database) -> None:
+    queue = fair(db, per_group=1, group_rate=MINUTELY, lease=5)
+    context = queue.context
+
+    def told(seconds: float) -> tuple[float | None, bool]:
+        coming = context.run(context.reads.until_next, {"now": context.time(at(seconds))})
+        return None if coming.seconds is None else round(float(coming.seconds), 6), bool(coming.held)
+
+    assert told(0) == (None, False)
+    push(queue, "aaaaa")
+    assert told(0) == (0, False)
+    for _ in range(2):
+        claimed(queue, now=at(0)).complete(now=at(0))
+    last = claimed(queue, now=at(0))
+    assert told(0) == (10, True), "the rate"
+    assert told(9) == (1, True)
+    last.complete(now=at(9))
+    assert told(10) == (0, False)
+    claimed(queue, lease=15, now=at(10))
+    assert told(10) == (15, True), "the lease"
+    push(queue, "b")
+    assert told(10) == (0, False)
 
 
 NAMES = ["a", "A", "ä", "ａ", " a", "a ", "", "0", "x" * 255, "日本" * 100, "a\n", "'", None]

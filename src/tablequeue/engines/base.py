@@ -30,7 +30,6 @@ from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
-
 STRIPES = 1024
 """The rows that claims of groups with limits lock: those of a group lock the row of its slot modulo this number."""
 # Groups at which `until_next` looks: to look at all of them would cost a waiting consumer too much.

@@ -398,11 +398,7 @@ def conditions(definition: Definition) -> set[str]:
         definition.payload,
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
-        *(
-            name
-            for name in ("grouped", "strict", "retention", *_LIMITS, *FEATURES)
-            if getattr(definition, name)
-        ),
+        *(name for name in ("grouped", "strict", "retention", *_LIMITS, *FEATURES) if getattr(definition, name)),
         *(["groups"] if definition.needs_groups else []),
         *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
         *(["dead_letter_to"] if definition.dead_letter_to else []),

@@ -24,6 +24,8 @@ SWEEP_SIZE = 1000
 # Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
 # every sweep.
 PURGE_EVERY = 60.0
+# Claims of a call that found nothing while a group with limits had room.
+TRIES = 5
 
 
 def claim(
@@ -156,7 +158,25 @@ def _swept(
         return []
     if refusal is not None and refusable and not rows:
         raise refusal
-    return rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
+    rows = rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
+    if not rows and context.table.definition.group_limited and connection is None:
+        return _tried_again(context, remove, params, refusable)
+    return rows
+
+
+def _tried_again(context: Context, remove: Remove, params: Params, refusable: bool) -> Sequence[Row]:
+    """Claim again while a group has room: other claims had locked its row for a moment."""
+    try:
+        for _ in range(TRIES):
+            coming = context.run(context.reads.until_next, {"now": params["now"]})
+            if coming.paused or coming.held or coming.seconds is None or coming.seconds > 0:
+                break
+            if rows := _removed(context, remove, params, None):
+                return rows
+    except TablequeueError:
+        if refusable:
+            raise
+    return []
 
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:

@@ -55,7 +55,7 @@ class Fetcher:
         definition = queue.definition
         self._leased = definition.delivery == "at_least_once"
         self._lease = definition.lease
-        self._placed = definition.concurrency is not None
+        self._placed = definition.holds_places
         self._in_ranges = definition.claims_ranges
         # A message delivered at most once is not popped before a process is ready: it would be lost if none starts.
         self._needs_process = handler.processes and not self._leased

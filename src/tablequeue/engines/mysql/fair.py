@@ -86,7 +86,9 @@ def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
 
 
 def _rooms(cursor: Cursor, table: Table, params: Params, slots: Sequence[int]) -> list[Any]:
-    cursor.execute(table.statement("claim_rooms"), {"removes": False, "now": None} | params | {"slots": json.dumps(slots)})
+    cursor.execute(
+        table.statement("claim_rooms"), {"removes": False, "now": None} | params | {"slots": json.dumps(slots)}
+    )
     return list(cursor.fetchall())
 
 
