@@ -221,11 +221,10 @@ def test_what_a_waiting_consumer_is_told(db: Database) -> None:
     queue = fair(db, per_group=1, group_rate=MINUTELY, lease=5)
     context = queue.context
 
-    def told(seconds: float) -> tuple[float | None, bool]:
+    def told(seconds: float) -> tuple[float, bool]:
         coming = context.run(context.reads.until_next, {"now": context.time(at(seconds))})
-        return None if coming.seconds is None else round(float(coming.seconds), 6), bool(coming.held)
+        return round(float(coming.seconds), 6), bool(coming.held)
 
-    assert told(0) == (None, False)
     push(queue, "aaaaa")
     assert told(0) == (0, False)
     for _ in range(2):
@@ -241,7 +240,7 @@ def test_what_a_waiting_consumer_is_told(db: Database) -> None:
     assert told(10) == (0, False)
 
 
-NAMES = ["a", "A", "ä", "ａ", " a", "a ", "", "0", "x" * 255, "日本" * 100, "a\n", "'", None]
+NAMES = ["a", "A", "ä", "\uff41", " a", "a ", "", "0", "x" * 255, "日本" * 100, "a\n", "'", None]
 
 
 def test_groups_are_compared_exactly(db: Database) -> None:

@@ -186,7 +186,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
-        parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring free_slots",
+        parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
+        "free_slots",
         printed="pop",
     ),
     "take": Operation(

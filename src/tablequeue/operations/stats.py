@@ -162,7 +162,7 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
 
 
 def _a_second(rate: Rate | None) -> float | None:
-    return rate and rate.number / rate.per
+    return None if rate is None else rate.number / rate.per
 
 
 Who = str | None
