@@ -162,9 +162,9 @@ def check_limits_of_groups(place: Place, queue: Queue, consumers: int, killed: i
     ):
         with started(killed, crowd.live_with_limits, lambda number: (place, consumers + number, pushes)) as others:
             for pipe in (*pipes, *others):
+                while not pipe.poll():
+                    look(watch)
                 assert answer(pipe) == "pushed"
-            for _ in range(20):
-                look(watch)
         while not all(pipe.poll() for pipe in pipes):
             look(watch)
         assert {answer(pipe) for pipe in pipes} == {"done"}

@@ -51,6 +51,7 @@ class Limits(Part):
         if rows and definition.rate is not None:
             self._run(cursor, table, "spend_rate", params | {"number": len(rows)})
         if rows and definition.group_rate is not None:
-            numbers = [*Counter(row[-1] for row in rows).items()]
-            self._run(cursor, table, "spend_group_rates", params | {"groups": json.dumps(numbers, ensure_ascii=False)})
+            numbers = Counter(row[-1] for row in rows).items()
+            groups = json.dumps([{"slot": slot, "number": number} for slot, number in numbers], ensure_ascii=False)
+            self._run(cursor, table, "spend_group_rates", params | {"groups": groups})
         return rows

@@ -330,6 +330,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_peek_ready": Procedure(),
     "_peek_scheduled": Procedure(),
     "_promote": Procedure(needs="grouped"),
+    "_spend_group_rates": Procedure(needs="group_rate"),
     "_spend_rate": Procedure(needs="rate"),
     "_sweep": Procedure(),
     "_cancel_held": Procedure(needs="at_least_once"),

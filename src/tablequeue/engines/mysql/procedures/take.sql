@@ -83,7 +83,7 @@ begin
     -- [end]
     if p_ids is not null then
         -- [group_rate]
-        select json_arrayagg(json_array(slot, number)) into p_groups from (
+        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
             select message.slot, count(*) as number
             from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
             straight_join {queue} as message force index (primary) on message.id = given.id
