@@ -219,7 +219,7 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     needless |= {
         name
         for name in ours
-        if re.search("_rate$|_slots$|^expire|^(take|name|taken|forget)_keys|^result$|^stats_expired$", name)
+        if re.search("_rates?$|_slots$|_stripes$|claim_rooms|^expire|^(take|name|taken|forget)_keys|^result$|^stats_expired$", name)
     }
     needless |= {"claim_ring", "move_ring"} if design != "fair" else {"claim_packed"}
     run = sorted(ours - roles - made - NO_SCRIPTS - needless)
