@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tablequeue import Database, NewMessage, Queue
+from tablequeue import Database, NewMessage, Queue, Rate
 from tablequeue.engines import engine_class
 from tablequeue.engines.connection import RawConnection
 from tablequeue.engines.engine import Engine
@@ -165,6 +165,17 @@ def bury_three(queue: Queue) -> None:
         claim.fail("no", now=at(0))
 
 
+def first_two(moment: Moment) -> list[int]:
+    return [message.id for message in moment.queue.peek(2)]
+
+
+def cancel_and_fail(moment: Moment) -> None:
+    moment.steps.armed = False
+    moment.queue.cancel(moment.held[0].id, now=at(2))
+    moment.steps.armed = True
+    moment.held[0].fail("why", now=at(2))
+
+
 def take_with_an_effect(moment: Moment) -> None:
     # The effect is another message: it lives and dies with the transaction as a row of the application's would.
     with moment.engine.begin() as connection:
@@ -283,6 +294,27 @@ VERBS: dict[str, Verb] = {
         lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three
     ),
     "redrive to a group": Verb(lambda m: m.queue.redrive(now=at(2)), GROUPS | LAST, bury_three, promotes=True),
+    "cancel": Verb(lambda m: m.queue.cancel(first_two(m), now=at(2)), before=push_four),
+    "cancel by a predicate": Verb(lambda m: m.queue.cancel(lambda message: True, now=at(2)), before=push_four),
+    "cancel without history": Verb(lambda m: m.queue.cancel(first_two(m), now=at(2)), {"history": "none"}, push_four),
+    "cancel of the heads of groups": Verb(
+        lambda m: m.queue.cancel(first_two(m), now=at(2)), GROUPS, push_to_groups, promotes=True
+    ),
+    "fail of what was cancelled": Verb(cancel_and_fail, GROUPS, push_to_groups, hold=1, promotes=True),
+    "reschedule": Verb(lambda m: m.queue.reschedule(first_two(m)[0], delay=5, now=at(2)), before=push_four),
+    "push with a key for a time": Verb(
+        lambda m: m.queue.push_many([NewMessage(k, key=k) for k in "xyz"], now=at(2)), {"key_for": 300}
+    ),
+    "complete with results": Verb(
+        lambda m: m.queue.complete_many(m.held, results=[1, None, "x"], now=at(2)), {"results": True}, push_four, hold=3
+    ),
+    "sweep of what has expired": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), {"expires": 5}, push_four, commits=2, time=20
+    ),
+    "pop_many within limits": Verb(
+        lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"concurrency": 3, "rate": Rate(2, burst=99)}, push_four
+    ),
+    "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }
 
 

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 import tablequeue
 from tablequeue import Claim, LeaseLost, Queue
-from tablequeue.errors import DuplicateKey
+from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.states import STATES
 from tests.servers import Kind, Place
 from tests.support import at, at_once, ids_of
@@ -32,6 +32,8 @@ PATIENCE = 60
 # A time at which every lease has expired, and every message is due.
 LATE = 10_000_000
 LEASE = 60
+# The queue to which messages are moved.
+OTHER = "other"
 # Looks, some milliseconds apart, at a session that need not wait, before it is said that it does: MariaDB passes over
 # what is locked by waiting for it no time at all, which can be seen.
 LOOKS = 100
@@ -56,7 +58,9 @@ class Account:
     holds: dict[int, Hold] = field(default_factory=dict)
     finished: Counter[int] = field(default_factory=Counter)
     purged: int = 0
+    """How many messages were deleted, or moved to another queue."""
     cancelled: set[int] = field(default_factory=set)
+    paused: bool = False
     told: set[int] = field(default_factory=set)
     undo: dict[str, list[Callable[[], object]]] = field(default_factory=lambda: defaultdict(list))
     """The effect of a rollback, for each session in a transaction."""
@@ -65,6 +69,7 @@ class Account:
 
     def gave(self, session: Session, claims: Sequence[Claim], now: float, until: float) -> None:
         session.claims += claims
+        assert not (claims and self.paused), "claims are paused"
         for claim in claims:
             there = self.holds.get(claim.id)
             assert there is None or there.until <= now, f"message {claim.id} belongs to somebody else"
@@ -298,6 +303,8 @@ class Runner:
     def _check_drained(self, account: Account) -> None:
         """Check that every message can be popped and completed once, that none is left, and that nothing else was
         done."""
+        if account.paused:
+            self.queue.resume()
         # First by the database's clock, as a process that took part sees it, with its short cuts.
         eve = [*self.sessions.values()][-1].queue
         self._drain(eve, None, account)
@@ -499,6 +506,59 @@ def purge() -> Any:
             return f"deleted {deleted}"
 
         return note
+
+    return run
+
+
+@_step
+def move() -> Any:
+    """Move all messages that nobody holds to another queue, and complete them there."""
+
+    def run(session: Session) -> Noted:
+        other = session.database.queue(OTHER)
+        moved = session.queue.move(to=other, now=at(0))
+        there = set()
+        while claims := other.pop_many(100, now=at(LATE)):
+            there |= {*ids_of(claims)}
+            other.complete_many(claims, now=at(LATE))
+
+        def note(account: Account) -> str:
+            assert {*moved.values()} == there, "what was moved is not there"
+            account.purged += len(moved)
+            return f"moved {[*moved]}"
+
+        return note
+
+    return run
+
+
+@_step
+def pause() -> Any:
+    def run(session: Session) -> Noted:
+        session.queue.pause()
+
+        def note(account: Account) -> str:
+            account.paused = True
+            return "paused"
+
+        return note
+
+    return run
+
+
+@_step
+def reschedule(delay: float) -> Any:
+    """Reschedule the first message that waits."""
+
+    def run(session: Session) -> Noted:
+        waiting = session.queue.peek(1)
+        if not waiting:
+            return lambda account: "found nothing"
+        try:
+            session.queue.reschedule(waiting[0].id, delay=delay, connection=session.caller, now=at(0))
+        except BadInput:
+            return lambda account: f"refused {waiting[0].id}"
+        return lambda account: f"rescheduled {waiting[0].id}"
 
     return run
 

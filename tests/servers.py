@@ -26,8 +26,8 @@ from tablequeue.engines.runner import Runner
 from tablequeue.engines.texts import statements_in
 from tests import mariadb, mssql
 
-# More connections than the largest crowd of test_concurrency.py needs.
-CONNECTIONS = 450
+# More connections than the largest crowd of test_concurrency.py needs, and the clients of test_crashes.py.
+CONNECTIONS = 600
 
 
 def _dict_of(cursor: Any, row: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.isolation import (
     LEASE,
+    OTHER,
     Runner,
     Scenario,
     cancel,
@@ -20,11 +21,14 @@ from tests.isolation import (
     extend,
     fail,
     give,
+    move,
+    pause,
     pop,
     purge,
     push,
     redrive,
     release,
+    reschedule,
     rollback,
     take,
 )
@@ -212,6 +216,45 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
             may_wait=frozenset({"ada: cancel", "bob: fail"}),
         ),
     ),
+    **{
+        f"move, claim{' that is rolled back' if end is rollback else ''} ({design})": (
+            DESIGNS[design],
+            Scenario(
+                {"ada": (move(),), "bob": (pop(), end), "eve": (push("a", **group), commit)},
+                [("ada", push("aa", **group))],
+                may_wait=frozenset({"ada: move"}),
+            ),
+        )
+        for design, group in (("fifo", {}), ("groups", {"group": "x"}))
+        for end in (commit, rollback)
+    },
+    "move, push of a key": (
+        {},
+        Scenario(
+            {"ada": (move(),), "bob": (push(key="k", on_conflict="skip"), commit)},
+            [("ada", push(key="k"))],
+            may_wait=frozenset({"ada: move", "bob: push(key='k', on_conflict='skip')"}),
+        ),
+    ),
+    "pause, claim": ({}, Scenario({"ada": (pause(),), "bob": (pop(), pop(), commit)}, [("ada", push("aa"))])),
+    "pause, claim of a group, push": (
+        {"groups": True},
+        Scenario(
+            {"ada": (pause(),), "bob": (complete(), pop(), commit), "eve": (push("a", group="x"), pop(None))},
+            [("ada", push("aa", group="x")), ("bob", pop())],
+        ),
+    ),
+    **{
+        f"reschedule, claim ({design})": (
+            DESIGNS[design],
+            Scenario(
+                {"ada": (reschedule(1000), commit), "bob": WORK, "eve": (pop(),)},
+                [("ada", push("aa", **({"group": "x"} if design == "groups" else {})))],
+                may_wait=frozenset({"ada: reschedule(1000)"}),
+            ),
+        )
+        for design in ("fifo", "due", "groups")
+    },
     "redrive, claim": (
         {"max_attempts": 1},
         Scenario(
@@ -279,7 +322,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Scenario]] = {
 def test_every_interleaving(place: Place, kind: Kind, options: dict[str, Any], scenario: Scenario) -> None:
     if kind.side_by_side and kind.blocked is None:
         pytest.skip("the server cannot be asked who waits")
-    queue = place.open().create_queue("work", payload="text", **options)
+    queue, _ = (place.open().create_queue(name, payload="text", **options) for name in ("work", OTHER))
     runner = Runner(place, kind, queue, [*scenario.sessions])
     try:
         assert runner.explore(scenario) > 1

@@ -46,6 +46,8 @@ class Seen(NamedTuple):
     """Messages, as (id, due_at, priority)."""
     slots: str
     """The free places of a queue that limits its messages in progress; see free_slots.sql."""
+    paused: bool
+    """Whether claims are paused, which the snapshot of the caller's transaction may not show."""
 
 
 class FreeSlots(Limits):
@@ -148,6 +150,8 @@ class MySQLMessages(FreeSlots, Messages):
         removes = operation.startswith("take")
 
         def removed(params: Params) -> list[Row]:
+            if "seen" in params and params["seen"].paused:
+                return []
             if table.definition.fair:
                 rows = locked(cursor, table, params | {"removes": removes})
             elif cursor.ours:
@@ -171,7 +175,9 @@ class MySQLMessages(FreeSlots, Messages):
             return [*self.claim_within(cursor, table, params | {"slots": slots}, removed, removes=removes)]
 
     def look(self, cursor: Cursor, table: Table, params: Params) -> Seen:
-        return Seen(self._look(cursor, table, params), self._free_slots(cursor, table, params))
+        rows = self._look(cursor, table, params)
+        paused = not rows and self._row(cursor, table, "paused", params) is not None
+        return Seen(rows, self._free_slots(cursor, table, params), paused)
 
     def _look(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if table.definition.fair:
