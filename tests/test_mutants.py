@@ -345,7 +345,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
     "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
     "a claim that takes every place of a group for free": (
-        rewritten(r"\b2 - \(\s*select count", "20 - (select count", "claim", "claim_rooms"),
+        rewritten(r"\b2 - \(\s*select count", "2000 - (select count", "claim", "claim_rooms"),
         PER_GROUP,
     ),
     "a claim that spends nothing of the rate of a group": (

@@ -53,5 +53,5 @@ class Limits(Part):
         if rows and definition.group_rate is not None:
             numbers = Counter(row[-1] for row in rows).items()
             groups = json.dumps([{"slot": slot, "number": number} for slot, number in numbers], ensure_ascii=False)
-            self._run(cursor, table, "spend_group_rates", params | {"groups": groups})
+            self._run(cursor, table, "spend_group_rates", params | {"by_group": groups})
         return rows

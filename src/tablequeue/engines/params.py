@@ -59,7 +59,7 @@ class Params(TypedDict, total=False):
     """Seconds until the message expires; None: those of the queue."""
     priority: int | None
     group: str | None
-    groups: str
+    by_group: str
     """Groups with what a claim needs of each, by their slots, as JSON."""
     key: str | None
     keys: Any

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from time import monotonic
+from random import random
+from time import monotonic, sleep
 from typing import Any
 
 from tablequeue.definition import Duration
@@ -24,8 +25,9 @@ SWEEP_SIZE = 1000
 # Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
 # every sweep.
 PURGE_EVERY = 60.0
-# Claims of a call that found nothing while a group with limits had room.
-TRIES = 5
+# Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
+# seconds: about the time of a commit.
+TRIES, TRY_AGAIN_AFTER = 5, 0.01
 
 
 def claim(
@@ -171,6 +173,7 @@ def _tried_again(context: Context, remove: Remove, params: Params, refusable: bo
             coming = context.run(context.reads.until_next, {"now": params["now"]})
             if coming.paused or coming.held or coming.seconds is None or coming.seconds > 0:
                 break
+            sleep(random() * TRY_AGAIN_AFTER)
             if rows := _removed(context, remove, params, None):
                 return rows
     except TablequeueError:

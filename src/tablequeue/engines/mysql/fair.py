@@ -50,16 +50,16 @@ def found(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     return in_turn(_found(cursor, table, params, n, look), table.ring.served)
 
 
-def until_room(cursor: Cursor, table: Table) -> float | None:
+def until_room(cursor: Cursor, table: Table, params: Params) -> float | None:
     """Return the seconds until one of the first groups that have something ready has room; None if there is none."""
     waits: list[float] = []
     start, find = -1, table.statement("claim_ring")
-    for _ in range(LOOKED_AT // LOOK):
-        values = {"high": None, "now": None, "starts": start, "ends": HIGHEST, "look": LOOK}
+    while len(waits) < LOOKED_AT:
+        values = {"high": None, "starts": start, "ends": HIGHEST, "look": LOOK} | params
         cursor.execute(find, values)
         slots = [*dict.fromkeys(slot for _, slot in cursor.fetchall())]
         if slots:
-            waits += [float(row[-1]) for row in _rooms(cursor, table, {"now": None, "removes": False}, slots)]
+            waits += [float(row[-1]) for row in _rooms(cursor, table, params, slots)]
             start = slots[-1]
         if not slots or 0 in waits:
             break
@@ -120,7 +120,7 @@ def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]
     if not groups:
         return []
     triples = json.dumps([[slot, claims, room] for (slot, claims), room in sorted(groups.items())])
-    cursor.execute(table.statement("lock_stripes"), {"groups": triples})
+    cursor.execute(table.statement("lock_stripes"), {"by_group": triples})
     held = {(slot, claims) for slot, claims, _ in cursor.fetchall()}
     current = {row[0]: row for row in given if (row[-1], row[1]) in held}
     rows = _locked(cursor, table, params, in_turn(_within_room([*current.values()]), table.ring.served))

@@ -13,7 +13,7 @@ class MySQLReads(Reads):
         coming = super().until_next(cursor, table, params)
         if not table.definition.group_limited or coming.paused:
             return coming
-        wait = until_room(cursor, table)
+        wait = until_room(cursor, table, params)
         if wait is None:
             return coming
         seconds = max(wait, float(coming.seconds or 0))

@@ -3,7 +3,7 @@
 set ansi_nulls, quoted_identifier on;
 go
 create or alter procedure {queue}__spend_group_rates
-    @p_groups nvarchar(max),
+    @p_by_group nvarchar(max),
     @p_now datetime2(6)
 as
 begin

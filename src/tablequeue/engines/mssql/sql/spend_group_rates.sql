@@ -1,7 +1,7 @@
--- Spend the rates of :groups for the messages that the transaction has claimed: their slots, with a number for each. It
--- has locked the stripes of these groups. The first statement adds the rows that are missing.
+-- Spend the rates of :by_group for the messages that the transaction has claimed: their slots, with a number for each.
+-- It has locked the stripes of these groups. The first statement adds the rows that are missing.
 -- Index: the primary key. Locks: the rows. In one transaction with the claim: after a crash nothing is spent.
-declare @groups nvarchar(max) = cast(:groups as nvarchar(max));
+declare @groups nvarchar(max) = cast(:by_group as nvarchar(max));
 declare @now datetime2(6) = {now};
 insert into {group_rates} (slot, spent_until)
 select given.slot, @now

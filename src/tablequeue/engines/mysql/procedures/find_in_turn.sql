@@ -52,7 +52,7 @@ begin
     end while;
     -- [group_limited]
     select json_arrayagg(slot) into held from (
-        {sql lock_stripes groups=given_groups}
+        {sql lock_stripes by_group=given_groups}
     ) as stripe;
     set held = coalesce(held, '[]');
     select coalesce(json_arrayagg(json_array(number, place, message.id, message.slot)), '[]') into looked

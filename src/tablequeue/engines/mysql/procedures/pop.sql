@@ -125,7 +125,7 @@ begin
             straight_join {queue} as message force index (primary) on message.id = given.id
             group by message.slot
         ) as spending;
-        {sql spend_group_rates groups=p_groups now=p_popped_at};
+        {sql spend_group_rates by_group=p_groups now=p_popped_at};
         -- [end]
         -- [at_least_once]
         {sql claim_many/2};

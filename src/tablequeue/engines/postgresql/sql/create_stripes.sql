@@ -10,4 +10,4 @@ create table {stripes} (
 ) with (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 insert into {stripes} (stripe) select n from generate_series(0, {last_stripe}) as n;
 analyze {stripes};
-create index {table}__working on {queue} ({slot}, lease_until) where state = 'in_progress';
+create index {table}__working on {queue} ({slot}, id) where state = 'in_progress';
