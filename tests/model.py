@@ -46,6 +46,12 @@ class Item:
     finished_at: datetime | None = None
     errors: list[tuple[int, datetime, str | None, str]] = field(default_factory=list)
     told: bool = False
+    in_run: bool = False
+
+    def after_run(self, state: str) -> str:
+        """Return the state in which it is tried again. After a run it is blocked, as the others of its group."""
+        state, self.in_run = "blocked" if self.in_run else state, False
+        return state
 
 
 @dataclass
@@ -102,6 +108,25 @@ class Model:
         self._settle(now)
         return items
 
+    def pop_run(self, n: int, who: str, token: str, lease: float, now: datetime) -> list[Item]:
+        """The next ready message, and those that are blocked behind it in its group; it ends before one due later."""
+        self.sweep(now)
+        run = self._first(1, ())
+        for _, item in sorted(self.live.items()):
+            if not run or len(run) == n:
+                break
+            if item.state == "blocked" and item.group == run[0].group:
+                if item.due_at is not None and item.due_at > now:
+                    break
+                run.append(item)
+        for item in run:
+            item.attempts += 1
+            item.state, item.token, item.consumer, item.in_run = "in_progress", token, who, True
+            item.popped_at, item.first_popped_at = now, item.first_popped_at or now
+            item.lease_until = now + timedelta(seconds=lease)
+        self._settle(now)
+        return sorted(run, key=lambda item: item.id)
+
     def complete(self, claims: Iterable[Held], now: datetime) -> None:
         for item in self._held(claims, now):
             self._finish(item, now)
@@ -117,7 +142,8 @@ class Model:
                 state = "cancelled"
             elif item.id in self.live:
                 spent = item.attempts >= self.definition.max_attempts
-                item.state = state = "dead" if spent and not is_over(item, now) else "scheduled" if wait else "ready"
+                live = "scheduled" if wait else "ready"
+                item.state = state = "dead" if spent and not is_over(item, now) else item.after_run(live)
                 item.due_at = item.due_at if spent else now + timedelta(seconds=wait)
         return state
 
@@ -128,7 +154,7 @@ class Model:
                 continue
             item.attempts -= 1
             item.token = item.lease_until = None
-            item.state = "scheduled" if delay else "ready"
+            item.state = item.after_run("scheduled" if delay else "ready")
             item.due_at = now + timedelta(seconds=delay) if delay else item.due_at
 
     def extend(self, claim: Held, seconds: float, now: datetime) -> datetime:
@@ -226,7 +252,7 @@ class Model:
                     self._cancelled(item, now)
                     continue
                 spent = item.attempts >= self.definition.max_attempts
-                item.state = "dead" if spent and not is_over(item, now) else "ready"
+                item.state = "dead" if spent and not is_over(item, now) else item.after_run("ready")
                 item.token = item.lease_until = None
         self._expire(now, locked)
         self._settle(now)

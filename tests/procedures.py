@@ -46,8 +46,9 @@ def on_mariadb(cursor: Cursor, table: Table, verb: str, params: Params) -> list[
     """Parameters have no names, so the optional ones are one object of options."""
     first = REQUIRED.get(verb, ())
     options = {name: str(value) if name in ("due", "now") else value for name, value in params.items()}
-    if params.get("headers"):
-        options["headers"] = json.loads(params["headers"])
+    for name in ("headers", "result"):
+        if params.get(name):
+            options[name] = json.loads(params[name])
     given = {name: options[name] for name in {*params} - {*first} if params[name] is not None}
     marks = ", ".join(["%s"] * (len(first) + 1))
     values = [*(params.get(name) for name in first), json.dumps(given) if given else None]
@@ -184,8 +185,10 @@ def procedural(engine: type[Engine], kind: str) -> type[Engine]:
         def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
             return [row[0] for row in self._held(cursor, table, "complete", params, ("ids", "now"))]
 
-        def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-            return [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
+        def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+            # The procedure promotes by itself.
+            ids = [row[0] for row in self._held(cursor, table, "release", params, ("ids", "delay", "now"))]
+            return dict.fromkeys(ids, False)
 
         def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
             delays = params["delays"]
@@ -266,6 +269,8 @@ def _options(definition: Definition, params: Params) -> Params:
         given["group"] = params["group"]
     if definition.order == "priority":
         given["priority"] = params["priority"]
+    if definition.expires:
+        given["expires"] = params["expires"]
     return given
 
 
@@ -273,7 +278,8 @@ def _object(definition: Definition, row: Params) -> str:
     """Return a message for push_each, whose payload and headers are JSON already."""
     given = {name: row[name] for name in ("delay", "key")}
     given["due"] = row["due"].isoformat() if isinstance(row["due"], datetime) else row["due"]
-    given |= {name: value for name, value in _options(definition, row).items() if name in ("group", "priority")}
+    own = ("group", "priority", "expires")
+    given |= {name: value for name, value in _options(definition, row).items() if name in own}
     texts = {name: json.dumps(value) for name, value in given.items() if value is not None}
     texts["payload"] = _json(definition, row["payload"])
     if row["headers"] is not None:

@@ -184,6 +184,14 @@ class Life(RuleBasedStateMachine):
     def pop(self, who: str, n: int, lease: int | None) -> Any:
         return multiple(*self._pop(who, n, lease))
 
+    @precondition(lambda self: self.definition.grouped)
+    @rule(target=fresh, who=WHO, n=SIZE, lease=st.sampled_from([None, 500]))
+    def pop_run(self, who: str, n: int, lease: int | None) -> Any:
+        claims = self._queue(who).pop_many(n, lease=lease, same_group=True, now=self._now())
+        token = claims[0].token if claims else ""
+        self._compare_claims(claims, self.model.pop_run(n, self._name(who), token, lease or LEASE, self.time))
+        return multiple(*claims)
+
     @rule(target=old, who=WHO, one=consumes(fresh), two=PERHAPS(fresh), three=PERHAPS(old))
     def complete(self, who: str, one: Claim, two: Claim | None, three: Claim | None) -> Any:
         return self._complete(who, [claim for claim in (one, two, three) if claim])

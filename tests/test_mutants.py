@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from inspect import unwrap
 from threading import Barrier
 from typing import Any, ClassVar
 
@@ -18,6 +19,8 @@ from tests import checks
 from tests.servers import Kind, Place, only
 from tests.support import DESIGNS, with_parts
 from tests.transitions import check_states
+
+Mutant = Callable[[type[Engine]], type[Engine]]
 
 
 def naive_claim(engine: type[Engine]) -> type[Engine]:
@@ -230,6 +233,8 @@ AT_ONCE = on(checks.check_nothing_is_claimed_after_a_lost_lease, "at once")
 POISON = on(checks.check_poison_is_counted_at_claim, "poison", max_attempts=3)
 STRICT = on(checks.check_a_failed_head_holds_the_others, "strict", strict=True)
 GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
+RUNS = on(checks.check_runs, "runs", groups=True, max_attempts=9)
+RUNS_IN_TIME = on(checks.check_no_run_has_what_is_over, "runs in time", groups=True, expires=3_000_000_000)
 FAIR = on(checks.check_fair_share, "fair share", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
@@ -250,7 +255,34 @@ def dead_letters(database: Database, kind: Kind) -> None:
     checks.check_dead_letters_move(database)
 
 
+def move_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=False)
+
+
+def move_groups_between(database: Database, kind: Kind) -> None:
+    checks.check_move_between(database, groups=True)
+
+
+def forgets(operation: str) -> Mutant:
+    """A move that does not do one of its steps."""
+
+    def mutant(engine: type[Engine]) -> type[Engine]:
+        def nothing(part: Any, cursor: Any, table: Any, params: Any) -> None:
+            return None
+
+        nothing.__name__ = operation
+        part = type("Forgets", (type(engine.moving),), {operation: nothing})
+        return with_parts(engine, {"moving": part})
+
+    return mutant
+
+
 CONCURRENCY = on(checks.check_concurrency, "concurrency", concurrency=3)
+PLACES = on(checks.check_altered_places, "altered places")
+LATE = of_two(lambda _, one, other: checks.check_late_claims_count(one, other), "late claims")
+ALTERED_RATE = on(checks.check_altered_rate, "altered rate", rate=Rate(1, per=3600, burst=3))
+# SQLite counts the messages in progress instead.
+COUNTED = r"- \(select count\(\*\) from \S+ where state = 'in_progress'\)"
 RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
 PER_GROUP = on(checks.check_per_group, "per group", groups="fair", per_group=2)
 GROUP_RATE = on(checks.check_group_rate, "group rate", groups="fair", group_rate=Rate(6, per=60, burst=3))
@@ -259,7 +291,7 @@ CLAIMS_AT_ONCE = of_two(
 )
 # What finds out whether the message of a place is in progress.
 OCCUPIED = (
-    r"(?s)where not exists \(.*?\n\)|- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
+    r"(?s)(?<=where )not exists \(.*?\n\) and |- \(select count\(\*\) from \S+ where state = 'in_progress'\)|"
     r"\(\s*select true from .*?\) is null and "
 )
 # What finds out whether a place was filled after the look at it.
@@ -276,7 +308,6 @@ def transitions(**options: Any) -> Check:
 
 TRANSITIONS, TRANSITIONS_OF_GROUPS = transitions(), transitions(groups=True)
 
-Mutant = Callable[[type[Engine]], type[Engine]]
 NOT_TOLD = " and cancelled_at is null"
 TOLD_IN_SWEEP = r"(message\.)?cancelled_at is not null"
 KEY = r"(cast\(:key as text\)|:key)"
@@ -308,6 +339,18 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a retry that is overtaken": (retries_without_a_place, STRICT),
     "two in progress in a group": (without_heads, GROUPS),
     "two in progress in a strict queue": (without_heads, order("strict")),
+    "a run that goes on and on": (
+        rewritten(r"(max|greatest)\(0, :n - 1\)|:look", "1000", "claim_run"),
+        RUNS,
+    ),
+    "a run with what is due later": (
+        rewritten(r"coalesce\((mine\.)?due_at (?:>|<=) .*?, (0|true)\)", r"\2", "claim_run"),
+        RUNS,
+    ),
+    "a run with what is over": (rewritten(r"(message\.)?expires_at is null", r"1 = 1", "claim_run"), RUNS_IN_TIME),
+    "a failure that opens the group of a run": (rewritten("when in_run > 0 then ('blocked'|4)", "", "fail"), RUNS),
+    "a release that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "release"), RUNS),
+    "a lease that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "sweep"), RUNS),
     "fair groups that go by ids": (one_slot, FAIR),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
@@ -352,6 +395,19 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         rewritten(r"\* 10000000\b", "* 0", "claim", "spend_group_rates"),
         GROUP_RATE,
     ),
+    "closed places that hold up nobody": (
+        rewritten(rf"(?s)and slot >= case.*?\n\s*else 1\s+end|{COUNTED}", "", "claim", "free_slots"),
+        PLACES,
+    ),
+    "places that stay when they are too many": (
+        rewritten("|".join([r"update \S+ set slot = -message .*;\n", COUNTED]), "", "resize_slots", "claim"),
+        PLACES,
+    ),
+    "late claims that do not count": (
+        rewritten(rf"-(?=id, id|message\.id, message\.id)|{COUNTED}", "", "close_slots", "claim"),
+        LATE,
+    ),
+    "another rate that forgets what was spent": (rewritten("/ step", "/ step * 0", "change_rate"), ALTERED_RATE),
     "a claim that spends nothing of the rate": (
         rewritten(r"(claimed\.|given\.|:)number \* step", "0", "claim", "grant_rate", "spend_rate"),
         RATE,
@@ -383,6 +439,18 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
         ),
         PAUSE,
     ),
+    "a move that takes what a consumer holds": (
+        rewritten(r"state( \|\| '')? <> 'in_progress'", "state <> 'dead'", "waiting"),
+        move_between,
+    ),
+    "a move that takes what is behind it": (
+        rewritten("state = 'in_progress'", "state = 'dead'", "busy_groups"),
+        move_groups_between,
+    ),
+    "a move that does not note what has come": (forgets("note_moved"), move_between),
+    "a move that leaves what has come": (forgets("forget_aside"), move_between),
+    "a move that forgets the attempts": (rewritten(":attempts", "0", "put_aside"), move_between),
+    "a move that forgets when a message expires": (rewritten(":expires_at", "null", "put_aside"), move_between),
     "a retention that deletes nothing": (rewritten(":age", "3000000000", "purge_history"), RETENTION),
 }
 CHECKS = {check.__name__: check for _, check in MUTANTS.values()}
@@ -431,3 +499,19 @@ def test_a_group_that_was_claimed_while_the_claim_waited(place: Place, kind: Kin
         got = checks.claimed_after_a_wait(queue, connection, lambda: checks.await_a_wait(place, kind))
     assert got == (2 if mutated else 0)
     assert all(getattr(mutant, "rewrites", {"": 1}).values()), "the mutant is no mutant"
+
+
+@only("postgresql", "mariadb")
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_a_run_that_began_while_a_promotion_waited(place: Place, kind: Kind, mutated: bool) -> None:
+    """A promotion that does not look again makes a message ready whose group a run has closed meanwhile."""
+    mutant = rewritten(r"\w+\.in_run > 0", "1 = 0", "create_group_functions", "retract")(kind.engine_class)
+    engine = mutant if mutated else kind.engine_class
+
+    class Ungated(type(engine.messages)):  # type: ignore[misc]
+        promote = unwrap(type(engine.messages).promote)  # as of two processes
+
+    database = place.open_with(with_parts(engine, {"messages": Ungated}))
+    queue = database.create_queue("work", payload="text", groups=True)
+    got = checks.ready_beside_a_run(queue, place.sa_engine(), lambda: checks.await_a_wait(place, kind))
+    assert got == (1 if mutated else 0)

@@ -208,7 +208,7 @@ LIMITS = "_rates?$|_slots$|_stripes$|claim_rooms"
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
     """Each operation runs to its end, on a queue with all parts."""
     options = OPTIONS[design].split()
-    tables = ("create", "create_streams", "create_staged", "create_schedules")
+    tables = ("create", "create_streams", "create_staged", "create_schedules", "create_moving")
     shell.run(*(shell.printed(operation, *options) for operation in tables))
     queue = shell.place.open().create_queue("work", **DESIGNS[design])
     shell.place.open().create_queue("other", **DESIGNS[design])  # from which messages are moved
@@ -217,7 +217,8 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     ours = {*operations(shell.kind.engine_class.name)} | {*operations_of(shell.kind.engine_class.name)}
     roles = {"procedures", "grant"}
     made = {name for name in ours if re.match("create|drop|install|upgrade|register|unregister|set_version", name)}
-    needless = {"promote", "drop_groups"} if not queue.definition.grouped else set()
+    of_groups = {"promote", "retract", "claim_run", "pop_same_group", "drop_groups"}
+    needless = of_groups if not queue.definition.grouped else set()
     # Of queues that have limits, or messages that expire, or keys for a time, or results.
     needless |= {
         name

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from tablequeue import Backoff, Database, Queue, errors
+from tablequeue.definition import Delivery
 from tablequeue.engines import procedures
 from tablequeue.errors import BadInput, DuplicateKey
 from tests.procedures import PLAIN
 from tests.servers import Kind, Place
 from tests.sessions import Session, call, engine_of, made, session, transaction
-from tests.support import DESIGNS, START, claimed, counts, found, ids_of, refuses
+from tests.support import DESIGNS, START, at, claimed, counts, found, ids_of, refuses
 
 BY_NAME = {kind.name: kind for kind in PLAIN}
 # On SQL Server an error always rolls back the caller's transaction.
@@ -196,6 +197,38 @@ def test_a_key_is_taken_once(db: Database) -> None:
     rows = [row[0] for row in call(db, "push_each", messages=batch, on_conflict="return")]
     assert (rows[1], rows[2]) == (id, rows[0])
     assert [message.payload for message in queue.peek()] == [1, 1, 4]
+
+
+def test_messages_expire(db: Database) -> None:
+    queue, now = made(db, expires=60), engine_of(db).dump_time(START)
+    call(db, "push", payload="1", now=now)
+    call(db, "push", payload="2", expires=10, now=now)
+    call(db, "push_many", messages="[3, 4]", expires=5, now=now)
+    call(db, "push_each", messages='[{"payload": 5, "expires": 30}, {"payload": 6}]', now=now)
+    assert [message.payload for message in queue.pop_many(9, now=at(20))] == [1, 5, 6]
+    for wrong in (0, -1, 1e12):
+        refuses(BadInput, call, db, "push", payload="1", expires=wrong)
+        refuses(BadInput, call, db, "push_many", messages="[1]", expires=wrong)
+        refuses(BadInput, call, db, "push_each", messages=json.dumps([{"payload": 1, "expires": wrong}]))
+    queue.drop()
+    made(db)
+    refuses(BadInput, call, db, "push", payload="1", expires=5)
+    refuses(BadInput, call, db, "push_each", messages='[{"payload": 5, "expires": 30}]')
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_results(db: Database, delivery: Delivery) -> None:
+    queue = made(db, results=True, delivery=delivery)
+    ids = queue.push_many([1, 2, 3])
+    token = call(db, "pop", n=3)[0][-1]
+    call(db, "complete", ids=[*ids[:2], 99], token=token, result='{"a": [1, "\\u00e9"]}')
+    assert [queue.result(id) for id in ids[:2]] == [{"a": [1, "\u00e9"]}] * 2
+    call(db, "complete", ids=ids[2:], token=token)
+    assert queue.result(ids[2]) is None
+    queue.drop()
+    made(db).push(1)
+    token = call(db, "pop")[0][-1]
+    refuses(BadInput, call, db, "complete", ids=[1], token=token, result="1")
 
 
 # Elements of an array, and their values when popped. JSON is stored exactly.

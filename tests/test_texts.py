@@ -103,7 +103,7 @@ def test_each_file_names_the_schema_everywhere(name: str) -> None:
     engine = engine_class(name)(dialect_of(name), "mine")
     for operation in operations_of(name):
         text = engine.render(operation, engine.table("work", Definition()))
-        for statement in statements_in(text):
+        for statement in statements_in(text.replace("create index if not exists", "create index")):
             bare = re.findall(r"(?:from|into|update|table|exists|on|copy|function) '?(tq_\w+)", statement)
             assert bare == [], f"{operation}: a table without its schema"
 

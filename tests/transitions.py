@@ -185,6 +185,8 @@ def live_through(database: Database, queue: Queue) -> None:
     if definition.delivery == "at_least_once":
         _fail_and_recover(queue, push)
         _stop(queue, push)
+        if definition.grouped:
+            _run(queue, push)
     else:
         push(1, now=at(0))
         push(2, now=at(0), delay=10)
@@ -287,6 +289,20 @@ def _stop(queue: Queue, push: Callable[..., int]) -> None:
     assert claim is not None
     claim.fail("no", retry=False, now=at(5200))
     queue.cancel(claim.id, now=at(5200))
+
+
+def _run(queue: Queue, push: Callable[..., int]) -> None:
+    """Every end of a message that was claimed with others of its group."""
+    for number in range(5):
+        push(number, now=at(6000))
+    run = queue.pop_many(4, lease=50, same_group=True, now=at(6000))
+    run[0].fail("no", retry_in=0, now=at(6000))
+    run[1].release(now=at(6000))
+    run[2].complete(now=at(6000))
+    head = queue.pop(now=at(6100))  # it swept
+    assert head is not None
+    head.complete(now=at(6100))
+    queue.purge()
 
 
 def _stored(definition: Definition, value: object) -> str | bytes:

@@ -22,6 +22,7 @@ from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
 from tablequeue.operations.cancel import Cancellation
 from tablequeue.operations.doctor import Finding
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.stats import Activity, Stats, Times, Window
 from tablequeue.payload import Unreadable
 from tablequeue.queue import OnConflict, Queue
@@ -48,6 +49,7 @@ __all__ = [
     "LeaseLost",
     "LiveState",
     "Message",
+    "Moved",
     "NewMessage",
     "OnConflict",
     "Order",

@@ -20,10 +20,11 @@ from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
-from tablequeue.operations import finish
+from tablequeue.operations import finish, move
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
 from tablequeue.queue import Queue
@@ -191,6 +192,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[AsyncClaim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -198,12 +200,20 @@ class AsyncQueue(AsyncVerbs[Queue]):
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   all of them from one group, which is closed until all are finished.
         completing   the previous batch, to complete; see `Queue.pop_many`.
         """
         done = [message.claim for message in completing]
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
         claims = await self._call(
-            run, self._own.pop_many, n, lease=lease, completing=done, connection=connection, now=now
+            run,
+            self._own.pop_many,
+            n,
+            lease=lease,
+            same_group=same_group,
+            completing=done,
+            connection=connection,
+            now=now,
         )
         return [AsyncClaim(self, claim) for claim in claims]
 
@@ -325,7 +335,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         with its traceback and goes on to the caller; a cancellation (or KeyboardInterrupt, SystemExit) releases it
         (where delivery is at most once it fails it too).
         """
-        with self._waiter() as waiter:
+        with self.waiter() as waiter:
             batch = await self._next(waiter, 1, lease, wait)
         # No await from here to the block: a cancellation would strand the message.
         if not batch:
@@ -354,7 +364,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         else when the event loop comes to it.
         """
         check_prefetch(self._own.context, prefetch)
-        with self._waiter() as waiter:
+        with self.waiter() as waiter:
             while batch := await self._next(waiter, prefetch, lease, wait):
                 handed = 0
                 try:
@@ -364,6 +374,13 @@ class AsyncQueue(AsyncVerbs[Queue]):
                 finally:
                     if handed < len(batch):
                         await self.release_many(batch[handed:])
+
+    def waiter(self) -> AsyncWaiter:
+        """Return an `AsyncWaiter`, which waits for messages between the pops of a loop of your own.
+
+        Make it in the event loop that waits, and use it in a `with` block. It occupies no thread while it sleeps.
+        """
+        return AsyncWaiter(self._own, self._threads)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -406,6 +423,17 @@ class AsyncQueue(AsyncVerbs[Queue]):
         other = to._own
         return await self._threads.run(partial(self._own.move, which, to=other, state=state, now=now))
 
+    async def move_batches(
+        self, *, to: AsyncQueue, history: bool = False, follow: bool = False, now: datetime | None = None
+    ) -> AsyncIterator[Moved]:
+        """Move all messages to a queue of another database, and yield each batch; see `Queue.move_batches`."""
+        batches = move.move_batches(self._own.context, to._own.context, history, follow, now)
+        try:
+            while batch := await self._threads.run(partial(next, batches, None)):
+                yield batch
+        finally:
+            await self._threads.run(batches.close)
+
     purge_dead = same(Queue.purge_dead)
     purge_history = same(Queue.purge_history)
     purge = same(Queue.purge)
@@ -441,9 +469,6 @@ class AsyncQueue(AsyncVerbs[Queue]):
             return looked[0]
         finally:
             self._threads.start(waiter.leave)
-
-    def _waiter(self) -> AsyncWaiter:
-        return AsyncWaiter(self._own, self._threads)
 
     def _put_back(self, popped: Future[list[Claim]]) -> None:
         try:

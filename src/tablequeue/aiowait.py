@@ -54,6 +54,10 @@ class AsyncWaiter:
                 await asyncio.sleep(self._waiter.back_off(end))
                 return
 
+    def wake(self) -> None:
+        """End the pause of a task that waits: it looks again. Call it in the thread of its event loop."""
+        self._woken.set()
+
     def _wake(self) -> None:
         wake(self._loop, self._woken)
 

@@ -113,6 +113,8 @@ class Database:
         expires       seconds, or a timedelta: a message that waits so long after its push is never handed out. It ends
                       in the history as `expired`; without a history, as a dead letter. `push` may give another time.
                       None (if not given): messages do not expire.
+        labels        a dict of strings, which are kept with the definition and have no effect; `alter` changes them. A
+                      queue that is there keeps its own.
 
         A queue that is there with another definition is left as it is, and `QueueDiffers` says what differs; with
         `if_exists="alter"` it gets this definition, as `Queue.alter` changes one.
@@ -130,7 +132,7 @@ class Database:
         table = maintain.made(self._runner, name, wanted)
         if if_exists == "alter" and table.definition.kind == wanted.kind:
             all_options = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
-            table = table.redefined(alter.alter(self._runner, table, all_options))
+            table = alter.alter(self._runner, table, all_options)
         return self._queue(maintain.same(table, wanted))
 
     def queue(self, name: str) -> Queue:

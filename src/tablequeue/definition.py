@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
@@ -37,6 +38,8 @@ LARGEST = (1 << 31) - 1
 """The largest count: what an integer column holds on every engine."""
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
+LARGEST_LABELS = 40_000
+"""The characters of all labels of a queue: with the rest they fit into the smallest column of a catalogue, 64 KB."""
 LONGEST = 3.2e9
 """The longest duration, 100 years in seconds: what every engine can add to its clock."""
 
@@ -121,7 +124,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a queue; it is stored in the catalogue and does not change.
+    """The definition of a queue, as it is stored in the catalogue.
 
     Its fields are the options of `Database.create_queue`, which explains them. Durations are kept as seconds.
     """
@@ -143,6 +146,7 @@ class Definition:
     expires: float | None = None
     key_for: float | None = None
     results: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     kind: ClassVar[Kind] = "queue"
     may_be_fair: ClassVar[bool] = True
 
@@ -158,6 +162,7 @@ class Definition:
         _duration("lease", self.lease, "Give at most 100 years.")
         _whole("max_attempts", self.max_attempts, LARGEST)
         self._check_limits()
+        self._check_labels()
         if self.dead_letter_to is not None:
             self._check_dead_letters()
         for name in _DURATIONS:
@@ -259,6 +264,15 @@ class Definition:
                 "Use at_least_once with max_attempts=1.",
             )
 
+    def _check_labels(self) -> None:
+        texts = isinstance(self.labels, Mapping) and all(
+            isinstance(text, str) for pair in self.labels.items() for text in pair
+        )
+        if not texts:
+            raise BadDefinition("labels are not a dict of strings.", "Give strings as names and as values.")
+        if sum(len(name) + len(value) for name, value in self.labels.items()) > LARGEST_LABELS:
+            raise BadDefinition("The labels are too long.", f"Give at most {LARGEST_LABELS} characters in all.")
+
     @property
     def limited(self) -> bool:
         """Whether a claim may find messages ready and get fewer than it asks for."""
@@ -320,7 +334,7 @@ class Definition:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the catalogue holds: options that are off are left out."""
-        optional = ("dead_letter_to", "concurrency", "rate", "per_group", "group_rate", *FEATURES)
+        optional = ("dead_letter_to", "concurrency", "rate", "per_group", "group_rate", "labels", *FEATURES)
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in optional}
 
     @classmethod
@@ -329,9 +343,10 @@ class Definition:
         return cls(**{**values, "backoff": Backoff(**values["backoff"]), **rates})
 
     def differences(self, other: Definition) -> list[str]:
-        """Return a line for each option that differs, with this definition's value first."""
+        """Return a line for each option that differs, with this definition's value first. Labels may differ."""
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        return [f"{name}: {mine[name]!r} is not {theirs[name]!r}" for name in mine if mine[name] != theirs[name]]
+        names = [name for name in mine if name != "labels" and mine[name] != theirs[name]]
+        return [f"{name}: {mine[name]!r} is not {theirs[name]!r}" for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +451,7 @@ class QueueOptions(TypedDict, total=False):
     expires: Duration | None
     key_for: Duration | None
     results: bool
+    labels: Mapping[str, str]
 
 
 class AlterOptions(TypedDict, total=False):
@@ -445,9 +461,13 @@ class AlterOptions(TypedDict, total=False):
     max_attempts: int
     backoff: Backoff
     history: History
-    expires: Duration
-    key_for: Duration
+    dead_letter_to: str | None
+    concurrency: int | None
+    rate: Rate | None
+    expires: Duration | None
+    key_for: Duration | None
     results: bool
+    labels: Mapping[str, str | None]
 
 
 def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:

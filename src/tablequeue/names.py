@@ -16,6 +16,9 @@ HISTORY = "_history"
 PART = "__"
 """What separates the name of a queue's table from that of a part: `tq_orders__streams`, `tq_orders__ready`."""
 
+MOVING = f"{PART}moving"
+"""The part with the messages that are on their way to another database."""
+
 LONGEST_NAME = 255
 """The maximum number of characters of a name in the catalogue; that of a subscription has its topic: `events/mail`."""
 

@@ -34,6 +34,7 @@ from tablequeue.operations.cancel import Cancellation, Chosen
 from tablequeue.operations.complete_and_claim import complete_and_claim
 from tablequeue.operations.context import Context, seconds
 from tablequeue.operations.maintain import Which
+from tablequeue.operations.move_between import Moved
 from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
 from tablequeue.operations.wait import INFINITE, Waiter
@@ -231,6 +232,7 @@ class Queue:
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
@@ -238,15 +240,18 @@ class Queue:
         """Claim up to `n` messages in one round trip, in the queue's order; an empty list if none is ready.
 
         lease        seconds, or a timedelta; the queue's lease if not given.
+        same_group   in a queue with ordered groups: all of them from one group, in its order. The group is closed until
+                     each of them is completed, failed or released, or its lease is over. One that is to be tried again
+                     comes before those behind it. Not with `connection`.
         completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
                      are completed, and nothing is claimed.
         """
         done = tuple(completing)
         while True:
             if done:
-                token, rows = complete_and_claim(self.context, done, n, lease, now, connection)
+                token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)
             else:
-                token, rows = claim.claim(self.context, n, lease, now, connection)
+                token, rows = claim.claim(self.context, n, lease, now, connection, same_group)
             claims = self._claims(token, rows, now, connection)
             if claims or not rows:
                 return claims
@@ -542,14 +547,18 @@ class Queue:
     # -- controlling -----------------------------------------------------------------------------------------------
 
     def alter(self, **options: Unpack[AlterOptions]) -> None:
-        """Change options of the queue: `lease`, `max_attempts`, `backoff` and `history`, as of `create_queue`.
+        """Change options of the queue: those of `create_queue` that are not a part of its tables.
 
-        Other options stay as they are. It holds at once in this process, and within a second in every other one that
-        uses the queue; for messages there and to come. A lease that runs stays as long as it was given. Stored
-        procedures that are there are made again.
+        They are `lease`, `max_attempts`, `backoff`, `history`, `dead_letter_to`, `concurrency`, `rate`, `expires`,
+        `key_for` and `results`; None, or False, switches off what can be off. Of `labels` those given are set, and None
+        removes one. Other options stay as they are. It holds
+        at once in this process, and within a second in every other one that uses the queue; for messages there and to
+        come. A lease that runs stays as long as it was given. Messages in progress count for a limit. Stored procedures
+        that are there are made again.
 
         `BadDefinition`, and no change, for options that are a part of the tables, such as the order, the payload, or
-        a history for a queue without one. A crash leaves the old definition, or the new one.
+        a history for a queue without one. A crash leaves the old definition, or the new one. A change of `concurrency`
+        or `rate` waits for claims in transactions of callers.
         """
         self.context.become(alter.alter(self.context.runner, self.context.table, options))
 
@@ -589,7 +598,8 @@ class Queue:
 
         which   their ids: all of them in one transaction, or none; or a function of a `Message` that is true for them;
                 all if not given.
-        to      a queue of the same database, with the same payload type, and groups if this one has them.
+        to      a queue with the same payload type, and groups if this one has them. If it is of another database, all
+                messages are moved, as by `move_batches`: leave `which` and `state` out.
         state   only those that are `ready`, `scheduled`, `blocked` or `dead`; of all these if not given.
 
         A message keeps its payload, headers, key, group, priority, due time, attempts, errors, producer and
@@ -602,6 +612,28 @@ class Queue:
         """
         return move.move(self.context, to.context, which, state, now)
 
+    def move_batches(
+        self, *, to: Queue, history: bool = False, follow: bool = False, now: datetime | None = None
+    ) -> Iterator[Moved]:
+        """Move all messages that no consumer holds to a queue of another database; yield what each batch has moved.
+
+        to       the other queue, with the same payload type, and groups if this one has them.
+        history  copy the history too. A message that was copied before is not copied again.
+        follow   go on with what is pushed, released or retried here, until the iteration is closed. While there is
+                 nothing to move, an empty batch is yielded, twice a second.
+
+        Each message ends in the other queue exactly once, whatever dies: after a crash, move again. It keeps what
+        `move` keeps, and when it expires. A thousand are a batch: this database sets them aside, the other one gets
+        them, and then this one deletes them. Those that a crash leaves aside are in no consumer's way, and come with
+        the next move. A batch is yielded when the other database has it.
+
+        If this queue is `strict`, or has groups in order, it is paused from the beginning on, and stays so: what is
+        behind a message in progress stays here until that is finished.
+
+        `DuplicateKey`, at the end, if messages stay because the other queue has their keys.
+        """
+        return move.move_batches(self.context, to.context, history, follow, now)
+
     def purge_dead(self, which: Which = None) -> int:
         """Delete dead letters, chosen as in `redrive`, and return how many."""
         return maintain.purge_dead(self.context, which)
@@ -610,12 +642,15 @@ class Queue:
         """Delete messages finished or lost `older_than` ago or earlier, a thousand at a time; return how many."""
         return maintain.purge_history(self.context, older_than, now)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Delete every message that waits (ready, scheduled or blocked), a thousand at a time; return how many.
 
-        Messages in progress, dead letters and the history stay. A crash keeps what was deleted before it.
+        in_progress   also those in progress: their consumers get `LeaseLost`. Those of a claim of hundreds that
+                      PostgreSQL keeps as one row stay.
+
+        Dead letters and the history stay. A crash keeps what was deleted before it.
         """
-        return maintain.purge(self.context, WAITING_STATES)
+        return maintain.purge(self.context, (*WAITING_STATES, "in_progress") if in_progress else WAITING_STATES)
 
     def drop(self) -> None:
         """Drop the queue, its messages and its history, also while it is in use."""

@@ -13,8 +13,8 @@ LiveState = Literal["ready", "scheduled", "in_progress", "dead", "blocked"]
 """The state of a message that is in the queue, and not in its history."""
 State = LiveState | Literal["finished", "cancelled", "expired"]
 """The state of a message; those in the history are finished, cancelled, or expired: their time was over."""
-FailedState = Literal["ready", "scheduled", "dead", "lost", "cancelled"]
-"""The state of a message after a failed attempt."""
+FailedState = Literal["ready", "scheduled", "blocked", "dead", "lost", "cancelled"]
+"""The state of a message after a failed attempt; it is blocked until the others of its run are finished."""
 Start = Literal["new"]
 End = Literal["deleted"]
 
@@ -41,7 +41,7 @@ class Transition(NamedTuple):
 VERBS: Mapping[str, str] = {
     "push": "push push_many push_each publish pump",
     "move": "move",
-    "claim": "claim complete_and_claim stream_claim",
+    "claim": "claim claim_run complete_and_claim stream_claim",
     "take": "take",
     "put_back": "put_back",
     "complete": "complete complete_and_claim",
@@ -92,9 +92,12 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("in_progress", "fail", "scheduled", "at_least_once", "attempts left, a delay"),
     Transition("in_progress", "fail", "dead", "at_least_once", "no attempts left"),
     Transition("in_progress", "fail", "deleted", "dead_letter_to", "no attempts left"),
+    Transition("in_progress", "fail", "blocked", "grouped", "attempts left, in a run"),
     Transition("in_progress", "release", "ready", "at_least_once", "no delay"),
     Transition("in_progress", "release", "scheduled", "at_least_once", "a delay"),
+    Transition("in_progress", "release", "blocked", "grouped", "in a run"),
     Transition("in_progress", "sweep", "ready", "at_least_once", "lease expired, attempts left"),
+    Transition("in_progress", "sweep", "blocked", "grouped", "lease expired, attempts left, in a run"),
     Transition("in_progress", "sweep", "dead", "at_least_once", "lease expired, no attempts left"),
     Transition("in_progress", "sweep", "deleted", "dead_letter_to", "lease expired, no attempts left"),
     Transition("in_progress", "fail", "cancelled", "at_least_once keep", "told to stop"),
@@ -104,6 +107,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition("in_progress", "sweep", "cancelled", "at_least_once keep", "told to stop, lease expired"),
     Transition("in_progress", "sweep", "deleted", "at_least_once none", "told to stop, lease expired"),
     Transition("in_progress", "purge_history", "deleted", "at_most_once"),
+    Transition("blocked", "claim", "in_progress", "grouped", "due, in a run"),
     Transition("blocked", "promote", "ready", "grouped", "due"),
     Transition("blocked", "promote", "scheduled", "grouped", "due later"),
     Transition("blocked", "cancel", "cancelled", "grouped keep"),

@@ -167,11 +167,14 @@ class Subscription(Queue):
         n: int,
         *,
         lease: Duration | None = None,
+        same_group: bool = False,
         completing: Iterable[Claim] = (),
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[Claim]:
-        claims = super().pop_many(n, lease=lease, completing=completing, connection=connection, now=now)
+        claims = super().pop_many(
+            n, lease=lease, same_group=same_group, completing=completing, connection=connection, now=now
+        )
         topics.keep_up(self.context)
         return claims
 
@@ -187,11 +190,13 @@ class Subscription(Queue):
         """
         topics.seek(self.context, to, force)
 
-    def purge(self) -> int:
+    def purge(self, *, in_progress: bool = False) -> int:
         """Skip every message that no consumer has claimed, and delete those that wait for a retry; return how many.
 
         Messages in progress, dead letters and the log itself stay.
         """
+        if in_progress:
+            raise BadInput("The messages of a subscription in progress stay.", "Leave in_progress out.")
         skipped = self.context.run(self.context.engine.range_reads.progress, {"now": None}).ready
         topics.seek(self.context, "end", force=True)
         return skipped + super().purge()

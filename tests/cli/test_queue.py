@@ -173,6 +173,23 @@ def test_alter(run: Run) -> None:
     assert "cannot be altered" in run("queue", "alter", "work", "--history", "none", code=1).stderr
 
 
+def test_alter_limits_and_features(run: Run) -> None:
+    run("queue", "create", "failed")
+    run("queue", "create", "work")
+    assert run("queue", "alter", "work", "--rate-burst", 2, code=2).stderr.endswith(
+        "Give --rate too: the queue has none.\n"
+    )
+    run("queue", "alter", "work", *"--concurrency 3 --rate 5 --expires 60 --results --dead-letter-to failed".split())
+    run("queue", "alter", "work", "--rate-burst", 2)
+    shown = lines(run("queue", "show", "work", "--json"))[0]["definition"]
+    assert (shown["concurrency"], shown["rate"]) == (3, {"number": 5, "per": 1, "burst": 2})
+    assert (shown["expires"], shown["results"], shown["dead_letter_to"]) == (60, True, "failed")
+    run("queue", "alter", "work", *"--off rate --off results --off dead-letter-to --concurrency 4".split())
+    shown = lines(run("queue", "show", "work", "--json"))[0]["definition"]
+    assert [shown[name] for name in ("concurrency", "rate", "results", "dead_letter_to")] == [4, None, False, None]
+    assert run("queue", "alter", "work", "--off", "rate", "--rate", 2, code=2).stderr.endswith("switched off.\n")
+
+
 def test_pause_and_resume(run: Run) -> None:
     run("queue", "create", "work")
     run("push", "work", "1")

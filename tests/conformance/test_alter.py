@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from tablequeue import Backoff, Database, Queue
+from tablequeue import Backoff, Database, Definition, Queue, Rate
 from tablequeue.errors import BadDefinition, BadInput, QueueDiffers
 from tablequeue.operations import context
+from tests import checks
 from tests.servers import Place
-from tests.support import at, claimed, found, refuses
+from tests.support import DESIGNS, at, claimed, found, refuses
 
 
 @pytest.mark.needs("plain_push")
@@ -104,9 +106,116 @@ def test_features_are_switched_on_and_changed(db: Database) -> None:
     assert queue.push("y", key="a", on_conflict="return", now=at(200)) == id
     queue.alter(expires=120)
     assert db.queue("work").definition.expires == 120
-    for name in ("expires", "key_for"):
-        refuses(BadDefinition, queue.alter, **{name: None})
-    refuses(BadDefinition, queue.alter, results=False)
+
+
+def test_features_are_switched_off_and_on_again(place: Place) -> None:
+    db = place.open()
+    options: dict[str, Any] = {"expires": 60, "key_for": 300, "results": True, "concurrency": 9}
+    options["rate"] = Rate(9, burst=9)
+    queue = db.create_queue("work", dead_letter_to=db.create_queue("failed").name, **options)
+    other = place.open().queue("work")
+    id = queue.push("x", key="a", now=at(0))
+    queue.alter(expires=None, key_for=None, results=False, concurrency=None, rate=None, dead_letter_to=None)
+    assert queue.definition == db.queue("work").definition == Definition()
+    assert other.push("y", key="b", now=at(1)), "what has not looked yet goes on"
+    for message in other.pop_many(5, now=at(2)):
+        message.complete(result=1, now=at(3))
+    assert queue.push("x", key="a", now=at(4)) != id
+    late = claimed(queue, now=at(100))
+    assert late.payload == "x", "it does not expire"
+    late.complete()
+    queue.alter(**options, dead_letter_to="failed")
+    assert (queue.result(id), place.open().queue("work").definition) == (1, queue.definition)
+    queue.push("z", key="c", now=at(200))
+    assert queue.pop_many(5, now=at(261)) == []
+    queue.alter(results=False, rate=None)
+    queue.drop()
+    there = sa.inspect(place.sa_engine()).get_table_names(schema=place.schema)
+    assert [name for name in there if name.startswith("tq_work")] == []
+
+
+def test_messages_in_progress_count_for_another_limit(db: Database) -> None:
+    checks.check_altered_places(db.create_queue("work", payload="text"))
+
+
+@pytest.mark.parametrize("order", ["lifo", "priority"])
+def test_messages_in_progress_count_in_any_order(db: Database, order: str) -> None:
+    checks.check_altered_places(db.create_queue("work", payload="text", **DESIGNS[order]))
+
+
+def test_claims_of_those_who_do_not_know_of_the_limit_count(place: Place, db: Database) -> None:
+    late = place.open().create_queue("work", payload="text")
+    checks.check_late_claims_count(db.queue("work"), late)
+
+
+def test_large_claims_count(place: Place, db: Database) -> None:
+    late = place.open().create_queue("work", payload="text")
+    queue = db.queue("work")
+    queue.push_many("a" * 1000)
+    before, after = late.pop_many(300), late.pop_many(300)
+    queue.alter(concurrency=601)
+    assert len(queue.pop_many(1000)) == 1
+    queue.complete_many(before)
+    after[0].complete()
+    assert len(queue.pop_many(250)) == 250
+
+
+def test_claims_at_once_after_the_limit_has_become_smaller(place: Place, db: Database) -> None:
+    queue = db.create_queue("work", payload="text", concurrency=40)
+    queue.push_many("a" * 200)
+    held = queue.pop_many(40)
+    queue.alter(concurrency=10)
+    consumers = [place.open().queue("work") for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        while held:
+            some, held = held[-7:], held[:-7]
+            queue.complete_many(some)
+            for claims in threads.map(lambda queue: queue.pop_many(2), consumers):
+                held += claims
+            held += queue.pop_many(200) if len(held) < 10 else []
+            assert len(held) in range(10, 34)
+            assert queue.pop() is None
+            if queue.stats().ready < 50:
+                break
+
+
+def test_a_rate_changes(db: Database) -> None:
+    checks.check_altered_rate(db.create_queue("work", payload="text", rate=Rate(1, per=3600, burst=3)))
+
+
+def test_dead_letters_go_elsewhere(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = place.open()
+    queue, failed = (db.create_queue(name) for name in ("work", "failed"))
+    other = place.open().queue("work")
+    queue.push_many(["before", "after", "late"])
+    claimed(queue).fail("no", retry=False)
+    queue.alter(dead_letter_to="failed")
+    assert claimed(queue).fail("no", retry=False) == "dead"
+    monkeypatch.setattr(context, "LOOK_EVERY", 0)
+    other.context.next_look = 0.001
+    assert claimed(other).fail("no", retry=False) == "dead"
+    assert [message.payload for message in queue.dead()] == ["before"]
+    assert [message.payload for message in failed.peek()] == ["after", "late"]
+    assert queue.redrive() == 3
+    queue.alter(dead_letter_to=None)
+    failed.drop()
+    claimed(queue).fail("no", retry=False)
+    assert len(queue.dead()) == 1
+    claimed(other).fail("no", retry=False)
+    assert len(queue.dead()) == 2
+
+
+def test_impossible_queues_for_dead_letters_are_refused(db: Database) -> None:
+    queue = db.create_queue("work")
+    db.create_queue("failed")
+    db.create_queue("text", payload="text")
+    db.create_queue("strict", strict=True)
+    db.create_queue("mail", dead_letter_to="failed")
+    for name in ("nowhere", "work", "text", "strict"):
+        refuses(BadDefinition, queue.alter, dead_letter_to=name)
+    db.queue("failed").alter(dead_letter_to="work")  # a chain: from mail to failed to work
+    for name in ("failed", "mail"):
+        refuses(BadDefinition, queue.alter, dead_letter_to=name)
 
 
 def test_a_subscription_is_altered(db: Database) -> None:
@@ -116,3 +225,53 @@ def test_a_subscription_is_altered(db: Database) -> None:
     topic.push("x", now=at(0))
     assert claimed(mail, now=at(0)).lease_until == at(5)
     refuses(BadDefinition, mail.alter, history=60)
+
+
+def test_labels_are_kept_and_altered_one_by_one(db: Database) -> None:
+    queue = db.create_queue("labelled", labels={"team": "post", "tier": "1"})
+    assert db.queue("labelled").definition.labels == {"team": "post", "tier": "1"}
+    queue.alter(labels={"tier": "2", "team": None, "äöü": "ß"})
+    assert queue.definition.labels == db.queue("labelled").definition.labels == {"tier": "2", "äöü": "ß"}
+    assert db.create_queue("labelled").definition.labels == {"tier": "2", "äöü": "ß"}, "labels are no difference"
+    with pytest.raises(BadDefinition):
+        queue.alter(labels={"size": "x" * 50_000})
+
+
+def test_the_queue_for_dead_letters_is_altered(db: Database) -> None:
+    queue = db.create_queue("letters", max_attempts=1)
+    target = db.create_queue("dead")
+    other = db.queue("letters")
+    queue.alter(dead_letter_to="dead")
+    queue.push("a")
+    claim = queue.pop()
+    assert claim is not None
+    assert claim.fail("no") == "dead"
+    assert [message.payload for message in target.peek()] == ["a"]
+    queue.alter(dead_letter_to=None)
+    queue.push("b")
+    claim = queue.pop()
+    assert claim is not None
+    claim.fail("no")
+    assert [message.payload for message in queue.dead()] == ["b"]
+    assert db.queue("letters").definition.dead_letter_to is None
+    with pytest.raises(BadDefinition):
+        other.alter(dead_letter_to="letters")
+    with pytest.raises(BadDefinition):
+        other.alter(dead_letter_to="nowhere")
+
+
+def test_dead_letters_of_groups_go_to_groups(db: Database) -> None:
+    target = db.create_queue("dead", groups=True)
+    queue = db.create_queue("letters", groups=True, max_attempts=1, dead_letter_to="dead")
+    for payload in "ab":
+        queue.push(payload, group="g")
+        claim = queue.pop()
+        assert claim is not None
+        claim.fail("no")
+    first = target.pop()
+    assert first is not None
+    assert (first.payload, first.group, target.pop()) == ("a", "g", None)
+    first.complete()
+    second = target.pop()
+    assert second is not None
+    assert second.payload == "b"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tablequeue import Cancellation, Cancelled, Database, Queue
 from tablequeue.errors import BadInput, LeaseLost
+from tablequeue.operations import claim, finish
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
@@ -212,3 +215,22 @@ def test_found_while_it_is_told(queue: Queue) -> None:
     claimed(queue)
     queue.cancel(id)
     assert found(queue, id).state == "in_progress"
+
+
+def test_a_release_promotes_only_when_a_message_ends(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    promotions: list[object] = []
+
+    def promote_after(*args: Any) -> None:
+        promotions.append(args)
+        claim.promote_after(*args)
+
+    monkeypatch.setattr(finish, "promote_after", promote_after)
+    queue = db.create_queue("work", groups=True)
+    first, second = queue.push_many(["first", "second"], group="a")
+    claimed(queue).release()
+    message = claimed(queue)
+    assert (message.id, promotions) == (first, [])
+    queue.cancel(first)
+    message.release()
+    assert claimed(queue).id == second
+    assert len(promotions) <= 1, "none after a procedure, which promotes by itself"

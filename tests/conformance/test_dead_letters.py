@@ -176,7 +176,7 @@ def test_it_is_refused_where_it_cannot_work(db: Database, work: Queue, failed: Q
     db.create_topic("events")
     db.create_queue("texts", payload="text")
     db.create_queue("strict", strict=True)
-    for target in ("missing", "events", "texts", "strict", "work", "more"):
+    for target in ("missing", "events", "texts", "strict", "more"):
         error = refuses(BadDefinition, db.create_queue, "more", dead_letter_to=target)
         assert "more" not in db.queues()
         assert repr(target) in error.cause
@@ -184,6 +184,15 @@ def test_it_is_refused_where_it_cannot_work(db: Database, work: Queue, failed: Q
         refuses(BadDefinition, db.create_queue, "more", **{"dead_letter_to": "failed"} | options)
     refuses(QueueDiffers, db.create_queue, "failed", dead_letter_to="texts")
     assert db.create_queue("work", dead_letter_to="failed", max_attempts=2, backoff=Backoff(base=0)).name == "work"
+
+
+def test_their_queue_may_send_its_own_to_a_third(db: Database, work: Queue, failed: Queue) -> None:
+    first = db.create_queue("first", dead_letter_to="work", max_attempts=1)
+    first.push("x")
+    claimed(first).fail()
+    for _ in range(2):
+        claimed(work).fail(retry_in=0)
+    assert [message.payload for message in failed.peek()] == ["x"]
 
 
 def test_their_queue_is_not_dropped(work: Queue, failed: Queue) -> None:

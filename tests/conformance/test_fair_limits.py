@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tablequeue import Database, Definition, NewMessage, Queue, Rate
-from tablequeue.errors import BadDefinition, QueueDiffers
+from tablequeue.errors import BadDefinition, QueueDiffers, TablequeueError
 from tablequeue.stream import Stream
 from tests import checks
 from tests.servers import Place
@@ -297,3 +297,15 @@ def test_the_definition_has_the_limits_of_groups(place: Place, db: Database) -> 
 )
 def test_impossible_limits_of_groups(options: dict[str, object]) -> None:
     refuses(BadDefinition, Definition, **options)
+
+
+def test_limits_of_groups_stay_while_others_are_altered(db: Database) -> None:
+    queue = fair(db, per_group=2)
+    push(queue, "aaaabbbb")
+    refuses(TablequeueError, queue.alter, per_group=3)
+    queue.alter(concurrency=3, rate=Rate(100, burst=100))
+    claims = queue.pop_many(9)
+    assert len(claims) == 3
+    queue.alter(concurrency=None, rate=None)
+    assert len(queue.pop_many(9)) == 1
+    assert queue.pop() is None

@@ -47,6 +47,14 @@ def test_claims_at_once(place: Place, db: Database) -> None:
     checks.check_claims_at_once([place.open().queue("work") for _ in range(6)])
 
 
+def test_many_places(db: Database) -> None:
+    queue = db.create_queue("work", payload="text", concurrency=1_100)
+    queue.push_many("a" * 1_400)
+    assert len(queue.pop_many(1_400)) == 1_100
+    queue.alter(concurrency=1_300)
+    assert len(queue.pop_many(1_400)) == 200
+
+
 def test_a_completion_with_a_claim_frees_its_places_for_it(db: Database) -> None:
     queue = db.create_queue("work", payload="text", concurrency=2)
     ids = queue.push_many("abcd")

@@ -132,11 +132,11 @@ def test_groups_go_on_in_both(db: Database) -> None:
     assert len(moved) == 2
 
 
-def test_what_is_refused(db: Database, place: Place) -> None:
+def test_what_is_refused(db: Database) -> None:
     queue = db.create_queue("a")
     queue.push(1)
     others = [db.create_queue("text", payload="text"), db.create_queue("groups", groups=True), queue]
-    others += [place.open().create_queue("b"), db.create_topic("events").subscribe("mail")]
+    others += [db.create_topic("events").subscribe("mail")]
     for other in others:
         refuses(BadInput, queue.move, to=other)
         refuses(BadInput, other.move, to=queue)
@@ -172,3 +172,14 @@ def test_more_than_a_batch(db: Database) -> None:
     ids = source.push_many(range(2500))
     assert [*source.move(to=other)] == ids
     assert len(other.move([message.id for message in other.peek(2500)], to=source)) == 2500
+
+
+def test_an_expiry_is_kept(db: Database) -> None:
+    source, other, plain = db.create_queue("a", expires=60), db.create_queue("b", expires=600), db.create_queue("c")
+    ids = source.push_many([NewMessage("short"), NewMessage("long", expires=900)], now=at(0))
+    source.move(ids, to=other, now=at(1))
+    assert claimed(other, now=at(61)).payload == "long"
+    assert other.pop(now=at(61)) is None
+    last = source.push("last", now=at(0))
+    source.move([last], to=plain, now=at(1))
+    assert claimed(plain, now=at(100)).payload == "last"

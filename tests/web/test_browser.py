@@ -66,6 +66,23 @@ def test_a_purge_is_asked_twice(page: Page, queues: Database) -> None:
     assert queue.stats().dead == 0
 
 
+def test_a_queue_is_paused_and_a_message_rescheduled(page: Page, queues: Database) -> None:
+    queue = queues.create_queue("work")
+    id = queue.push("a", delay=1000)
+    page.goto("/queues/work")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.goto(f"/queues/work/messages/{id}")
+    page.get_by_label("ready in").fill("0")
+    page.get_by_role("button", name="Reschedule").click()
+    expect(page.get_by_text("1 rescheduled.")).to_be_visible()
+    assert queue.pop() is None
+    page.goto("/queues/work")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    assert claimed(queue).id == id
+
+
 def test_a_page_follows_the_queue(page: Page, queues: Database) -> None:
     queue = queues.create_queue("work")
     page.goto("/queues/work")

@@ -158,6 +158,37 @@ def test_messages_are_cancelled(client: Client, queues: Database) -> None:
     assert client.post(f"/queues/letters/messages/{first}/cancel", {}).status == 403
 
 
+def test_a_queue_is_paused_and_resumed(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("letters")
+    queue.push("a")
+    form = {"csrf": client.csrf("/queues/letters")}
+    assert client.post("/queues/letters/pause", form | {"verb": "pause"}).headers["location"] == "/queues/letters"
+    assert queue.pop() is None
+    assert "Resume" in client.get("/queues/letters").text
+    assert client.post("/queues/letters/pause", form | {"verb": "drop"}).status == 400
+    assert client.post("/queues/letters/pause", {"verb": "resume"}).status == 403
+    client.post("/queues/letters/pause", form | {"verb": "resume"})
+    assert queue.pop() is not None
+
+
+def test_a_message_is_rescheduled(client: Client, queues: Database) -> None:
+    queue = queues.create_queue("letters", order="priority")
+    id = queue.push("a", delay=1000)
+    path = f"/queues/letters/messages/{id}"
+    form = {"csrf": client.csrf(path)}
+    answer = client.post(f"{path}/reschedule", form | {"delay": "0", "priority": "7"})
+    assert "1 rescheduled" in client.get(answer.headers["location"]).text
+    for wrong in ({}, {"delay": "soon"}, {"delay": "-1"}, {"delay": "nan"}, {"priority": "0.5"}):
+        assert client.post(f"{path}/reschedule", form | wrong).status == 400
+    assert client.post(f"{path}/reschedule", {"delay": "60"}).status == 403
+    assert claimed(queue).priority == 7
+    assert client.post(f"{path}/reschedule", form | {"delay": "60"}).status == 400
+    with serving(queues) as readers:
+        assert "Pause" not in readers.get("/queues/letters").text
+        assert readers.post("/queues/letters/pause", {"csrf": readers.csrf(), "verb": "pause"}).status == 403
+        assert readers.post(f"{path}/reschedule", {"csrf": readers.csrf(), "delay": "0"}).status == 403
+
+
 def test_dead_letters_are_redriven_and_purged(client: Client, queues: Database) -> None:
     queue = queues.create_queue("work", max_attempts=1)
     a, b, *_ = bury(queue, list("abcd"))

@@ -23,6 +23,7 @@ from tablequeue.cli.reschedule import reschedule
 from tablequeue.cli.result import result
 from tablequeue.cli.serve import serve
 from tablequeue.cli.sql import sql
+from tablequeue.cli.sqs import sqs
 from tablequeue.cli.stats import stats
 from tablequeue.cli.stream import stream
 from tablequeue.cli.top import top
@@ -54,6 +55,7 @@ COMMANDS = (
     stream,
     pipeline,
     serve,
+    sqs,
     report,
     sql,
     upgrade,

@@ -249,17 +249,44 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
 
 
+# What `queue alter` can switch off, with the value that does it.
+_OFF: Mapping[str, Any] = {
+    "dead_letter_to": None,
+    "concurrency": None,
+    "rate": None,
+    "expires": None,
+    "key_for": None,
+    "results": False,
+}
+
+
 def alter_options(command: F) -> F:
     """Add the options of `queue alter`: those of a definition that can be altered, without defaults."""
-    for name in reversed((*_RETRIES, "history")):
+    off = click.Choice([name.replace("_", "-") for name in _OFF])
+    command = click.option("--off", type=off, multiple=True, help="Switch this off. May be repeated.")(command)
+    alterable = (*_RETRIES, "history", "dead_letter_to", "expires", "key_for", "results", *_LIMITS)
+    for name in reversed(alterable):
         command = _OPTIONS[name](command)
         option = command.__click_params__[-1]  # type: ignore[attr-defined]
         option.default, option.show_default = None, False
+        option.help = option.help.partition("  [default:")[0]
     return command
 
 
 def altered_fields(definition: Definition, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that the options of `queue alter` change."""
-    given = {name: value for name, value in options.items() if value is not None}
-    parts = {name.removeprefix("backoff_"): given.pop(name) for name in [*given] if name.startswith("backoff_")}
-    return given | ({"backoff": dataclasses.replace(definition.backoff, **parts)} if parts else {})
+    off = [name.replace("-", "_") for name in options["off"]]
+    given = {name: value for name, value in options.items() if value is not None and name != "off"}
+    if both := given.keys() & {*off}:
+        raise click.UsageError(f"--{min(both).replace('_', '-')} is given a value and switched off.")
+    backoff = {name.removeprefix("backoff_"): given.pop(name) for name in [*given] if name.startswith("backoff_")}
+    if backoff:
+        given["backoff"] = dataclasses.replace(definition.backoff, **backoff)
+    rates = {"rate": "number", "rate_per": "per", "rate_burst": "burst"}
+    rate = {field: given.pop(name) for name, field in rates.items() if name in given}
+    if rate:
+        parts = ({} if definition.rate is None else dataclasses.asdict(definition.rate)) | rate
+        if "number" not in parts:
+            raise click.UsageError("Give --rate too: the queue has none.")
+        given["rate"] = Rate(**parts)
+    return given | {name: _OFF[name] for name in off}

@@ -17,8 +17,9 @@ FIELDS = "id token payload headers attempts priority group key pushed_at due_at 
 @click.argument("queue")
 @click.option("-n", "number", type=COUNT, default=1, show_default=True, help="Maximum number of messages.")
 @click.option("--lease", type=float, help="Seconds that they stay yours.  [default: the queue's lease]")
+@click.option("--same-group", is_flag=True, help="All of them from one group, in order; it is closed until they end.")
 @click.pass_context
-def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> None:
+def pop(ctx: click.Context, queue: str, number: int, lease: float | None, same_group: bool) -> None:
     """Claim the next messages of QUEUE and print them.
 
     No other consumer gets them while the lease holds. End each with `complete` or `fail`, and its id and token. A
@@ -27,7 +28,7 @@ def pop(ctx: click.Context, queue: str, number: int, lease: float | None) -> Non
     """
     settings = ctx.ensure_object(Settings)
     with settings.queue(queue) as source:
-        claims = source.pop_many(number, lease=lease)
+        claims = source.pop_many(number, lease=lease, same_group=same_group)
         for place, claim in enumerate(claims):
             try:
                 _show(claim, source.definition.payload, settings.json, first=not place)

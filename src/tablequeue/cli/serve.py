@@ -14,6 +14,7 @@ from tablequeue.cli.commands import Command, Settings, needed_packages
 from tablequeue.cli.output import print_json
 from tablequeue.database import Database
 from tablequeue.errors import BadInput
+from tablequeue.hosts import is_loopback
 
 TOKEN = "TABLEQUEUE_SERVE_TOKEN"
 
@@ -34,11 +35,10 @@ def serve(settings: Settings, host: str, port: int, allow_actions: bool) -> None
         import uvicorn
 
         from tablequeue.web import dashboard
-        from tablequeue.web.guard import is_loopback
     given = os.environ.get(TOKEN) or None
     loopback = is_loopback(host)
     token = given or (None if loopback else secrets.token_urlsafe(24))
-    with settings.database() as database, _listening(host, port) as listener:
+    with settings.database() as database, listening("The dashboard", host, port) as listener:
         app = dashboard(database, name=_name(database), token=token, loopback=loopback, allow_actions=allow_actions)
         config = uvicorn.Config(app, log_config=None, log_level="warning", server_header=False, access_log=False)
         url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
@@ -61,12 +61,13 @@ def _name(database: Database) -> str:
     return sa.URL.create(url.get_backend_name(), None, None, url.host, url.port, url.database).render_as_string()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(what: str, host: str, port: int) -> socket.socket:
+    """Return a socket that listens."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise BadInput(
-            f"The dashboard cannot listen on {host}, port {port}: {error.strerror or error}.",
+            f"{what} cannot listen on {host}, port {port}: {error.strerror or error}.",
             "Give another --host or --port; 0 finds a free port.",
         ) from None

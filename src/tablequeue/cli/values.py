@@ -11,6 +11,8 @@ from tablequeue.engines.engine import Engine
 
 # Operations whose parameter `name` is that of a schedule.
 _OF_SCHEDULES = ("enter_schedule", "schedule_state", "advance_schedule")
+# Operations whose parameter `attempts` is that of a message.
+_OF_A_MESSAGE = ("put_back", "put_aside", "put_history", "fail", "release", "range_set_apart")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 # Example values in SQL that every database understands; those that differ are in the `client` of an engine.
 _EXAMPLES = {
@@ -64,7 +66,9 @@ _EXAMPLES = {
     "due": "null",
     "since": "'2000-01-01 00:00:00'",
     "until": "'2030-01-01 00:00:00'",
-    **dict.fromkeys(("pushed_at", "popped_at", "due_at", "lease_until"), "'2030-01-01 00:00:00'"),
+    **dict.fromkeys(("pushed_at", "popped_at", "due_at", "lease_until", "finished_at"), "'2030-01-01 00:00:00'"),
+    **dict.fromkeys(("first_popped_at", "expires_at", "outcome"), "null"),
+    "new_id": "1",
     "state": "'ready'",
     "name": "'hourly'",
     "stream": "'stream'",
@@ -74,7 +78,7 @@ _EXAMPLES = {
     "write": f"'{'0' * 32}'",
     "attempt": "'attempt'",
     "attempts": "'[\"attempt\"]'",
-    **{f"{operation}.attempts": "1" for operation in ("put_back", "fail", "release", "range_set_apart")},
+    **{f"{operation}.attempts": "1" for operation in _OF_A_MESSAGE},
     "writer": "'writer'",
     "new_name": "'new'",
     "within": "false",

@@ -27,7 +27,7 @@ from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
 from tablequeue.errors import TablequeueError
-from tablequeue.names import CATALOGUE, HISTORY, PART, check_identifier, table_of
+from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
 STRIPES = 1024
@@ -133,13 +133,20 @@ class Table(Statements):
         self.mark = Mark()
         self.ring = Ring()
 
-    def redefined(self, definition: Definition, name: str | None = None) -> Self:
-        """Return the table with another definition, or name, and with all else that this process remembers of it."""
+    def redefined(self, definition: Definition, name: str | None = None, dead_letters: Table | None = None) -> Self:
+        """Return the table with another definition, or name, and with all else that this process remembers of it.
+
+        dead_letters   the table to which dead letters move, if the definition names another queue than before.
+        """
         other = copy(self)
         other.name = name or self.name
         other.definition = definition
+        if definition.dead_letter_to != self.definition.dead_letter_to:
+            other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
+        if definition.dead_letter_to is None:
+            other.dead_letters = None
         return other
 
     def ready_after(self, id: int) -> None:
@@ -217,7 +224,7 @@ class EngineBase(ABC):
     """The database's clock as an SQL expression."""
     clock: ClassVar[str]
     """`own_clock`, unless `:now` is given."""
-    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots"  # noqa: S608
+    places: ClassVar[str] = f"select count(*) from {{}}{PART}slots where slot > 0"  # noqa: S608
     """The number of messages that may be in progress in a queue that limits them."""
     until_token: ClassVar[str]
     """The seconds until the rate of a queue allows a message, in the row of the rate."""
@@ -325,6 +332,12 @@ class EngineBase(ABC):
             "head": f"state in ({', '.join(map(repr, HEAD_STATES))})",
             "state": state,
             "states": ", ".join(map(repr, STATES)),
+            # In a grouped queue: a message of a run is blocked when it is to be tried again; see create_groups.sql.
+            "or_blocked": " when in_run > 0 then 'blocked'" if definition.grouped else "",
+            "out_of_run": ",\n    in_run = 0" if definition.grouped else "",
+            "out_of_run_if_swept": ",\n    in_run = case when cancelled_at is not null then in_run else 0 end"
+            if definition.grouped
+            else "",
             # In a grouped queue: a group is noted, so promote may make a message ready.
             "or_noted": f" or exists (select 1 from {queue}{PART}turns)"  # noqa: S608  (checked names)
             if definition.grouped and self.promotes
@@ -332,6 +345,8 @@ class EngineBase(ABC):
             "streams": f"{queue}{PART}streams",
             "staged": f"{queue}{PART}staged",
             "writers": f"{queue}{PART}writers",
+            "moving": f"{queue}{MOVING}",
+            "moved": f"{queue}{PART}moved",
             "slots": f"{queue}{PART}slots",
             "rate": f"{queue}{PART}rate",
             # How many messages a claim may claim.
@@ -361,6 +376,8 @@ class EngineBase(ABC):
             "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
             # The table to which dead letters move, if the definition names a queue for them.
+            # In a grouped queue for dead letters, a message is blocked until it is promoted.
+            "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header,
             "origin_key": self.origin_key,

@@ -6,6 +6,7 @@ exists` would need the right to create even if the table exists, and on PostgreS
 
 from __future__ import annotations
 
+from tablequeue.definition import Definition
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.operations import CREATE, INSTALLED, OPERATIONS, UPGRADES, conditions, created_by, files_for
@@ -74,6 +75,10 @@ class Catalogue(Part):
         """Create the tables that bulk writes use, if they do not exist."""
         self._make(cursor, table, "create_staged", params, "staged", "writers")
 
+    def create_moving(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Create the tables that moves between databases use, if they do not exist."""
+        self._make(cursor, table, "create_moving", params, "moving", "moved")
+
     def rename(self, cursor: Cursor, table: Statements, params: Params) -> None:
         """Give the queue `name` the name `new_name` and the entry `definition` in the catalogue."""
         self._run(cursor, table, "rename", params)
@@ -81,12 +86,26 @@ class Catalogue(Part):
     # -- upgrading and dropping --------------------------------------------------------------------------------------
 
     def redefine(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Enter the definition of `table` in place of `before`; create the tables that only it needs."""
-        engine = table.engine
-        there = files_for(engine.name, CREATE, conditions(params["before"]))
-        for file in created_by(engine.name, table.definition):
+        """Enter the definition of `table` in place of `before`; create and change what only it needs.
+
+        What is not needed any more stays: for a moment, other processes go on with statements about it.
+        """
+        before: Definition = params["before"]
+        engine, now = table.engine, table.definition
+        resized = now.concurrency is not None and now.concurrency != before.concurrency
+        changed = [("create_slots", "slots", "resize_slots")] if resized else []
+        if now.rate is not None and now.rate != before.rate:
+            changed.append(("create_rate", "rate", "change_rate"))
+        changed += [(f"create_{word}", word, "") for word in ("results", "keys")]
+        there = files_for(engine.name, CREATE, conditions(before))
+        for create, word, change in changed:
+            if self.has_table(cursor, table, {"table": engine.words(table)[word]}):
+                there.append(create)
+                if change:
+                    self._run(cursor, table, change, params)
+        for file in created_by(engine.name, now):
             if file not in there:
-                self._run(cursor, table, file, params)
+                self._alter(cursor, table, file, params)
         self._run(cursor, table, "redefine", params)
 
     def upgrade(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -116,7 +135,7 @@ class Catalogue(Part):
             self._run(cursor, table, file, params)
 
     def _alter(self, cursor: Cursor, table: Table, file: str, params: Params) -> None:
-        """Run one file of an upgrade. Where each DDL commits, skip what was done before a crash."""
+        """Run one file that changes existing tables. Where each DDL commits, skip what was done before a crash."""
         self._run(cursor, table, file, params)
 
     def _has_old(self, cursor: Cursor, table: Table, part: str, params: Params) -> bool:

@@ -46,6 +46,7 @@ LISTS: Mapping[str, list[str]] = {
     "queue_row": QUEUE_ROW,
     "queue_values": QUEUE_ROW,
     "history_row": HISTORY_ROW,
+    "history_values": HISTORY_ROW,
     # The same with types, for what a function returns and for table variables.
     "claimed_types": CLAIMED,
     "message_types": _STORED,
@@ -71,6 +72,7 @@ def common_expressions(time: str) -> dict[str, dict[str, str]]:
     return {
         "claimed_nulls": dict.fromkeys(CLAIMED, "null"),
         "queue_values": {column: f":{PARAMETERS.get(column, column)}" for column in QUEUE_ROW},
+        "history_values": {column: f":{PARAMETERS.get(column, column)}" for column in HISTORY_ROW},
         "live_columns": {"finished_at": f"{time} as finished_at"},
         "history_columns": {"state": state, "lease_until": f"{time} as lease_until"},
         "log_columns": {

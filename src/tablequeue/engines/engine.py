@@ -12,6 +12,7 @@ from tablequeue.engines.base import EngineBase
 from tablequeue.engines.catalogue import Catalogue
 from tablequeue.engines.checks import Checks
 from tablequeue.engines.messages import Messages
+from tablequeue.engines.moving import Moving
 from tablequeue.engines.pauses import Pauses
 from tablequeue.engines.range_reads import RangeReads
 from tablequeue.engines.ranges import Ranges
@@ -35,4 +36,5 @@ class Engine(EngineBase):
     schedules: ClassVar[Schedules] = Schedules()
     streams: ClassVar[Streams] = Streams()
     staging: ClassVar[Staging] = Staging()
+    moving: ClassVar[Moving] = Moving()
     checks: ClassVar[Checks] = Checks()

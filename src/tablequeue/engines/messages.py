@@ -100,6 +100,13 @@ class Messages(Part):
         """Claim up to `n` messages. Return them in the order of the queue, as CLAIMED."""
         return self._ready(self._claim, cursor, table, params)
 
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim up to `n` messages of the group whose head comes first. Return them in order of ids, as CLAIMED.
+
+        The queue has ordered groups.
+        """
+        return self._claim_run(cursor, table, params)
+
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 
@@ -142,6 +149,10 @@ class Messages(Part):
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
         return len(self._rows(cursor, table, "promote", params))
 
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Have all messages in progress count for the limit of the queue: also those that were claimed without it."""
+        self._run(cursor, table, "close_slots", params)
+
     # -- finishing ---------------------------------------------------------------------------------------------------
 
     def complete(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
@@ -162,15 +173,15 @@ class Messages(Part):
             states |= dict.fromkeys(self.cancel_held(cursor, table, params), "cancelled")
         return states
 
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        """Release the messages among `ids` that are held under `token`. Return their ids.
+    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+        """Release the messages among `ids` that are held under `token`. Return their ids, each with whether it ended.
 
-        Those that were told to stop end instead.
+        Those end that were told to stop.
         """
-        released = _ready_again(table, self._finished(cursor, table, "release", params))
-        if len(released) == len({*table.engine.load_ids(params["ids"])}):
-            return released
-        return [*released, *self.cancel_held(cursor, table, {**params, "error": None})]
+        released = dict.fromkeys(_ready_again(table, self._finished(cursor, table, "release", params)), False)
+        if len(released) < len({*table.engine.load_ids(params["ids"])}):
+            released |= dict.fromkeys(self.cancel_held(cursor, table, {**params, "error": None}), True)
+        return released
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         """Extend the leases on the messages among `ids` that are held under `token`. Return their ids and new ends."""
@@ -280,6 +291,9 @@ class Messages(Part):
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
+
+    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._claimed(cursor, table, "claim_run", params)
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, by_history("take", table), params)

@@ -48,6 +48,7 @@ CREATE = {
     "create_priority": "priority",
     "create_fair": "fair",
     "create_groups": "grouped",
+    "create_group_functions": "grouped",
     "create_group_triggers": "grouped",
     "create_history": "keep",
     "create_results": "results",
@@ -74,7 +75,7 @@ UPGRADES: Mapping[int, Mapping[str, str]] = {
         "create_group_triggers": "grouped",
         "upgrade_4_triggers": "grouped",
     },
-    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states"},
+    5: {**INSTALLED, "create_topic_functions": "topic", "upgrade_5": "states", "create_group_functions": "grouped"},
 }
 
 # What sets messages apart from a range.
@@ -121,7 +122,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_streams": _made("create_streams"),
     "create_staged": _made("create_staged"),
     "create_schedules": _made("create_schedules"),
-    "redefine": Operation(Effect.DDL, {**_LOCKED, "redefine": "", **_UNLOCKED}),
+    "create_moving": _made("create_moving"),
+    "redefine": Operation(
+        Effect.DDL,
+        {**_LOCKED, "resize_slots": "concurrency", "change_rate": "rate", "redefine": "", **_UNLOCKED},
+    ),
     "upgrade": Operation(Effect.DDL, _LOCKED | {"upgrade": "", "set_version": ""} | _UNLOCKED),
     "rename": Operation(Effect.DDL, _LOCKED | {"rename": ""} | _UNLOCKED),
     "drop": Operation(
@@ -132,13 +137,14 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop": "states",
             "drop_fair": "fair",
             "drop_groups": "grouped",
-            "drop_results": "results",
+            # What is switched off keeps its tables: see `Catalogue.redefine`.
+            "drop_results": "queue",
             "drop_history": "keep",
-            "drop_slots": "concurrency",
-            "drop_rate": "rate",
+            "drop_slots": "queue",
+            "drop_rate": "queue",
             "drop_stripes": "group_limited",
             "drop_group_rates": "group_rate",
-            "drop_keys": "key_for",
+            "drop_keys": "queue",
             "drop_streams": "",
             "resume": "",
             "unregister": "",
@@ -190,6 +196,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "free_slots",
         printed="pop",
     ),
+    "claim_run": Operation(Effect.WRITE, _GRANTED | {"claim_run": ""} | _SPENT, printed="pop_same_group"),
     "take": Operation(
         Effect.WRITE,
         {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
@@ -202,7 +209,8 @@ OPERATIONS: Mapping[str, Operation] = {
         | {"move_dead": "dead_letter_to"},
     ),
     "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
-    "promote": Operation(Effect.WRITE),
+    "promote": Operation(Effect.WRITE, parts="retract"),
+    "close_slots": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),
     "resume": Operation(Effect.WRITE),
     "paused": Operation(Effect.READ),
@@ -292,6 +300,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "writer_advance": Operation(Effect.STEP),
     "publish": Operation(Effect.STEP, {"publish": "queue", "publish_topic": "topic"}, parts="publish_keyed"),
     "unstage": Operation(Effect.STEP, {"unstage": ""}, parts="topic_unstage"),
+    # Moves between databases
+    "waiting": Operation(Effect.STEP),
+    "busy_groups": Operation(Effect.READ),
+    "set_aside": Operation(Effect.STEP),
+    "aside": Operation(Effect.READ),
+    "forget_aside": Operation(Effect.WRITE),
+    "find_moved": Operation(Effect.READ),
+    "put_aside": Operation(Effect.STEP),
+    "note_moved": Operation(Effect.STEP),
+    "put_history": Operation(Effect.STEP),
 }
 
 

@@ -142,6 +142,15 @@ class Params(TypedDict, total=False):
     force: bool
     """Whether to seek while messages are in progress."""
 
+    # Moves between databases
+    new_id: int
+    """The id of a message in the database to which it has moved."""
+    first_popped_at: Time
+    finished_at: Time
+    expires_at: Time
+    outcome: str | None
+    """How a message of the history left its queue, if it was not completed."""
+
     # The catalogue, and reads
     name: str
     """The name of a queue, or of a schedule."""

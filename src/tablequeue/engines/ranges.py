@@ -58,6 +58,9 @@ class Ranges(Messages):
             table.apart_ready = False
         return [] if table.definition.groups else self._range(cursor, table, params)
 
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self.apart.claim_run(cursor, table, params)
+
     def complete_and_claim(
         self, cursor: Cursor, table: Table, params: Params
     ) -> tuple[Sequence[int] | None, list[Row]]:
@@ -114,14 +117,12 @@ class Ranges(Messages):
             states = dict.fromkeys(left, _failed_state(params))
             return states if len(left) == len(ids) else states | self.apart.fail(cursor, table, params)
 
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
         with self._atomic(cursor):
             ids = [*{*table.engine.load_ids(params["ids"])}]
             values: Params = {"attempts": 0, "error": None, "max_attempts": table.definition.max_attempts}
-            left = self._leave(cursor, table, params | values, ids)
-            if len(left) == len(ids):
-                return left
-            return left + self.apart.release(cursor, table, params)
+            left = dict.fromkeys(self._leave(cursor, table, params | values, ids), False)
+            return left if len(left) == len(ids) else left | self.apart.release(cursor, table, params)
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         ids = {*table.engine.load_ids(params["ids"])}

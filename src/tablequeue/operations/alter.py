@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tablequeue.definition import FEATURES, AlterOptions, Definition, Kind
+from tablequeue.definition import AlterOptions, Definition, Kind
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
+from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
-from tablequeue.operations import maintain
+from tablequeue.operations import dead_letters, maintain
 
 # What can be altered; the rest of a definition is in the tables that hold messages.
 ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
@@ -20,15 +21,15 @@ ALTERABLE: Mapping[Kind, tuple[str, ...]] = {
 }
 
 
-def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Definition:
-    """Change the given options of a queue or a subscription; return the definition that it has then.
+def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Table:
+    """Change the given options of a queue or a subscription; return its table with the definition that it has then.
 
     The other options stay as another process may have altered them meanwhile. Stored procedures that are there are
     made again, with the same rights where the database can replace one.
     """
     engine = runner.engine
 
-    def change(cursor: object, table: Table, params: Params) -> Definition:
+    def change(cursor: object, table: Table, params: Params) -> Table:
         # Under the creators' lock: of several that alter at once, each sees what the one before did.
         engine.catalogue.lock(cursor, table, params)
         name = maintain.present_name(engine, cursor, table)
@@ -37,15 +38,30 @@ def alter(runner: Runner, table: Table, options: Mapping[str, Any]) -> Definitio
             raise QueueNotFound(f"There is no queue {table.name!r}.", "It was dropped meanwhile.")
         before = maintain.entered(engine, name, row).definition
         definition = altered(before, options)
+        target = _target(engine, cursor, name, definition, before)
+        there = table.redefined(definition, name, target)
         if definition != before:
-            there = table.redefined(definition, name)
             engine.catalogue.redefine(cursor, there, {**params, **maintain.entry(there), "before": before})
+            if definition.concurrency is not None:
+                engine.messages.close_slots(cursor, there, params)
             if procedures.are_there(engine, cursor, there):
                 procedures.install(engine, cursor, there)
-        return definition
+        return there
 
     altered(table.definition, options)  # an impossible option is refused before anything is locked
     return runner.run(change, table, {})
+
+
+def _target(engine: Engine, cursor: object, name: str, definition: Definition, before: Definition) -> Table | None:
+    """Return the table of the queue to which dead letters are to move; refuse one that cannot take them."""
+    target = definition.dead_letter_to
+    if target is None:
+        return None
+    row = engine.catalogue.lookup(cursor, engine.shared, {"name": target})
+    there = None if row is None else maintain.entered(engine, target, row)
+    if target != before.dead_letter_to:
+        dead_letters.check_altered(name, definition, there, engine.catalogue.names(cursor, engine.shared, {}))
+    return there
 
 
 def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
@@ -56,15 +72,15 @@ def altered(definition: Definition, options: Mapping[str, Any]) -> Definition:
             f"alter got an unexpected option {min(unknown)!r}.",
             f"Options are: {', '.join(ALTERABLE[definition.kind])}.",
         )
+    if "labels" in options:
+        labels = {**definition.labels, **options["labels"]}
+        options = {**options, "labels": {name: text for name, text in labels.items() if text is not None}}
     wanted = dataclasses.replace(definition, **options)
     for name in fields:
         if name not in ALTERABLE[definition.kind] and getattr(wanted, name) != getattr(definition, name):
             raise _fixed(definition, wanted, name)
     if wanted.keeps_history != definition.keeps_history:
         raise _fixed(definition, wanted, "history")
-    for name in FEATURES:
-        if getattr(definition, name) and not getattr(wanted, name):
-            raise BadDefinition(f"{name} cannot be switched off.", "Create another queue, and move the messages there.")
     return wanted
 
 

@@ -31,20 +31,47 @@ TRIES, TRY_AGAIN_AFTER = 5, 0.01
 
 
 def claim(
-    context: Context, n: int, lease: Duration | None, now: datetime | None, connection: Any
+    context: Context,
+    n: int,
+    lease: Duration | None,
+    now: datetime | None,
+    connection: Any,
+    same_group: bool = False,
 ) -> tuple[str, Sequence[Row]]:
     """Claim messages; return a new token, and the rows claimed under it, as CLAIMED."""
+    if same_group:
+        check_same_group(context, connection)
     token, params = leased(context, n, lease, now, connection)
-    return token, claimed(context, params, now, connection)
+    return token, claimed(context, params, now, connection, same_group=same_group)
 
 
 def claimed(
-    context: Context, params: Params, now: datetime | None, connection: Any, refusable: bool = True
+    context: Context,
+    params: Params,
+    now: datetime | None,
+    connection: Any,
+    refusable: bool = True,
+    same_group: bool = False,
 ) -> Sequence[Row]:
     """Claim with the parameters of `leased`. Unless `refusable`, no rows are returned for an error."""
     messages = context.messages
     remove = messages.take if context.table.definition.delivery == "at_most_once" else messages.claim
-    return _swept(context, remove, params, now, connection, refusable)
+    return _swept(context, messages.claim_run if same_group else remove, params, now, connection, refusable)
+
+
+def check_same_group(context: Context, connection: Any) -> None:
+    """Refuse to claim several messages of a group where a group has no order, or in a caller's transaction."""
+    table = context.table
+    if not table.definition.grouped:
+        raise BadInput(
+            f"The {table.definition.kind} {table.name!r} has no ordered groups, so same_group means nothing.",
+            "Leave same_group out, or create a queue with groups=True or strict=True.",
+        )
+    if connection is not None:
+        raise BadInput(
+            "A claim with same_group cannot be a part of a transaction, which may not see all messages of the group.",
+            "Pop without connection=, then complete in your transaction: complete_many(messages, connection=...).",
+        )
 
 
 def leased(
@@ -200,6 +227,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
             moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
         if table.definition.group_rate and connection is None:
             moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})
+        if table.definition.concurrency is not None and connection is None:
+            context.run(context.messages.close_slots, {})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.
         retention = table.definition.retention
         if retention is not None and connection is None and monotonic() >= table.next_purge:
@@ -221,7 +250,8 @@ def topped_up(
 ) -> Sequence[Row]:
     """Return the rows, with more after a sweep if they are too few. No error loses rows that are claimed."""
     missing = params["n"] - len(rows)
-    if not missing or (rows and context.table.definition.claims_ranges):
+    whole = context.table.definition.claims_ranges or remove == context.messages.claim_run
+    if not missing or (rows and whole):
         return rows
     try:
         if not sweep(context, now, connection):

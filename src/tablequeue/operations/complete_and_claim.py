@@ -10,13 +10,19 @@ from typing import Any
 from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
-from tablequeue.operations.claim import claimed, keep_up, leased, topped_up
+from tablequeue.operations.claim import check_same_group, claimed, keep_up, leased, topped_up
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.finish import complete, not_held
 
 
 def complete_and_claim(
-    context: Context, claims: Sequence[Claim], n: int, lease: Duration | None, now: datetime | None, connection: Any
+    context: Context,
+    claims: Sequence[Claim],
+    n: int,
+    lease: Duration | None,
+    now: datetime | None,
+    connection: Any,
+    same_group: bool = False,
 ) -> tuple[str, Sequence[Row]]:
     """Complete `claims`, or raise `LeaseLost` and change nothing; then claim as `claim` does.
 
@@ -26,13 +32,15 @@ def complete_and_claim(
     In two transactions for a queue with groups, where the end of one message makes the next one ready; and in a
     transaction of the caller's, where one would gain nothing.
     """
+    if same_group:
+        check_same_group(context, connection)
     token, params = leased(context, n, lease, now, connection)
     table, engine = context.table, context.engine
     tokens = {one.token for one in claims}
     simple = table.definition.delivery == "at_least_once" and not table.definition.grouped and len(tokens) == 1
     if not simple or now is not None or connection is not None:
         complete(context, claims, now, connection)
-        return token, claimed(context, params, now, connection, refusable=connection is not None)
+        return token, claimed(context, params, now, connection, refusable=connection is not None, same_group=same_group)
     ids = list({one.id for one in claims})
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = context.run(context.messages.complete_and_claim, params | held)

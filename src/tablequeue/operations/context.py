@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, TypeVar
 
-from tablequeue.definition import LARGEST, LONGEST, Definition, Duration, definition_from, in_seconds
+from tablequeue.definition import LARGEST, LONGEST, Duration, definition_from, in_seconds
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -81,31 +81,43 @@ class Context:
             if not opened:
                 self._look(connection)
 
-    def become(self, definition: Definition, name: str | None = None) -> None:
-        """Work with another definition, and under another name if one is given, from now on."""
-        if definition != self.table.definition or name not in (None, self.table.name):
-            self.table, self.plain = self.table.redefined(definition, name), None
+    def become(self, table: Table) -> None:
+        """Work with another table object from now on: that of the queue with another definition, or name."""
+        self.table, self.plain = table, None
 
     def _look(self, connection: Any) -> None:
         catalogue, shared = self.engine.catalogue, self.engine.shared
         try:
             name = self.table.name
             row = self.runner.run_beside(catalogue.lookup, shared, {"name": name}, connection)
-            if self._become(name, row and row.entry):
+            if self._become(name, row and row.entry, connection):
                 return
             for each in self.runner.run_beside(catalogue.names, shared, {}, connection):
-                if self._become(each.name, each.entry):  # it was renamed
+                if self._become(each.name, each.entry, connection):  # it was renamed
                     return
         except (TablequeueError, TypeError):
             return  # the database cannot be reached, which the call itself reports; or a newer tablequeue wrote it
 
-    def _become(self, name: str, entry: str | None) -> bool:
+    def _become(self, name: str, entry: str | None, connection: Any) -> bool:
         """Work with the definition of an entry of the catalogue, if it is that of this table. Return whether it is."""
         values = json.loads(entry or "{}")
-        ours = values.pop("table", None) == self.table.table_name
-        if ours:
-            self.become(definition_from(values), name)
-        return ours
+        if values.pop("table", None) != self.table.table_name:
+            return False
+        definition = definition_from(values)
+        if definition != self.table.definition or name != self.table.name:
+            dead_letters = self._queue_at(definition.dead_letter_to, connection)
+            self.become(self.table.redefined(definition, name, dead_letters))
+        return True
+
+    def _queue_at(self, name: str | None, connection: Any) -> Table | None:
+        """Return the table of the queue to which dead letters move, as the catalogue has it."""
+        lookup = self.engine.catalogue.lookup
+        row = name and self.runner.run_beside(lookup, self.engine.shared, {"name": name}, connection)
+        if not name or not row:
+            return None
+        values = json.loads(row.entry)
+        table_name = values.pop("table")
+        return self.engine.table(name, definition_from(values), table_name)
 
     def time(self, time: datetime | None, what: str = "now") -> Any:
         """Return an aware time as the driver wants it; None, for the database's clock, stays None."""

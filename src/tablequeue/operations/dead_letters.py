@@ -29,18 +29,36 @@ def check(name: str, definition: Definition, there: Table | None) -> None:
     theirs = there.definition
     reasons = {
         f"{target!r} is a {theirs.kind}.": theirs.kind != "queue",
-        f"The queue {target!r} sends its own dead letters to another one.": theirs.dead_letter_to is not None,
+        "A queue cannot send its dead letters to itself.": target == name,
         f"The payload of {target!r} is {theirs.payload}, and that of {name!r} {definition.payload}.": (
             theirs.payload != definition.payload
         ),
-        f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": theirs.grouped,
+        f"In {target!r} one dead letter would wait for another: it is strict, or has groups.": (
+            theirs.grouped and (theirs.strict, theirs.groups) != (definition.strict, definition.groups)
+        ),
     }
     for cause, holds in reasons.items():
         if holds:
             raise BadDefinition(
                 cause,
-                "Name a queue of the same payload, neither strict nor with groups, that keeps its dead letters.",
+                "Name another queue of the same payload, neither strict nor with groups, unless this one is so too.",
             )
+
+
+def check_altered(name: str, definition: Definition, there: Table | None, rows: Sequence[NameRow]) -> None:
+    """Refuse another queue for the dead letters of a queue that is there; `rows` is the catalogue."""
+    check(name, definition, there)
+    targets = {row.name: json.loads(row.entry).get("dead_letter_to") for row in rows} | {
+        name: definition.dead_letter_to
+    }
+    way = [name]
+    while (target := targets.get(way[-1])) is not None:
+        if target == name:
+            raise BadDefinition(
+                f"The dead letters of {name!r} would come back to it, by {' and '.join(map(repr, way[1:]))}.",
+                "Name a queue outside of this circle, or None.",
+            )
+        way.append(target)
 
 
 def sources(rows: Sequence[NameRow], name: str) -> list[str]:

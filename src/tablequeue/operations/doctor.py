@@ -20,6 +20,8 @@ from tablequeue.operations.stats import stats
 WINDOW = 86400
 # How far a subscription may be behind a topic that waits for it: seconds, and messages.
 BEHIND, MANY = 86400.0, 1_000_000
+# Maximum number of messages on their way to another database that are counted.
+MOST_ASIDE = 1000
 # Seconds by which the clocks of client and database may differ: less than any useful lease.
 SKEW = 2.0
 
@@ -50,6 +52,7 @@ def of_queue(context: Context) -> Iterator[Finding]:
     yield from (Finding(name, *words) for words in _lease(context))
     yield from (Finding(name, *words) for words in _places(context))
     yield from (Finding(name, *words) for words in _places_of_groups(context))
+    yield from (Finding(name, *words) for words in _aside(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
 
@@ -103,6 +106,18 @@ def _indexes(context: Context) -> Iterator[Words]:
             f"The index {name} is missing: what it serves reads the whole table.",
             f"Make it again as `tablequeue sql create {shlex.quote(table.name)}{options}` has it.",
         )
+
+
+def _aside(context: Context) -> Iterator[Words]:
+    catalogue, words = context.engine.catalogue, context.engine.words(context.table)
+    if context.run(catalogue.has_table, {"table": words["moving"]}):
+        rows = context.run(context.engine.moving.aside, {"after": 0, "n": MOST_ASIDE})
+        if rows:
+            number = f"{len(rows):,}{' or more' if len(rows) == MOST_ASIDE else ''}"
+            yield (
+                f"{number} messages are on their way to another database: no consumer gets them until they are there.",
+                "If no move of the queue runs now, run it again: `tablequeue move`, to the same queue.",
+            )
 
 
 def _lease(context: Context) -> Iterator[Words]:

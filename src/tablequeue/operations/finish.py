@@ -46,8 +46,9 @@ def release(context: Context, claims: Iterable[Claim], delay: Duration, now: dat
     _need_lease(context, "given back")
     claims = tuple(claims)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
-    _, lost = _finish(context, context.messages.release, claims, params, "released", connection)
-    promote_after(context, now, connection, len(claims))  # for those that were cancelled
+    released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
+    if ended := sum(sum(under.values()) for under in released.values()):
+        promote_after(context, now, connection, ended)
     if lost is not None:
         raise lost
 
@@ -76,7 +77,7 @@ def fail(
         "now": context.time(now),
     }
     states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
-    if ended := sum(state in ("dead", "cancelled") for under in states.values() for state in under.values()):
+    if ended := sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values()):
         promote_after(context, now, connection, ended)
     if lost is not None:
         raise lost

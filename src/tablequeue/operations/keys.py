@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tablequeue.engines.base import Table
@@ -35,6 +35,19 @@ def push_each(context: Context, cursor: Cursor, table: Table, params: Params, ro
     if taken:
         messages.name_keys(cursor, table, params | {"taken": _dump((key, ids[first[key]]) for key in sorted(taken))})
     return ids
+
+
+def take(context: Context, cursor: Cursor, table: Table, params: Params, wanted: Sequence[str]) -> set[str]:
+    """Take keys for the time of the queue. Return those that were free."""
+    if not wanted:
+        return set()
+    taken = _dump((key, None) for key in wanted)
+    return context.messages.take_keys(cursor, table, params | {"token": secrets.token_hex(16), "taken": taken})
+
+
+def name(context: Context, cursor: Cursor, table: Table, params: Params, ids: Mapping[str, int]) -> None:
+    """Note the messages that have taken keys."""
+    context.messages.name_keys(cursor, table, params | {"taken": _dump(sorted(ids.items()))})
 
 
 def find(context: Context, cursor: Cursor, table: Table, params: Params, keys: Sequence[str]) -> dict[str, int]:

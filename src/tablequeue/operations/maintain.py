@@ -77,10 +77,9 @@ def same(there: Table, definition: Definition) -> Table:
             f"{there.name!r} is a {there.definition.kind}.",
             f"Open it with {there.definition.kind}(), or drop it first.",
         )
-    if there.definition != definition:
-        differences = "; ".join(there.definition.differences(definition))
+    if differences := there.definition.differences(definition):
         raise QueueDiffers(
-            f"The {kind} {there.name!r} is there with another definition ({differences}).",
+            f"The {kind} {there.name!r} is there with another definition ({'; '.join(differences)}).",
             f"Open it with {kind}(), or drop it first.",
         )
     return there

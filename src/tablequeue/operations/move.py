@@ -1,14 +1,15 @@
-"""Move messages that no consumer holds from one queue to another of the same database."""
+"""Move messages that no consumer holds from one queue to another; `move_between` does it between two databases."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import Message
+from tablequeue.operations import move_between
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, whole_ids
 from tablequeue.operations.inspect import find, peek
@@ -26,6 +27,15 @@ class _KeysTaken(Exception):
 def move(context: Context, to: Context, which: Which, state: LiveState | None, now: datetime | None) -> dict[int, int]:
     """Move messages to another queue. Return their old ids with the new ones."""
     _check(context, to, state)
+    if context.runner is not to.runner:
+        if which is not None or state is not None:
+            raise BadInput(
+                "Ids, a function or a state are given, and the queues were opened by two databases.",
+                "Leave them out: between databases a whole queue is moved; or open both with one tablequeue.Database.",
+            )
+        return {
+            id: new for batch in move_between.batches(context, to, False, False, now) for id, new in batch.ids.items()
+        }
     if which is not None and not callable(which) and state is not None:
         raise BadInput("Both ids and a state are given.", "Give one of them.")
     context.time(now)  # raises before anything is changed
@@ -37,6 +47,16 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     for ids in _chosen(context, which, MOVED if state is None else (state,)):
         moved |= _move(context, to, target, ids, now, before=len(moved))
     return moved
+
+
+def move_batches(
+    context: Context, to: Context, history: bool, follow: bool, now: datetime | None
+) -> Generator[move_between.Moved]:
+    """Move all messages to a queue of another database. Yield what each batch has moved."""
+    _check(context, to, None)
+    if context.runner is to.runner:
+        raise BadInput("Both queues are of one database.", "Use move().")
+    return move_between.batches(context, to, history, follow, now)
 
 
 def _move(
@@ -100,9 +120,7 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
                 f"{each.table.name!r} is a {each.table.definition.kind}; messages are moved between queues.",
                 "Name two queues.",
             )
-    if context.runner is not to.runner:
-        raise BadInput("The queues were opened by two databases.", "Open both with the same tablequeue.Database.")
-    if context.table.table_name == to.table.table_name:
+    if context.runner is to.runner and context.table.table_name == to.table.table_name:
         raise BadInput(f"{name!r} is both queues.", "Name another queue to move the messages to.")
     if mine.payload != theirs.payload:
         raise BadInput(

@@ -166,8 +166,14 @@ def _push_each(
 
 def _plain(context: Context) -> Params:
     check_group(context.table, None)
-    context.plain = _call(context, None) | _options(context, NOTHING)
+    context.plain = plain(context)
     return context.plain
+
+
+def plain(context: Context) -> Params:
+    """Return the parameters of a push without options. Where a message needs a group, it has one without a name."""
+    params = _call(context, None) | _options(context, NOTHING)
+    return params | {"group": ""} if context.table.definition.grouped else params
 
 
 def _call(context: Context, now: datetime | None) -> Params:

@@ -1,9 +1,10 @@
-"""Requests that change something: log in and out; where actions are allowed, redrive, purge and cancel messages."""
+"""Requests that change something: log in and out; where actions are allowed, what is done with queues and messages."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -16,6 +17,7 @@ from tablequeue.web.guard import COOKIE
 from tablequeue.web.render import Site, link_of, name_of
 
 log = logging.getLogger("tablequeue.serve")
+N = TypeVar("N", int, float)
 
 # The actions of a form on dead letters: the past participle, and the verb of the queue.
 VERBS = {"redrive": ("redriven", "redrive"), "purge": ("purged", "purge_dead")}
@@ -76,6 +78,38 @@ async def cancel(site: Site, request: Request) -> Response:
     log.info("message %d %s", id, "told to stop" if account.told else "cancelled", extra={"queue": name})
     done = "state=in_progress&told=1" if account.told else "state=ready&cancelled=1"
     return RedirectResponse(f"{link_of(name)}/messages?{done}", 303)
+
+
+async def pause(site: Site, request: Request) -> Response:
+    """Pause the claims of a queue until they are resumed, or resume them."""
+    _need_actions(site)
+    form = await _form(site, request)
+    name, verb = name_of(request), str(form.get("verb"))
+    if verb not in ("pause", "resume"):
+        raise BadInput("The form does not say what to do.", "Go back and choose pause or resume.")
+    await run_in_threadpool(lambda: getattr(site.database.queue(name), verb)())
+    log.info("queue %sd", verb, extra={"queue": name})
+    return RedirectResponse(link_of(name), 303)
+
+
+async def reschedule(site: Site, request: Request) -> Response:
+    """Change when a message that waits is ready, or its priority; a field that is empty changes nothing."""
+    _need_actions(site)
+    form = await _form(site, request)
+    name, id = name_of(request), int(request.path_params["id"])
+    delay, priority = _number(form, "delay", float), _number(form, "priority", int)
+    await run_in_threadpool(lambda: site.database.queue(name).reschedule(id, delay=delay, priority=priority))
+    log.info("message %d rescheduled", id, extra={"queue": name})
+    return RedirectResponse(f"{link_of(name)}/messages/{id}?rescheduled=1", 303)
+
+
+def _number(form: FormData, name: str, kind: Callable[[str], N]) -> N | None:
+    """Return the number of a field; None if it is empty."""
+    text = str(form.get(name, "")).strip()
+    try:
+        return kind(text) if text else None
+    except ValueError:
+        raise BadInput(f"{name} is {text[:40]!r}.", "Go back and give a number.") from None
 
 
 def _need_actions(site: Site) -> None:

@@ -30,7 +30,9 @@ OF_QUEUE: tuple[tuple[Any, ...], ...] = (
     ("/messages/{id:int}", pages.message),
     ("/messages/{id:int}/payload", pages.payload),
     ("/dead", actions.dead, "POST"),
+    ("/pause", actions.pause, "POST"),
     ("/messages/{id:int}/cancel", actions.cancel, "POST"),
+    ("/messages/{id:int}/reschedule", actions.reschedule, "POST"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from hmac import compare_digest
 from urllib.parse import quote, urlsplit
@@ -11,6 +10,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tablequeue.hosts import is_loopback
 
 COOKIE = "tablequeue"
 # Paths that need no token.
@@ -62,14 +63,6 @@ class Session:
 def _same(given: str, secret: str) -> bool:
     """Compare in constant time."""
     return compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: a loopback address, or `localhost`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _host_of(header: str) -> str:

@@ -28,7 +28,13 @@ Shown = tuple[Definition, Stats]
 
 # The windows of statistics that a page offers, in seconds.
 # The parameters that tell what an action did, and how a page says it.
-DONE = {"redriven": "redriven", "purged": "purged", "cancelled": "cancelled", "told": "told to stop"}
+DONE = {
+    "redriven": "redriven",
+    "purged": "purged",
+    "cancelled": "cancelled",
+    "told": "told to stop",
+    "rescheduled": "rescheduled",
+}
 WINDOWS = {300: "5 minutes", 3600: "1 hour", 86400: "1 day"}
 
 

@@ -54,8 +54,6 @@ class Fetcher:
         self.handler = handler
         definition = queue.definition
         self._leased = definition.delivery == "at_least_once"
-        self._lease = definition.lease
-        self._placed = definition.holds_places
         self._in_ranges = definition.claims_ranges
         # A message delivered at most once is not popped before a process is ready: it would be lost if none starts.
         self._needs_process = handler.processes and not self._leased
@@ -201,14 +199,15 @@ class Fetcher:
             self._assignments.difference_update(assignments)
         if self._drain is not None:
             self._drain.after_discard()
-        if self.queue.definition.grouped or self._placed:
+        if self.queue.definition.grouped or self._placed():
             self.wake()  # the next message of the group may be ready, or has a place
 
     # -- called by the consumers ---------------------------------------------------------------------------------------
 
     def begin(self, assignment: Assignment) -> bool:
         now = monotonic()
-        if self._closed or (self._leased and (assignment.lost or now > assignment.leased_at + self._lease)):
+        lease = self.queue.definition.lease
+        if self._closed or (self._leased and (assignment.lost or now > assignment.leased_at + lease)):
             # After an expired lease another consumer may have the messages.
             self.give_back(assignment)
             return False
@@ -281,13 +280,17 @@ class Fetcher:
         waiting = self._waiting() * (self.handler.batch or 1)
         return target - waiting if waiting <= target // 2 else 0
 
+    def _placed(self) -> bool:
+        """Return whether a message that waits for a consumer would have a place that another process could use."""
+        return self.queue.definition.holds_places
+
     def _target(self) -> int:
         """Return how many messages are to wait for consumers."""
         size = self.handler.batch or 1
         free = max(0, max(self.consumers, 0 if self._needs_process else 1) - self._busy)
         # When all consumers are busy, one more assignment: it tells whether there is a backlog.
         extra = size if not free and self.consumers < self.maximum else 0
-        if self._leased and not self._placed:
+        if self._leased and not self._placed():
             # Prefetch only after a pop that found all it asked for: one that finds fewer sweeps, and the first message
             # of a quiet queue need not wait for a sweep.
             seconds = self._seconds_per_message

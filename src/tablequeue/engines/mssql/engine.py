@@ -23,6 +23,7 @@ from tablequeue.engines.mssql.checks import CHECKS
 from tablequeue.engines.mssql.connection import Batch, SQLServerCursor, adopt, batches_in, dashed
 from tablequeue.engines.mssql.fair import fair_words
 from tablequeue.engines.mssql.messages import SQLServerMessages
+from tablequeue.engines.mssql.moving import SQLServerMoving
 from tablequeue.engines.mssql.refusals import (
     DEADLOCK,
     DUPLICATES,
@@ -88,6 +89,7 @@ class SQLServer(Engine):
     ranges = SQLServerRanges(messages, topics, Engine.range_reads)
     streams = SQLServerStreams()
     staging = SQLServerStaging()
+    moving = SQLServerMoving()
     checks = CHECKS
     drivers = ("mssqlpython", "pyodbc", "pymssql")
     # A heap promises no order; by id is what the index gives for nothing.
@@ -183,6 +185,7 @@ class SQLServer(Engine):
             # The notes of a grouped queue for promote; see create_groups.sql.
             "note_inserted": f"output inserted.group_key into {turns}\n" if grouped else "",
             "note_deleted": f"output deleted.group_key into {turns}\n" if grouped else "",
+            "and_in_run": ", in_run" if grouped else "",
             "note_batch": (
                 f"insert into {turns}\nselect group_key from @batch where fresh = 1\n"
                 "group by group_key order by min(place);\n"

@@ -121,7 +121,8 @@ class SQLServerMessages(Limits, Messages):
             raise
 
     def _claimed(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[Row]:
-        removes = operation != "claim"
+        removes = operation.startswith("take")
+        in_steps = operation != "claim_run"
         notes = table.definition.grouped and operation == "take_keep"
 
         def claim(params: Params) -> list[Row]:
@@ -134,16 +135,17 @@ class SQLServerMessages(Limits, Messages):
             return [*self.claim_within(cursor, table, step, claim, removes=removes)]
 
         try:
-            if params["n"] <= STEP and not notes and not table.definition.limited:
+            if params["n"] <= STEP and in_steps and not notes and not table.definition.limited:
                 rows = claim(params)
             else:
                 with atomic(cursor):
-                    rows = claimed_in_steps(claim_step, params["n"])
+                    rows = claimed_in_steps(claim_step, params["n"]) if in_steps else claim_step(min(STEP, params["n"]))
                     if notes:
                         self._note(cursor, table, _groups(rows, 8))
         except Exception as error:
-            # An open transaction is taking the head of a strict queue: no message is ready.
-            if table.definition.strict and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
+            # An open transaction is taking the head of a strict queue, or is changing one of a run: nothing is ready.
+            waits = table.definition.strict or not in_steps
+            if waits and cursor.ours and is_driver_error(error) and number_of(error) == LOCK_TIMEOUT:
                 return []
             raise
         rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
@@ -163,8 +165,8 @@ class SQLServerMessages(Limits, Messages):
         for row in params["rows"]:
             self._run(cursor, table, "keep_results", row)
 
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [id for done in self._by_ids(cursor, table, super().release, params) for id in done]
+    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+        return {id: end for done in self._by_ids(cursor, table, super().release, params) for id, end in done.items()}
 
     def extend(self, cursor: Cursor, table: Table, params: Params) -> dict[int, Any]:
         return {id: end for done in self._by_ids(cursor, table, super().extend, params) for id, end in done.items()}

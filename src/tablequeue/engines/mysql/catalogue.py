@@ -24,7 +24,7 @@ class MySQLCatalogue(Catalogue):
             try:
                 cursor.execute(statement, params)
             except pymysql.Error as error:
-                if number_of(error) not in (ER.KEY_DOES_NOT_EXITS, ER.DUP_FIELDNAME):
+                if number_of(error) not in (ER.KEY_DOES_NOT_EXITS, ER.DUP_FIELDNAME, ER.DUP_KEYNAME):
                     raise
 
     def drop(self, cursor: Cursor, table: Table, params: Params) -> None:
@@ -54,18 +54,10 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
-            if definition.concurrency is not None:
-                ours[f"{stem}{PART}slots"] = ("slots", "drop_slots")
-            if definition.rate is not None:
-                ours[f"{stem}{PART}rate"] = ("rate", "drop_rate")
-            if definition.group_limited:
-                ours[f"{stem}{PART}stripes"] = ("stripes", "drop_stripes")
-            if definition.group_rate is not None:
-                ours[f"{stem}{PART}group_rates"] = ("group_rates", "drop_group_rates")
-            if definition.results:
-                ours[f"{stem}{PART}results"] = ("results", "drop_results")
-            if definition.key_for:
-                ours[f"{stem}{PART}keys"] = ("keys", "drop_keys")
+            parts = ("slots", "rate", "stripes", "group_rates", "results", "keys")
+            ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in parts}
+            if definition.kind == "queue":
+                ours |= {f"{stem}{PART}{part}": (part, "drop_streams") for part in ("moving", "moved")}
             if definition.kind == "subscription":
                 ours[f"{stem}{PART}ranges"] = ("ranges", "drop_ranges")
         found = [row for row in self._rows(cursor, table, "leftovers", params) if row[0] in ours]

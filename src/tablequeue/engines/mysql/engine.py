@@ -115,6 +115,9 @@ class MySQL(Engine):
         return {
             **words,
             **procedures.words(self.dialect.name, definition),
+            "in_time_of_message": words["in_time"].replace("expires_at", "message.expires_at"),
+            "fourth": ", 'blocked'" if definition.grouped else "",
+            "or_fourth": " when in_run > 0 then 4" if definition.grouped else "",
             "claim_index": f"{table.table_name}{PART}{'ready' if definition.arrangement in INDEXED else 'state'}",
             # The second column of the index of the states. Where it is null, the entries are in the order of the ids.
             "unswept": "" if swept else " and sweep_at is null",

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import pymysql
@@ -21,7 +23,7 @@ from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
-from tablequeue.message import LEASE_UNTIL, POPPED_AT
+from tablequeue.message import ID, LEASE_UNTIL, POPPED_AT
 
 # Maximum number of keys in an IN list. From 1,000 on MariaDB turns it into a table, and may read the whole index.
 KEYS = 500
@@ -187,6 +189,32 @@ class MySQLMessages(FreeSlots, Messages):
         cursor.execute(find, {"look": 2 * params["n"] + LOOK} | params | {"low_water": 0})
         return list(cursor.fetchall())
 
+    @at_once(CLAIMS)
+    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        if not table.definition.limited:
+            with atomic(cursor):
+                return self._run_locked(cursor, table, params)
+        slots = self._free_slots(cursor, table, params)
+        with atomic(cursor):
+            locked = partial(self._run_locked, cursor, table)
+            return [*self.claim_within(cursor, table, params | {"slots": slots}, locked)]
+
+    def _run_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        head, find, lock, change = table.statements("claim_run")
+        if not cursor.execute(head, params):
+            return []
+        (first,) = cursor.fetchone()
+        cursor.execute(find, params | {"id": first, "look": params["n"] - 1})
+        behind = [row[0] for row in cursor.fetchall()]
+        cursor.execute(lock, params | {"ids": table.engine.dump_ids([first, *behind])})
+        found = {row[ID]: row for row in cursor.fetchall()}
+        ids = [first, *takewhile(lambda id: id in found and found[id][-1], behind)]
+        rows = sorted(found[id][:-1] for id in ids)
+        more = {"ids": table.engine.dump_ids(ids)}
+        more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
+        cursor.execute(change, params | more)
+        return rows
+
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Lock up to `n` messages in a caller's transaction: those that `look` saw outside of it, and its own."""
         _, lock = table.statements("claim_find")
@@ -204,6 +232,7 @@ class MySQLMessages(FreeSlots, Messages):
     @at_once(PROMOTIONS)
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         find, lock, choose, advance, forget = table.statements("promote")
+        closed, retract = table.statements("retract")
 
         def ids(statement: str, among: Sequence[int] = ()) -> list[int]:
             cursor.execute(statement, params | {"ids": table.engine.dump_ids(among)})
@@ -218,6 +247,8 @@ class MySQLMessages(FreeSlots, Messages):
             promoted: int = 0
             if heads:
                 promoted = cursor.execute(advance, params | {"ids": table.engine.dump_ids(heads)})
+                if refused := ids(closed, heads):
+                    promoted -= cursor.execute(retract, params | {"ids": table.engine.dump_ids(refused)})
             if notes:
                 ids(forget, notes)
         return promoted

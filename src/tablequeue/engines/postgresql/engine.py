@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import ProcedureSyntax, Table
-from tablequeue.engines.columns import QUEUE_ROW, TIMES, common_expressions, typed
+from tablequeue.engines.columns import TIMES, common_expressions, typed
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import in_autocommit
@@ -89,11 +89,14 @@ class PostgreSQL(Engine):
     staged_types: ClassVar = payload_types
     expressions: ClassVar = {
         **COMMON,
-        "queue_values": COMMON["queue_values"]
-        | {
-            column: f"cast({COMMON['queue_values'][column]} as {kind})"
-            for column, kind in TYPES.items()
-            if column in QUEUE_ROW and kind not in ("bigint", "integer")
+        **{
+            values: COMMON[values]
+            | {
+                column: f"cast({COMMON[values][column]} as {kind})"
+                for column, kind in TYPES.items()
+                if column in COMMON[values] and kind not in ("bigint", "integer")
+            }
+            for values in ("queue_values", "history_values")
         },
         "claimed": {"payload": "{payload_text}", "headers": "{headers_text}"},
         "claimed_types": typed(TYPES),

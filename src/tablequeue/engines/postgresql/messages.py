@@ -154,8 +154,8 @@ class PostgreSQLMessages(Notifying, Messages):
                 return list(ids)
         return [id for done in self._passes(super().complete, cursor, table, params) for id in done]
 
-    def release(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
-        return [id for done in self._passes(super().release, cursor, table, params) for id in done]
+    def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+        return {id: end for done in self._passes(super().release, cursor, table, params) for id, end in done.items()}
 
     def fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         return {id: state for done in self._passes(super().fail, cursor, table, params) for id, state in done.items()}

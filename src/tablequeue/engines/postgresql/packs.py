@@ -53,8 +53,12 @@ class Packs:
         }
 
     def has_next(self, table: Table, n: int) -> bool:
-        """Return whether the next claim, of `n` messages, is to be a pack: not of messages that expire."""
-        if n < self.least or not may_pack(table.definition) or table.definition.expires:
+        """Return whether the next claim, of `n` messages, is to be a pack.
+
+        Not of messages that expire. Not in a queue with limits, whose places note the messages.
+        """
+        definition = table.definition
+        if n < self.least or not may_pack(definition) or definition.expires or definition.limited:
             return False
         assert isinstance(table, PackedTable)
         if table.by_row:
@@ -69,11 +73,10 @@ class Packs:
 
 
 def may_pack(definition: Definition) -> bool:
-    """Return whether a claim may be a pack.
+    """Return whether a message in progress may be in a pack: claimed in it now, or before an `alter`.
 
     Not in a queue with groups: the head of a group must stay in its index, and the messages of a pack have no group.
-    Not at most once, because a claim moves its messages to the history. Not in a queue with limits, whose places note
-    the messages.
+    Not at most once, because a claim moves its messages to the history.
     """
-    apart = definition.grouped or definition.fair or definition.limited
+    apart = definition.grouped or definition.fair
     return definition.delivery == "at_least_once" and not apart

@@ -78,7 +78,11 @@ class SQLite(Engine):
     client = Client(
         "sqlite3",
         "Between `begin;` and `commit;` it is all or nothing.",
-        {"since": "0", "until": "1900000000000000", "bytes": "x'00ff'"},
+        {
+            **dict.fromkeys(("since", "pushed_at", "popped_at", "finished_at"), "0"),
+            "until": "1900000000000000",
+            "bytes": "x'00ff'",
+        },
     )
     autocommit = in_autocommit(writes=False)
     # Seconds that SQLite waits for a lock of another program. Connections of our own wait for their turn before.

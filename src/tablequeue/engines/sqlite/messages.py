@@ -57,11 +57,17 @@ class SQLiteMessages(SQLiteLimits, Messages):
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._limited(super()._claim, cursor, table, params)
 
+    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._limited(super()._claim_run, cursor, table, params)
+
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().expire(cursor, table, at_one_time(cursor, table, params))
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._limited(super()._take, cursor, table, at_one_time(cursor, table, params), removes=True)
+
+    def close_slots(self, cursor: Cursor, table: Table, params: Params) -> None:
+        """Do nothing: each claim counts all messages in progress."""
 
     def _sweep(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
         moved = super()._sweep(cursor, table, params)

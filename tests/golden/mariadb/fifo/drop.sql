@@ -28,14 +28,30 @@ drop procedure if exists tq_emails_begin;
 -- The catalogue forgot the queue before: a crash leaves tables that the next create of this name drops.
 drop table if exists tq_emails;
 
+-- Drop the table of the results. In one transaction with the queue, where the database can.
+drop table if exists tq_emails__results;
+
 -- Drop a queue's history, if it keeps one: another queue may have a table of that name.
 drop table if exists tq_emails_history;
 
--- Drop the tables that streams and bulk writes made beside a queue, if there are any.
+-- Drop the places of a queue that limits its messages in progress.
+-- Commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists tq_emails__slots;
+
+-- Drop the rate of a queue that limits its claims.
+-- Commits by itself; what a crash leaves, the next drop of this name drops.
+drop table if exists tq_emails__rate;
+
+-- Drop the table of the keys. In one transaction with the queue, where the database can.
+drop table if exists tq_emails__keys;
+
+-- Drop the tables that streams, bulk writes and moves made beside a queue, if there are any.
 -- Each commits by itself; what a crash leaves, the next drop of this name drops.
 drop table if exists tq_emails__streams;
 drop table if exists tq_emails__staged;
 drop table if exists tq_emails__writers;
+drop table if exists tq_emails__moving;
+drop table if exists tq_emails__moved;
 
 -- Hand out the messages of the queue again. Index: the primary key. Locks: the row.
 delete from tq__paused where name = 'tq_emails';

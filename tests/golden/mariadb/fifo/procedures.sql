@@ -118,6 +118,7 @@ create or replace procedure tq_emails_insert(
     p_priority bigint,
     p_group longtext character set utf8mb4,
     p_key longtext character set utf8mb4,
+    p_expires double,
     p_on_conflict longtext character set utf8mb4,
     p_producer longtext character set utf8mb4,
     p_now datetime(6),
@@ -134,6 +135,8 @@ begin
             'Both delay and due are given. Give one of them.'
         when not p_delay between 0 and 3200000000 then
             'The delay is not from 0 to 100 years. Give another number of seconds.'
+        when p_expires is not null then
+            'The messages of this queue do not expire. Leave expires out.'
         when p_priority is not null then
             'The queue does not go by priority. Leave the priority out.'
         when p_group is not null then
@@ -207,11 +210,11 @@ begin
             select
                 name, json_extract(p_options, concat('$.', name)) as value,
                 case
-                    when name in ('delay', 'lease', 'retry_in', 'seconds', 'age') then 'number'
+                    when name in ('delay', 'lease', 'retry_in', 'seconds', 'age', 'expires') then 'number'
                     when name in ('n', 'priority', 'after', 'low', 'high') then 'whole number'
                     when name in ('due', 'now') then 'time in UTC, as 2040-12-31 23:59:59'
                     when name = 'headers' then 'object'
-                    when name <> 'payload' then 'string'
+                    when name not in ('payload', 'result') then 'string'
                 end as wanted
             from json_table(p_names, '$[*]' columns (name longtext character set utf8mb4 path '$')) as known
         ) as known
@@ -241,25 +244,27 @@ create or replace procedure tq_emails_push_one(
 )
 begin
     declare p_headers, p_group, p_key longtext character set utf8mb4;
-    declare p_delay double;
+    declare p_delay, p_expires double;
     declare p_priority bigint;
     declare p_due datetime(6);
     select
-        if(json_type(headers) = 'OBJECT', headers, null), delay,
+        if(json_type(headers) = 'OBJECT', headers, null), delay, expires,
         if(json_type(due) = 'STRING', json_unquote(due), null), priority,
         if(json_type(group_key) = 'STRING', json_unquote(group_key), null),
         if(json_type(dedup_key) = 'STRING', json_unquote(dedup_key), null)
-    into p_headers, p_delay, p_due, p_priority, p_group, p_key
+    into p_headers, p_delay, p_expires, p_due, p_priority, p_group, p_key
     from json_table(p_options, '$' columns (
         headers json path '$.headers',
         delay double path '$.delay',
+        expires double path '$.expires',
         due json path '$.due',
         priority bigint path '$.priority',
         group_key json path '$.group',
         dedup_key json path '$.key'
     )) as options;
     call tq_emails_insert(
-        p_payload, p_headers, p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_producer, p_now, p_id
+        p_payload, p_headers, p_delay, p_due, p_priority, p_group, p_key, p_expires, p_on_conflict, p_producer, p_now,
+        p_id
     );
 end //
 
@@ -327,8 +332,8 @@ end //
 
 -- tq_emails_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
 -- on_conflict 'skip' null, or with 'return' the id of that message.
--- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
--- login), now.
+-- Options: headers, delay (seconds), due (in UTC), priority, group, key, expires (seconds), on_conflict (else 'raise'),
+-- producer (else the login), now.
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 create or replace procedure tq_emails_push(p_payload longtext character set utf8mb4, p_options longtext character set utf8mb4)
@@ -345,7 +350,8 @@ begin
     end;
     call tq_emails_begin(ours);
     call tq_emails_options(
-        p_options, '["headers", "delay", "due", "priority", "group", "key", "on_conflict", "producer", "now"]'
+        p_options,
+        '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now"]'
     );
     select
         if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),
@@ -363,7 +369,8 @@ begin
 end //
 
 -- tq_emails_push_many: push each element of a JSON array as a payload, for producers. Returns their ids, in that order.
--- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, producer (else the login), now.
+-- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, expires (seconds), producer (else
+-- the login), now.
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 create or replace procedure tq_emails_push_many(p_messages longtext character set utf8mb4, p_options longtext character set utf8mb4)
@@ -372,7 +379,7 @@ begin
     declare ours, done boolean;
     declare pushed bigint;
     declare p_headers, p_group, p_producer, of_it longtext character set utf8mb4;
-    declare p_delay double;
+    declare p_delay, p_expires double;
     declare p_priority bigint;
     declare p_due, p_now datetime(6);
     declare ids longtext character set ascii default '';
@@ -388,17 +395,18 @@ begin
     end;
     call tq_emails_begin(ours);
     call tq_emails_list(p_messages);
-    call tq_emails_options(p_options, '["headers", "delay", "due", "priority", "group", "producer", "now"]');
+    call tq_emails_options(p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now"]');
     select
-        if(json_type(headers) = 'OBJECT', headers, null), delay,
+        if(json_type(headers) = 'OBJECT', headers, null), delay, expires,
         if(json_type(due) = 'STRING', json_unquote(due), null), priority,
         if(json_type(group_key) = 'STRING', json_unquote(group_key), null),
         if(json_type(producer) = 'STRING', json_unquote(producer), user()),
         if(json_type(clock) = 'STRING', json_unquote(clock), null)
-    into p_headers, p_delay, p_due, p_priority, p_group, p_producer, p_now
+    into p_headers, p_delay, p_expires, p_due, p_priority, p_group, p_producer, p_now
     from json_table(p_options, '$' columns (
         headers json path '$.headers',
         delay double path '$.delay',
+        expires double path '$.expires',
         due json path '$.due',
         priority bigint path '$.priority',
         group_key json path '$.group',
@@ -414,7 +422,7 @@ begin
         end if;
         call tq_emails_insert(
             of_it,
-            p_headers, p_delay, p_due, p_priority, p_group, null, 'raise', p_producer, p_now, pushed
+            p_headers, p_delay, p_due, p_priority, p_group, null, p_expires, 'raise', p_producer, p_now, pushed
         );
         set ids = concat(ids, ',', pushed);
     end loop;
@@ -428,7 +436,8 @@ begin
 end //
 
 -- tq_emails_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
--- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- If a message has the key of one already: error 51002 and none is pushed, or with on_conflict 'skip' null for that
 -- one, or with 'return' the id of the message that has it.
 -- Options: on_conflict (else 'raise'), producer (else the login), now.
@@ -469,7 +478,7 @@ begin
         if done then
             leave batch;
         end if;
-        call tq_emails_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key"]');
+        call tq_emails_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key", "expires"]');
         call tq_emails_push_one(
             of_it,
             given, p_on_conflict, p_producer, p_now, pushed
@@ -771,7 +780,9 @@ begin
     update json_table(json_array(json_array(p_id,p_delay)), '$[*]' columns (id bigint path '$[0]', delay double path '$[1]')) as given straight_join tq_emails as message force index (primary) on message.id = given.id and token = p_token
         and cancelled_at is null
     set state = elt(
-            last_insert_id(case when attempts >= 5 then 3 when delay > 0 then 2 else 1 end),
+            last_insert_id(case
+                when attempts >= 5 then 3 when delay > 0 then 2 else 1
+            end),
             'ready', 'scheduled', 'dead'
         ),
         due_at = case when attempts < 5 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second else due_at end,

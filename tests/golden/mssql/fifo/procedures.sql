@@ -344,7 +344,8 @@ create or alter procedure tq_emails_push
     @p_key nvarchar(max) = null,
     @p_on_conflict varchar(20) = 'raise',
     @p_producer nvarchar(max) = null,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_expires float = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -369,6 +370,7 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
@@ -444,7 +446,8 @@ create or alter procedure tq_emails_push_many
     @p_priority int = null,
     @p_group nvarchar(max) = null,
     @p_producer nvarchar(max) = null,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_expires float = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -479,6 +482,7 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
@@ -518,7 +522,8 @@ end;
 go
 
 -- tq_emails_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers.
--- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- A payload of JSON and headers are strings of their text, a payload of bytes is in hexadecimal digits.
 -- If a live message has the key of one: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
 -- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
@@ -552,17 +557,18 @@ begin
             throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
         declare @given table (
             place int not null primary key, payload nvarchar(max), headers nvarchar(max), delay float,
-            due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
+            expires float, due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
         );
-        insert into @given (place, payload, headers, delay, due, priority, group_key, dedup_key)
+        insert into @given (place, payload, headers, delay, expires, due, priority, group_key, dedup_key)
         select
-            cast(entry.[key] as int), given.payload, given.headers, given.delay, given.due, given.priority,
-            given.group_key, given.dedup_key
+            cast(entry.[key] as int), given.payload, given.headers, given.delay, given.expires, given.due,
+            given.priority, given.group_key, given.dedup_key
         from openjson(@p_messages) as entry
         cross apply openjson(entry.value) with (
             payload nvarchar(max) '$.payload',
             headers nvarchar(max) '$.headers',
             delay float '$.delay',
+            expires float '$.expires',
             due datetimeoffset(6) '$.due',
             priority int '$.priority',
             group_key nvarchar(max) '$.group',
@@ -592,6 +598,8 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if exists (select 1 from @given where delay not between 0 and 3200000000)
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        if exists (select 1 from @given where expires is not null)
+            throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
         if exists (select 1 from @given where priority is not null)
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if exists (select 1 from @given where group_key is not null)
@@ -903,7 +911,8 @@ go
 create or alter procedure tq_emails_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_result nvarchar(max) = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -913,6 +922,7 @@ begin
     declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
+        if @p_result is not null throw 51001, N'This queue keeps no results. Leave the result out.', 1;
         declare @done table (id bigint not null primary key, group_key varbinary(1020) null);
         insert into @done (id, group_key)
         select message.id, message.group_key

@@ -1,6 +1,7 @@
 -- public.tq_emails_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
 create or replace function public.tq_emails_check(
-    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
+    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text,
+    p_expires float8
 ) returns void language plpgsql as $$
     declare
         refusal text[] := case
@@ -8,6 +9,8 @@ create or replace function public.tq_emails_check(
                 array['Both delay and due are given.', 'Give one of them.']
             when not p_delay between 0 and 3200000000 then
                 array['delay is ' || p_delay || '.', 'Give seconds, from 0 to 100 years.']
+            when p_expires is not null then
+                array['The messages of this queue do not expire.', 'Leave expires out.']
             when p_priority is not null then
                 array['The queue does not go by priority.', 'Leave the priority out.']
             when p_group is not null then
@@ -168,7 +171,10 @@ returns bigint language plpgsql as $$
                 for update skip locked
             ), moved as (
                 update public.tq_emails
-                set state = case when state = 'in_progress' and attempts >= 5 then 'dead' else 'ready' end,
+                set state = case
+                        when state = 'in_progress' and attempts >= 5 then 'dead'
+                        else 'ready'
+                    end,
                     errors = case
                         when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
                             'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', 'lease expired'
@@ -276,14 +282,15 @@ create or replace function public.tq_emails_push(
     p_key text default null,
     p_on_conflict text default 'raise',
     p_producer text default null,
-    p_now timestamptz default null
+    p_now timestamptz default null,
+    p_expires float8 default null
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     declare
         pushed bigint;
         waited_for boolean;
         there text;
     begin
-        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict);
+        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         loop
@@ -337,7 +344,8 @@ create or replace function public.tq_emails_push_many(
     p_priority integer default null,
     p_group text default null,
     p_producer text default null,
-    p_now timestamptz default null
+    p_now timestamptz default null,
+    p_expires float8 default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     #variable_conflict use_column
     declare
@@ -345,7 +353,7 @@ create or replace function public.tq_emails_push_many(
         waited_for boolean;
         p_payloads text[] := array(select cast(value as text) from json_array_elements(p_messages));
     begin
-        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, null, 'raise');
+        perform public.tq_emails_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         for pushed, waited_for in
@@ -379,7 +387,8 @@ create or replace function public.tq_emails_push_many(
 revoke all on function public.tq_emails_push_many from public;
 
 -- public.tq_emails_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
--- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- If a message has the key of one already: error TQ002 and none is pushed, or with p_on_conflict 'skip' null for that
 -- one, or with 'return' the id of the message that has it.
 -- Locks: a message waits for another transaction that is pushing the same key. All of them are pushed, or none.
@@ -409,7 +418,8 @@ create or replace function public.tq_emails_push_each(
         p_producer := coalesce(p_producer, session_user);
         perform public.tq_emails_check(
             cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
-            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
+            cast(message ->> 'expires' as float8)
         )
         from unnest(messages) as message;
         while cardinality(places) > 0 loop
@@ -421,7 +431,8 @@ create or replace function public.tq_emails_push_each(
                 array_agg(message ->> 'key' order by chosen),
                 array_agg(cast(message ->> 'due' as timestamptz) order by chosen),
                 array_agg(cast(message ->> 'delay' as float8) order by chosen)
-            into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+            into
+                p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
             from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
             place := 0;
             for id, waited_for in
@@ -640,9 +651,14 @@ revoke all on function public.tq_emails_take from public;
 create or replace function public.tq_emails_complete(
     p_ids bigint[],
     p_token uuid,
-    p_now timestamptz default null
+    p_now timestamptz default null,
+    p_result json default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
     begin
+        if p_result is not null then
+            raise exception using errcode = 'TQ001', message = 'This queue keeps no results.',
+                hint = 'Leave the result out, or use a queue with results.';
+        end if;
         perform public.tq_emails_unpack(p_token);
         return query
             with finished as (

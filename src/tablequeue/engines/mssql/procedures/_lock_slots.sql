@@ -8,7 +8,7 @@ create or alter procedure {queue}__lock_slots
 as
 begin
     set xact_abort, nocount on;
-    declare @slots table (slot int not null);
+    declare @slots table (slot bigint not null);
     {sql lock_slots into=@slots};
     set @p_slots = (select slot from @slots for json path);
     return (select count(*) from @slots);

@@ -12,6 +12,7 @@ as
 begin
     set xact_abort, nocount on;
     {sql promote n=@p_n into=nothing};
-    return @@rowcount;
+    declare @promoted int = (select count(*) from @head);
+    return @promoted;
 end;
 go

@@ -1,5 +1,8 @@
 -- {queue}_complete: complete the messages of the JSON array @p_ids that @p_token holds, for consumers; returns their
 -- ids.
+-- [results]
+-- @p_result, the text of a JSON value, is kept as the result of each of them.
+-- [end]
 -- Error 51003 if it holds none of them: an error undoes the call, so it cannot be raised for some of them.
 -- [grouped]
 -- Then the next messages of their groups become ready; in a transaction of the caller's by the next pop after its
@@ -11,7 +14,8 @@ go
 create or alter procedure {queue}_complete
     @p_ids nvarchar(max),
     @p_token uniqueidentifier,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_result nvarchar(max) = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -21,6 +25,13 @@ begin
     declare @alone bit = case when @@trancount = 0 and @@options & 2 = 0 then 1 else 0 end;
     begin try
         begin transaction;
+        -- [results]
+        if isjson(N'[' + @p_result + N']') = 0
+            throw 51001, N'The result is no JSON. Give the text of one value.', 1;
+        -- [end]
+        -- [not results]
+        if @p_result is not null throw 51001, N'This queue keeps no results. Leave the result out.', 1;
+        -- [end]
         declare @done table (id bigint not null primary key, group_key varbinary(1020) null);
         -- [at_least_once]
         insert into @done (id, group_key)
@@ -46,6 +57,9 @@ begin
         -- [end]
         -- [none]
         {sql complete_none into=nothing};
+        -- [end]
+        -- [results]
+        insert into {results} (id, result) select id, @p_result from @done where @p_result is not null;
         -- [end]
         -- [keep grouped]
         insert into {turns} (group_key)

@@ -69,7 +69,7 @@ begin
         throw;
     end catch;
     -- [grouped]
-    if @alone = 1 and @state in ('dead', 'cancelled') exec {queue}__move_on @p_now;
+    if @alone = 1 and @state in ('dead', 'cancelled', 'blocked') exec {queue}__move_on @p_now;
     -- [end]
     select @state as state;
 end;

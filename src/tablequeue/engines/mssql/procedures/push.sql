@@ -14,7 +14,8 @@ create or alter procedure {queue}_push
     @p_key nvarchar(max) = null,
     @p_on_conflict varchar(20) = 'raise',
     @p_producer nvarchar(max) = null,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_expires float = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -41,6 +42,13 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and {longest}
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        -- [expires]
+        if @p_expires <= 0 or @p_expires > {longest}
+            throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
+        -- [end]
+        -- [not expires]
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        -- [end]
         -- [not priority]
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
@@ -85,7 +93,7 @@ begin
         declare @words nvarchar(2048);
         while 1 = 1
         begin
-            {sql push expires=null due=@due_utc into=nothing};
+            {sql push due=@due_utc into=nothing};
             set @id = case when @@rowcount = 1 then scope_identity() end;
             if @id is not null or @p_on_conflict = 'skip' break;
             if @p_on_conflict = 'raise'

@@ -1,5 +1,6 @@
 -- {queue}_push_each: push a JSON array of messages with options of their own (1,000 at the most), for producers.
--- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- Returns the ids in order. A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- A payload of JSON and headers are strings of their text, a payload of bytes is in hexadecimal digits.
 -- If a live message has the key of one: error 51002 and none is pushed, or with @p_on_conflict 'skip' null for that
 -- one, or with 'return' the id of the live message. If two transactions push a key at the same moment, one of them may
@@ -33,17 +34,18 @@ begin
             throw 51001, N'on_conflict is not known. Give raise, skip or return.', 1;
         declare @given table (
             place int not null primary key, payload nvarchar(max), headers nvarchar(max), delay float,
-            due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
+            expires float, due datetimeoffset(6), priority int, group_key nvarchar(max), dedup_key nvarchar(max)
         );
-        insert into @given (place, payload, headers, delay, due, priority, group_key, dedup_key)
+        insert into @given (place, payload, headers, delay, expires, due, priority, group_key, dedup_key)
         select
-            cast(entry.[key] as int), given.payload, given.headers, given.delay, given.due, given.priority,
-            given.group_key, given.dedup_key
+            cast(entry.[key] as int), given.payload, given.headers, given.delay, given.expires, given.due,
+            given.priority, given.group_key, given.dedup_key
         from openjson(@p_messages) as entry
         cross apply openjson(entry.value) with (
             payload nvarchar(max) '$.payload',
             headers nvarchar(max) '$.headers',
             delay float '$.delay',
+            expires float '$.expires',
             due datetimeoffset(6) '$.due',
             priority int '$.priority',
             group_key nvarchar(max) '$.group',
@@ -75,6 +77,14 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if exists (select 1 from @given where delay not between 0 and {longest})
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        -- [expires]
+        if exists (select 1 from @given where expires <= 0 or expires > {longest})
+            throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
+        -- [end]
+        -- [not expires]
+        if exists (select 1 from @given where expires is not null)
+            throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        -- [end]
         -- [not priority]
         if exists (select 1 from @given where priority is not null)
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
@@ -124,6 +134,9 @@ begin
         begin
             set @rows = coalesce((
                 select
+                    -- [expires]
+                    given.expires,
+                    -- [end]
                     given.payload, given.headers, cast(switchoffset(given.due, '+00:00') as datetime2(6)) as due,
                     coalesce(given.priority, 0) as priority, given.dedup_key as [key],
                     -- [strict]

@@ -11,7 +11,8 @@ create or alter procedure {queue}_push_many
     @p_priority int = null,
     @p_group nvarchar(max) = null,
     @p_producer nvarchar(max) = null,
-    @p_now datetime2(6) = null
+    @p_now datetime2(6) = null,
+    @p_expires float = null
 as
 begin
     -- Filtered indexes need these settings, which are the caller's; the other two are stored with the procedure.
@@ -48,6 +49,13 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and {longest}
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
+        -- [expires]
+        if @p_expires <= 0 or @p_expires > {longest}
+            throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
+        -- [end]
+        -- [not expires]
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        -- [end]
         -- [not priority]
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
@@ -79,7 +87,7 @@ begin
         -- [end]
         declare @due_utc datetime2(6) = cast(switchoffset(@p_due, '+00:00') as datetime2(6));
         declare @pushed table (id bigint not null primary key);
-        {sql push_many expires=null payloads=@p_messages due=@due_utc into=@pushed};
+        {sql push_many payloads=@p_messages due=@due_utc into=@pushed};
         -- [grouped]
         insert into {turns} (group_key)
         select @group where exists (select 1 from @pushed);

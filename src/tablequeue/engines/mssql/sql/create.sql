@@ -44,6 +44,9 @@ create table {queue} (
     headers nvarchar(max) null,
     errors nvarchar(max) null,
     payload {payload_type} not null
+    -- [grouped]
+    , in_run bigint not null constraint df_{table}__in_run default 0
+    -- [end]
     -- [fair]
     , slot as {slot_of_group} persisted
     -- [end]

@@ -9,14 +9,14 @@ declare @error nvarchar(max) = cast(:error as nvarchar(max));
 declare @now datetime2(6) = {now};
 update message
 set state = case
-        when attempts >= @max_attempts{in_time} then 'dead'
+        when attempts >= @max_attempts{in_time} then 'dead'{or_blocked}
         when given.delay > 0 then 'scheduled'
         else 'ready'
     end,
     due_at = case when attempts < @max_attempts then {now_and_given_delay} else due_at end,
     errors = {errors_and_one},
     token = null,
-    lease_until = null
+    lease_until = null{out_of_run}
 {note_inserted}output inserted.id, inserted.state
 from openjson(@delays) with (id bigint '$[0]', delay float '$[1]') as given
 inner join {queue} as message with (rowlock, forceseek) on message.id = given.id

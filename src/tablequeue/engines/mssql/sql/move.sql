@@ -16,7 +16,7 @@ where message.id in (select given.id from openjson(@ids) with (id bigint '$') as
     and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 insert into {queue} (
     state,
-    {queue_row without id state token lease_until}
+    {queue_row without id state token lease_until}{expires_at}
 )
 output inserted.id into @pushed (id)
 select
@@ -27,7 +27,7 @@ select
     end,
     {queue_row without id state token lease_until with
         due_at = {moved_due}
-        group_key = {moved_group}}
+        group_key = {moved_group}}{expires_at}
 from {source} as message with (forceseek)
 where message.id in (select moved.id from @moved as moved)
     and not exists (

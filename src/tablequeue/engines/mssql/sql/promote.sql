@@ -9,10 +9,14 @@
 -- other transaction rolled back, the next message would overtake it.
 -- If two transactions promote in the same group at once, the unique index refuses one of them (error 2601), which tries
 -- again.
+-- A run of the group may have begun meanwhile, which the first update has not seen. Since the index has the new head,
+-- no other run can begin before the commit. The second update finds a message of such a run, and gives the head the
+-- same entry in the index, which refuses it.
 -- In one transaction: a crash leaves all or nothing, and groups that were not promoted are still noted.
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 declare @turn table (group_key varbinary(1020) not null);
+declare @head table (id bigint not null primary key, group_key varbinary(1020) not null);
 with noted as (
     select top (@n) id, group_key
     from {turns} with (rowlock, readpast, updlock, readcommittedlock)
@@ -22,7 +26,7 @@ delete from noted
 output deleted.group_key into @turn (group_key);
 update message
 set state = case when message.due_at > @now then 'scheduled' else 'ready' end
-output inserted.id
+output inserted.id, inserted.group_key into @head (id, group_key)
 from (select distinct group_key from @turn) as turn
 cross apply (
     select top (1) waiting.id
@@ -37,3 +41,10 @@ where message.state = 'blocked'
         where there.group_key = turn.group_key
             and there.{head}
     );
+update message
+set in_run = there.in_run
+from @head as head
+inner join {queue} as message with (rowlock, forceseek) on message.id = head.id
+inner join {queue} as there on there.group_key = head.group_key
+where there.in_run > 0 and there.{head};
+select id from @head;

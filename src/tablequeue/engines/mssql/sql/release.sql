@@ -8,12 +8,12 @@ declare @delay float = cast(:delay as float);
 declare @now datetime2(6) = {now};
 declare @due datetime2(6) = {now_and_delay};
 update message
-set state = case when @delay > 0 then 'scheduled' else 'ready' end,
+set state = case{or_blocked} when @delay > 0 then 'scheduled' else 'ready' end,
     due_at = case when @delay > 0 then @due else due_at end,
     attempts = attempts - 1,
     token = null,
-    lease_until = null
-output inserted.id
+    lease_until = null{out_of_run}
+{note_inserted}output inserted.id
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token and message.cancelled_at is null;

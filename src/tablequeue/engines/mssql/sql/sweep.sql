@@ -21,7 +21,7 @@ declare @now datetime2(6) = {now};
 declare @error nvarchar(max) = N'lease expired';
 with expired as (
     select top (@n)
-        id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors{expires_at}
+        id, state, attempts, cancelled_at, token, lease_until, group_key, consumer, errors{expires_at}{and_in_run}
     from {queue} with (index ({table}__in_progress), rowlock, readpast, updlock, readcommittedlock)
     where state = 'in_progress' and lease_until <= @now
     order by lease_until
@@ -29,10 +29,10 @@ with expired as (
 update expired
 set state = case
         when cancelled_at is not null then state
-        when attempts >= @max_attempts{in_time} then 'dead'
+        when attempts >= @max_attempts{in_time} then 'dead'{or_blocked}
         else 'ready'
     end,
     errors = case when cancelled_at is not null then errors else {errors_and_one} end,
     token = case when cancelled_at is not null then token end,
-    lease_until = case when cancelled_at is not null then lease_until end
+    lease_until = case when cancelled_at is not null then lease_until end{out_of_run_if_swept}
 {note_inserted}output inserted.id, inserted.state;

@@ -4,7 +4,12 @@
 -- Then the next messages of their groups become ready; not in a transaction of the caller's, where the next pop that
 -- finds too little sees to it.
 -- [end]
+-- [not results]
 -- Options: now.
+-- [end]
+-- [results]
+-- Options: now, result: any JSON value, which is kept as the result of each of them.
+-- [end]
 -- Locks: the messages, until the transaction ends. A crash before the commit finishes none of them.
 {create} procedure {queue}_complete(p_ids {text}, p_token {token}, p_options {text})
     sql security definer
@@ -19,7 +24,12 @@ begin
     end;
     call {queue}_begin(ours);
     call {queue}_list(p_ids);
+    -- [not results]
     call {queue}_options(p_options, '["now"]');
+    -- [end]
+    -- [results]
+    call {queue}_options(p_options, '["now", "result"]');
+    -- [end]
     select if(json_type(clock) = 'STRING', json_unquote(clock), null) into p_now
     from json_table(p_options, '$' columns (clock json path '$.now')) as options;
     select json_arrayagg(id) into held from (
@@ -45,6 +55,12 @@ begin
         -- [end]
         -- [none]
         {sql complete_none/2 ids=held};
+        -- [end]
+        -- [results]
+        insert into {results} (id, result)
+        select done.id, json_extract(p_options, '$.result')
+        from json_table(held, '$[*]' columns (id bigint path '$')) as done
+        where json_type(json_extract(p_options, '$.result')) <> 'NULL';
         -- [end]
     elseif json_length(p_ids) > 0 then
         signal sqlstate 'TQ003' set mysql_errno = 51003,

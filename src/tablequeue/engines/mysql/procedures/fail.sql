@@ -74,7 +74,7 @@ begin
     if ours then
         commit;
         -- [grouped]
-        if outcome in ('dead', 'cancelled') then
+        if outcome in ('dead', 'cancelled', 'blocked') then
             call {queue}_move_on(p_now);
         end if;
         -- [end]

@@ -7,6 +7,7 @@
     p_priority bigint,
     p_group {text},
     p_key {text},
+    p_expires double,
     p_on_conflict {text},
     p_producer {text},
     p_now datetime(6),
@@ -25,6 +26,14 @@ begin
             'Both delay and due are given. Give one of them.'
         when not p_delay between 0 and {longest} then
             'The delay is not from 0 to 100 years. Give another number of seconds.'
+        -- [expires]
+        when p_expires <= 0 or p_expires > {longest} then
+            'expires is not above 0, to 100 years. Give another number of seconds.'
+        -- [end]
+        -- [not expires]
+        when p_expires is not null then
+            'The messages of this queue do not expire. Leave expires out.'
+        -- [end]
         -- [not priority]
         when p_priority is not null then
             'The queue does not go by priority. Leave the priority out.'
@@ -72,7 +81,7 @@ begin
         set taken = false, p_id = null;
         begin
             declare continue handler for 1062 set taken = true; -- the insert alone is undone
-            {sql push expires=null};
+            {sql push};
         end;
         if not taken then
             set p_id = last_insert_id();

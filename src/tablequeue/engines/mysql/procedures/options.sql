@@ -17,11 +17,11 @@ begin
             select
                 name, json_extract(p_options, concat('$.', name)) as value,
                 case
-                    when name in ('delay', 'lease', 'retry_in', 'seconds', 'age') then 'number'
+                    when name in ('delay', 'lease', 'retry_in', 'seconds', 'age', 'expires') then 'number'
                     when name in ('n', 'priority', 'after', 'low', 'high') then 'whole number'
                     when name in ('due', 'now') then 'time in UTC, as 2040-12-31 23:59:59'
                     when name = 'headers' then 'object'
-                    when name <> 'payload' then 'string'
+                    when name not in ('payload', 'result') then 'string'
                 end as wanted
             from json_table(p_names, '$[*]' columns (name {text} path '$')) as known
         ) as known

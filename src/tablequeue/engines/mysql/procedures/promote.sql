@@ -4,7 +4,7 @@
 -- around pop and take short.
 {create} procedure {queue}_promote(p_n bigint, p_now datetime(6), out p_promoted bigint)
 begin
-    declare found, notes, heads longtext character set ascii;
+    declare found, notes, heads, closed longtext character set ascii;
     set p_promoted = 0;
     select json_arrayagg(id) into found from (
         {sql promote/1}
@@ -23,6 +23,13 @@ begin
         if heads is not null then
             {sql promote/4 ids=heads};
             set p_promoted = row_count();
+            select json_arrayagg(id) into closed from (
+                {sql retract/1 ids=heads}
+            ) as head;
+            if closed is not null then
+                {sql retract/2 ids=closed};
+                set p_promoted = p_promoted - row_count();
+            end if;
         end if;
         {sql promote/5 ids=notes};
     end if;

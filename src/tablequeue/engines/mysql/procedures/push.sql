@@ -1,7 +1,7 @@
 -- {queue}_push: push one message, for producers. Returns its id. If a live message has its key: error 51002, or with
 -- on_conflict 'skip' null, or with 'return' the id of that message.
--- Options: headers, delay (seconds), due (in UTC), priority, group, key, on_conflict (else 'raise'), producer (else the
--- login), now.
+-- Options: headers, delay (seconds), due (in UTC), priority, group, key, expires (seconds), on_conflict (else 'raise'),
+-- producer (else the login), now.
 -- Locks: none that another transaction waits for, except pushes of the same key until the transaction ends.
 -- A crash before the commit leaves nothing.
 {create} procedure {queue}_push(p_payload {payload}, p_options {text})
@@ -18,7 +18,8 @@ begin
     end;
     call {queue}_begin(ours);
     call {queue}_options(
-        p_options, '["headers", "delay", "due", "priority", "group", "key", "on_conflict", "producer", "now"]'
+        p_options,
+        '["headers", "delay", "due", "priority", "group", "key", "expires", "on_conflict", "producer", "now"]'
     );
     select
         if(json_type(on_conflict) = 'STRING', json_unquote(on_conflict), 'raise'),

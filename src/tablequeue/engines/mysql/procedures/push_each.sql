@@ -1,5 +1,6 @@
 -- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
--- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- [bytes]
 -- The payload is a string in base64.
 -- [end]
@@ -43,7 +44,7 @@ begin
         if done then
             leave batch;
         end if;
-        call {queue}_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key"]');
+        call {queue}_options(given, '["payload", "headers", "delay", "due", "priority", "group", "key", "expires"]');
         call {queue}_push_one(
             -- [json]
             of_it,

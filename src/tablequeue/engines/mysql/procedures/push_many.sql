@@ -2,7 +2,8 @@
 -- [bytes]
 -- The payloads are strings in base64.
 -- [end]
--- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, producer (else the login), now.
+-- Options, the same for all: headers, delay (seconds), due (in UTC), priority, group, expires (seconds), producer (else
+-- the login), now.
 -- One insert a message: the ids of an INSERT ... SELECT are consecutive in some settings of the server only.
 -- Locks: none that another transaction waits for. All of them are pushed, or none.
 {create} procedure {queue}_push_many(p_messages {text}, p_options {text})
@@ -11,7 +12,7 @@ begin
     declare ours, done boolean;
     declare pushed bigint;
     declare p_headers, p_group, p_producer, of_it {text};
-    declare p_delay double;
+    declare p_delay, p_expires double;
     declare p_priority bigint;
     declare p_due, p_now datetime(6);
     declare ids longtext character set ascii default '';
@@ -27,17 +28,18 @@ begin
     end;
     call {queue}_begin(ours);
     call {queue}_list(p_messages);
-    call {queue}_options(p_options, '["headers", "delay", "due", "priority", "group", "producer", "now"]');
+    call {queue}_options(p_options, '["headers", "delay", "due", "priority", "group", "expires", "producer", "now"]');
     select
-        if(json_type(headers) = 'OBJECT', headers, null), delay,
+        if(json_type(headers) = 'OBJECT', headers, null), delay, expires,
         if(json_type(due) = 'STRING', json_unquote(due), null), priority,
         if(json_type(group_key) = 'STRING', json_unquote(group_key), null),
         if(json_type(producer) = 'STRING', json_unquote(producer), user()),
         if(json_type(clock) = 'STRING', json_unquote(clock), null)
-    into p_headers, p_delay, p_due, p_priority, p_group, p_producer, p_now
+    into p_headers, p_delay, p_expires, p_due, p_priority, p_group, p_producer, p_now
     from json_table(p_options, '$' columns (
         headers json path '$.headers',
         delay double path '$.delay',
+        expires double path '$.expires',
         due json path '$.due',
         priority bigint path '$.priority',
         group_key json path '$.group',
@@ -61,7 +63,7 @@ begin
             -- [bytes]
             if(json_type(of_it) = 'STRING', from_base64(json_unquote(of_it)), null),
             -- [end]
-            p_headers, p_delay, p_due, p_priority, p_group, null, 'raise', p_producer, p_now, pushed
+            p_headers, p_delay, p_due, p_priority, p_group, null, p_expires, 'raise', p_producer, p_now, pushed
         );
         set ids = concat(ids, ',', pushed);
     end loop;

@@ -6,19 +6,25 @@
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until their leases expire.
 select
     message.id,
-    case when attempts >= :max_attempts{in_time} then 'dead' when delay > 0 then 'scheduled' else 'ready' end
+    case
+        when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+        when delay > 0 then 'scheduled'
+        else 'ready'
+    end
 from {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
     and cancelled_at is null
 for update;
 update {delayed} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
     and cancelled_at is null
 set state = elt(
-        last_insert_id(case when attempts >= :max_attempts{in_time} then 3 when delay > 0 then 2 else 1 end),
-        'ready', 'scheduled', 'dead'
+        last_insert_id(case
+            when attempts >= :max_attempts{in_time} then 3{or_fourth} when delay > 0 then 2 else 1
+        end),
+        'ready', 'scheduled', 'dead'{fourth}
     ),
     due_at = case when attempts < :max_attempts then {now} + interval delay second else due_at end,
     errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
         'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
     )),
     token = null,
-    lease_until = null;
+    lease_until = null{out_of_run};

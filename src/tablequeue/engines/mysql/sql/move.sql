@@ -10,7 +10,7 @@ order by message.id
 for update;
 insert into {queue} (
     token, state,
-    {queue_row without id state token lease_until}
+    {queue_row without id state token lease_until}{expires_at}
 )
 select
     :token,
@@ -21,7 +21,7 @@ select
     end,
     {queue_row without id state token lease_until with
         due_at = {moved_due}
-        group_key = {moved_group}}
+        group_key = {moved_group}}{expires_at}
 from {given} straight_join {source} as message force index (primary) on message.id = given.id
 order by message.id;
 select id from {queue} force index (primary) where id >= last_insert_id() and token = :token order by id;

@@ -1,6 +1,6 @@
 -- In up to :n groups that the triggers have noted, the lowest blocked message becomes the head, if there is none.
 -- The statements: find notes; lock those that are not locked; find the lowest message of each of their groups that has
--- no head; make it the head; delete the notes.
+-- no head; make it the head, and then retract, in the same transaction; delete the notes.
 -- IGNORE: if two transactions promote in the same group at once, the unique index refuses one head, which is skipped.
 -- It hides no other error, because nothing else can fail here.
 -- Indexes: {table}__front, {table}__blocked. Locks: the notes (locked ones are skipped), the new heads.

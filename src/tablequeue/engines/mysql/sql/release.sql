@@ -7,9 +7,9 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where cancelled_at is null
 for update;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id and token = :token
-set state = case when :delay > 0 then 'scheduled' else 'ready' end,
+set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
     due_at = case when :delay > 0 then {now} + interval :delay second else due_at end,
     attempts = attempts - 1,
     token = null,
-    lease_until = null
+    lease_until = null{out_of_run}
 where cancelled_at is null;

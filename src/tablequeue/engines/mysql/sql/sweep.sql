@@ -18,12 +18,12 @@ from {given} straight_join {queue} as message force index (primary) on message.i
 where sweep_at <= {now}
 for update skip locked;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
-set state = case when attempts >= :max_attempts{in_time} then 'dead' else 'ready' end,
+set state = case when attempts >= :max_attempts{in_time} then 'dead'{or_blocked} else 'ready' end,
     errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
         'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', 'lease expired'
     )),
     token = null,
-    lease_until = null
+    lease_until = null{out_of_run}
 where state = 'in_progress' and cancelled_at is null;
 update {given} straight_join {queue} as message force index (primary) on message.id = given.id
 set state = 'ready'

@@ -1,6 +1,7 @@
 -- {queue}_check: refuse options that a push to this queue cannot have. For push, push_many and push_each.
 create or replace function {queue}_check(
-    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text
+    p_delay float8, p_due timestamptz, p_priority integer, p_group text, p_key text, p_on_conflict text,
+    p_expires float8
 ) returns void language plpgsql as $$
     declare
         refusal text[] := case
@@ -8,6 +9,14 @@ create or replace function {queue}_check(
                 array['Both delay and due are given.', 'Give one of them.']
             when not p_delay between 0 and {longest} then
                 array['delay is ' || p_delay || '.', 'Give seconds, from 0 to 100 years.']
+            -- [expires]
+            when p_expires <= 0 or p_expires > {longest} then
+                array['expires is ' || p_expires || '.', 'Give seconds above 0, to 100 years.']
+            -- [end]
+            -- [not expires]
+            when p_expires is not null then
+                array['The messages of this queue do not expire.', 'Leave expires out.']
+            -- [end]
             -- [not priority]
             when p_priority is not null then
                 array['The queue does not go by priority.', 'Leave the priority out.']

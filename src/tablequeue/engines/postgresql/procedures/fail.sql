@@ -82,7 +82,7 @@ create or replace function {queue}_fail(
         perform {queue}_notify(waited_for);
         -- [end]
         -- [grouped]
-        if new_state in ('dead', 'cancelled') and now() = statement_timestamp() then
+        if new_state in ('dead', 'cancelled', 'blocked') and now() = statement_timestamp() then
             perform {queue}_promote(1000, p_now);
         end if;
         -- [end]

@@ -12,14 +12,15 @@ create or replace function {queue}_push(
     p_key text default null,
     p_on_conflict text default 'raise',
     p_producer text default null,
-    p_now timestamptz default null
+    p_now timestamptz default null,
+    p_expires float8 default null
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     declare
         pushed bigint;
         waited_for boolean;
         there text;
     begin
-        perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict);
+        perform {queue}_check(p_delay, p_due, p_priority, p_group, p_key, p_on_conflict, p_expires);
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -31,7 +32,7 @@ create or replace function {queue}_push(
         p_group := '';
         -- [end]
         loop
-            {sql push expires=null within=true}
+            {sql push within=true}
             into pushed, waited_for;
             exit when pushed is not null or p_on_conflict = 'skip';
             if p_on_conflict = 'raise' then

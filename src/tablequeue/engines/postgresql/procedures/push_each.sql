@@ -1,5 +1,6 @@
 -- {queue}_push_each: push a JSON array of messages with options of their own, for producers. Returns the ids in order.
--- A message is an object: payload, and optionally headers, delay, due, priority, group, key.
+-- A message is an object: payload, and optionally headers, delay, due, priority, group, key,
+-- expires.
 -- [bytes]
 -- The payload is a string in base64.
 -- [end]
@@ -25,6 +26,9 @@ create or replace function {queue}_push_each(
         p_keys text[];
         p_dues timestamptz[];
         p_delays float8[];
+        -- [expires]
+        p_each_expires float8[];
+        -- [end]
         place integer;
         id bigint;
         waited_for boolean;
@@ -32,7 +36,8 @@ create or replace function {queue}_push_each(
         p_producer := coalesce(p_producer, session_user);
         perform {queue}_check(
             cast(message ->> 'delay' as float8), cast(message ->> 'due' as timestamptz),
-            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict
+            cast(message ->> 'priority' as integer), message ->> 'group', message ->> 'key', p_on_conflict,
+            cast(message ->> 'expires' as float8)
         )
         from unnest(messages) as message;
         while cardinality(places) > 0 loop
@@ -65,11 +70,18 @@ create or replace function {queue}_push_each(
                 -- [not due]
                 array_agg(cast(message ->> 'delay' as float8) order by chosen)
                 -- [end]
-            into p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+                -- [expires]
+                , array_agg(cast(message ->> 'expires' as float8) order by chosen)
+                -- [end]
+            into
+                p_payloads, p_headers, p_priorities, p_groups, p_keys, p_dues, p_delays
+                -- [expires]
+                , p_each_expires
+                -- [end]
             from unnest(places) as chosen, lateral (select messages[chosen] as message) as one;
             place := 0;
             for id, waited_for in
-                {sql push_each each_expires=null within=true}
+                {sql push_each within=true}
             loop
                 place := place + 1;
                 pushed[places[place]] := id;

@@ -11,7 +11,8 @@ create or replace function {queue}_push_many(
     p_priority integer default null,
     p_group text default null,
     p_producer text default null,
-    p_now timestamptz default null
+    p_now timestamptz default null,
+    p_expires float8 default null
 ) returns setof bigint language plpgsql security definer set search_path = pg_catalog, {schema}, pg_temp as $$
     #variable_conflict use_column
     declare
@@ -27,7 +28,7 @@ create or replace function {queue}_push_many(
         p_payloads bytea[] := array(select decode(value, 'base64') from json_array_elements_text(p_messages));
         -- [end]
     begin
-        perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise');
+        perform {queue}_check(p_delay, p_due, p_priority, p_group, null, 'raise', p_expires);
         p_priority := coalesce(p_priority, 0);
         p_producer := coalesce(p_producer, session_user);
         -- [due]
@@ -39,7 +40,7 @@ create or replace function {queue}_push_many(
         p_group := '';
         -- [end]
         for pushed, waited_for in
-            {sql push_many expires=null within=true}
+            {sql push_many within=true}
         loop
             return next pushed;
         end loop;

@@ -5,7 +5,7 @@
 with failed as (
     update {queue} as message
     set state = case
-            when attempts >= :max_attempts{in_time} then 'dead'
+            when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
             when given.delay > 0 then 'scheduled'
             else 'ready'
         end,
@@ -17,7 +17,7 @@ with failed as (
             'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', cast(:error as text)
         )),
         token = null,
-        lease_until = null
+        lease_until = null{out_of_run}
     from unnest(cast(:ids as bigint[]), cast(:delays as float8[])) as given (id, delay)
     where message.id = given.id and token = cast(:token as uuid) and cancelled_at is null
     returning message.id, state

@@ -11,7 +11,7 @@ with moved as (
 ), pushed as (
     insert into {queue} (
         state,
-        {queue_row without id state token lease_until}
+        {queue_row without id state token lease_until}{expires_at}
     )
     select
         case
@@ -21,7 +21,7 @@ with moved as (
         end,
         {queue_row without id state token lease_until with
             due_at = {moved_due}
-            group_key = {moved_group}}
+            group_key = {moved_group}}{expires_at}
     from moved
     order by id
     on conflict (dedup_key) where dedup_key is not null do nothing

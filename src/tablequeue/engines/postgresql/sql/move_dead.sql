@@ -10,7 +10,7 @@ insert into {target} (
 )
 select
     {queue_row without id token lease_until dedup_key with
-        state = 'ready'
+        state = '{moved_dead}'
         attempts = 0
         due_at = {now}
         headers = {origin_header}}

@@ -3,7 +3,8 @@
 -- Indexes: {table}__front, {table}__blocked. In order of notes from :noted on: dead entries before it are not walked
 -- again (messages.py; 0.7 ms with 200,000 of them).
 -- Locks: the notes (locked ones are skipped), the new heads.
--- If two transactions promote in the same group at once, the unique index refuses one of them, which tries again.
+-- If two transactions promote in the same group at once, the unique index refuses one of them, which tries again. So
+-- does one in whose group a run has begun meanwhile: see create_group_functions.
 -- state || '' keeps the planner, whose statistics are always outdated here, from reading all of {table}__blocked in
 -- addition to the primary key (8 ms with 200,000 blocked messages, and growing with them, instead of 0.2 ms).
 -- A crash leaves all or nothing: groups that were not promoted are still noted.
@@ -25,8 +26,9 @@ with turn as (
         )
         from vacant
     )) and state || '' = 'blocked'
-    returning id
+    returning group_key
+), head as (
+    select count(*) as number, array_agg(group_key) as groups from moved
 )
-select
-    (select count(*) from moved), (select max(id) from turn),
-    case when exists (select from moved) then {waited_for} else false end;
+select number, (select max(id) from turn), case when number > 0 then {waited_for} else false end
+from head, {queue}__closed(head.groups);

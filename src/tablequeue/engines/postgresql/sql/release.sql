@@ -3,14 +3,14 @@
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 with released as (
     update {queue}
-    set state = case when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
+    set state = case{or_blocked} when cast(:delay as float8) > 0 then 'scheduled' else 'ready' end,
         due_at = case
             when cast(:delay as float8) > 0 then {now} + cast(:delay as float8) * interval '1 second'
             else due_at
         end,
         attempts = attempts - 1,
         token = null,
-        lease_until = null
+        lease_until = null{out_of_run}
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is null
     returning id
 )

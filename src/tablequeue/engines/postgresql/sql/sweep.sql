@@ -18,7 +18,10 @@ with due as (
     for update skip locked
 ), moved as (
     update {queue}
-    set state = case when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead' else 'ready' end,
+    set state = case
+            when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
+            else 'ready'
+        end,
         errors = case
             when state = 'in_progress' then coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
                 'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', 'lease expired'
@@ -26,7 +29,7 @@ with due as (
             else errors
         end,
         token = null,
-        lease_until = null
+        lease_until = null{out_of_run}
     where id = any(array(select id from due union all select id from expired where cancelled_at is null))
     returning id
 ), cancelled as (

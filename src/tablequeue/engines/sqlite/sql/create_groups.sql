@@ -1,3 +1,5 @@
 -- What a grouped queue has in addition: its messages are pushed as blocked, and one of each group, the head, is not.
--- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress.
-create unique index {table}__front on {queue} (group_key) where {head};
+-- The unique index holds that promise: one message of a group at most is ready, scheduled or in progress. Those of a
+-- run are in progress together: in_run is the id of the message if it was claimed in a run, else 0.
+alter table {queue} add column in_run integer not null default 0;
+create unique index {table}__front on {queue} (group_key, in_run) where {head};

@@ -3,7 +3,7 @@
 -- Index: the primary key. Locks: the database. A crash leaves them in progress until their leases expire.
 update {queue} as message
 set state = case
-        when attempts >= :max_attempts{in_time} then 'dead'
+        when attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
         when given.delay > 0 then 'scheduled'
         else 'ready'
     end,
@@ -16,7 +16,7 @@ set state = case
         json_object('attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', :error)
     ),
     token = null,
-    lease_until = null
+    lease_until = null{out_of_run}
 from (select json_extract(value, '$[0]') as id, json_extract(value, '$[1]') as delay from json_each(:delays)) as given
 where message.id = given.id and token = :token and cancelled_at is null
 returning id, state;

@@ -7,7 +7,7 @@ where id in (select value from json_each(:ids)) and state in ('ready', 'schedule
 order by id;
 insert into {queue} (
     state,
-    {queue_row without id state token lease_until}
+    {queue_row without id state token lease_until}{expires_at}
 )
 select
     case
@@ -17,7 +17,7 @@ select
     end,
     {queue_row without id state token lease_until with
         due_at = {moved_due}
-        group_key = {moved_group}}
+        group_key = {moved_group}}{expires_at}
 from {source}
 where id in (select value from json_each(:ids))
 order by id

@@ -5,7 +5,7 @@
 update {queue}
 set state = case
         when cancelled_at is not null then state
-        when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead'
+        when state = 'in_progress' and attempts >= :max_attempts{in_time} then 'dead'{or_blocked}
         else 'ready'
     end,
     errors = case
@@ -16,7 +16,7 @@ set state = case
         else errors
     end,
     token = case when cancelled_at is not null then token end,
-    lease_until = case when cancelled_at is not null then lease_until end
+    lease_until = case when cancelled_at is not null then lease_until end{out_of_run_if_swept}
 where id in (
         select id from {queue} where state = 'scheduled' and due_at <= {now} order by due_at limit :n
     )

@@ -1,0 +1,118 @@
+"""`tablequeue sqs`: an endpoint for Amazon SQS."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tablequeue.cli import logs
+from tablequeue.cli.commands import Command, Settings, needed_packages
+from tablequeue.cli.output import print_json
+from tablequeue.cli.serve import listening
+from tablequeue.errors import BadInput
+from tablequeue.hosts import is_loopback
+
+if TYPE_CHECKING:
+    from tablequeue.sqs.app import SqsApp
+
+SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
+FILE = click.Path(exists=True, dir_okay=False)
+GRACE = 10
+"""Seconds in which requests must end after a signal."""
+
+
+@click.command(cls=Command)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9324, show_default=True, help="Its port; 0: a free one.")
+@click.option("--region", default="us-east-1", show_default=True, help="The region of requests that are not signed.")
+@click.option("--account", default="0" * 12, show_default=True, help="The account in URLs and ARNs.")
+@click.option("--access-key", help="The access key that requests must be signed with.")
+@click.option("--secret-key", envvar=SECRET, show_envvar=True, help="Its secret key.")
+@click.option("--credentials", type=FILE, help="A JSON file with secret keys by access key.")
+@click.option("--certificate", type=FILE, help="A TLS certificate, for https.")
+@click.option("--private-key", type=FILE, help="Its private key.")
+@click.option("--fair", is_flag=True, help="Make standard queues in which message groups take turns.")
+@click.pass_obj
+def sqs(
+    settings: Settings,
+    host: str,
+    port: int,
+    region: str,
+    account: str,
+    access_key: str | None,
+    secret_key: str | None,
+    credentials: str | None,
+    certificate: str | None,
+    private_key: str | None,
+    fair: bool,
+) -> None:
+    """Serve the queues of the database as Amazon SQS: point --endpoint-url of any SDK here.
+
+    On 127.0.0.1 any credentials will do. On any other address requests must be signed with the keys given here.
+    """
+    with needed_packages("The SQS endpoint", "sqs"):
+        import uvicorn
+
+        from tablequeue.sqs import app
+
+    class Server(uvicorn.Server):
+        """Answers the receives that wait before it waits for open requests."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            served.stop()
+            await super().shutdown(sockets)
+
+    keys = _keys(access_key, secret_key, credentials)
+    if keys is None and not is_loopback(host):
+        raise BadInput(
+            "Without keys everybody could use the queues.",
+            f"Give --access-key and {SECRET}, or --credentials; or serve on 127.0.0.1.",
+        )
+    if bool(certificate) is not bool(private_key):
+        raise BadInput("A certificate and its private key go together.", "Give both --certificate and --private-key.")
+    with settings.database() as database, listening("The endpoint", host, port) as listener:
+        served: SqsApp = app(database, credentials=keys, account=account, region=region, fair=fair)
+        options: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": private_key} if certificate else {}
+        config = uvicorn.Config(
+            served,
+            log_config=None,
+            log_level="warning",
+            server_header=False,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE,
+            **options,
+        )
+        shown_host = f"[{host}]" if ":" in host else host
+        url = f"{'https' if certificate else 'http'}://{shown_host}:{listener.getsockname()[1]}"
+        if settings.json:
+            print_json({"url": url})
+        else:
+            click.echo(f"SQS at {url}, region {region}")
+        logs.configure(as_json=settings.json)
+        try:
+            Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            return  # Ctrl-C is the way to end it, and no failure
+
+
+def _keys(access_key: str | None, secret_key: str | None, credentials: str | None) -> dict[str, str] | None:
+    """Return the secret keys by access key; None if none are given."""
+    keys: dict[str, str] = {}
+    if credentials is not None:
+        try:
+            given = json.loads(Path(credentials).read_text("utf-8"))
+        except (OSError, ValueError):
+            given = None
+        if not isinstance(given, dict) or not given or not all(isinstance(value, str) for value in given.values()):
+            raise BadInput("The credentials file cannot be used.", 'Write it as {"access key": "secret key"}.')
+        keys |= given
+    if bool(access_key) is not bool(secret_key) and (access_key or os.environ.get(SECRET) is None):
+        raise BadInput("An access key and its secret key go together.", f"Give --access-key, and {SECRET}.")
+    if access_key and secret_key:
+        keys[access_key] = secret_key
+    return keys or None

@@ -1,0 +1,59 @@
+-- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
+-- lease. The run ends before the first one that is due later, or that another transaction is changing. No message of
+-- the group is promoted while one is in progress, so the group is closed until all of them are finished.
+-- Indexes: {table}__ready, {table}__blocked, the primary key; for state || '' see promote. Locks: the rows; locked ones
+-- are skipped, so it waits for nobody. Only who has the lock on the first message may claim the others.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+with
+-- [limited]
+{permits}
+-- [end]
+head as materialized (
+    select id, group_key from {queue}
+    where {claimable}
+    order by id
+    limit least(1, {claim_limit})
+    for update skip locked
+), behind as materialized (
+    select id from {queue}
+    where group_key = (select group_key from head) and state = 'blocked'{in_time}
+    order by id
+    limit greatest(0, {claim_limit} - 1)
+), mine as materialized (
+    select id, due_at from {queue}
+    where id = any(array(select id from behind)) and state || '' = 'blocked'
+    for update skip locked
+), run as (
+    select id from head
+    union all
+    select id
+    from (
+        select
+            behind.id,
+            bool_and(mine.id is not null and coalesce(mine.due_at <= {now}, true)) over (order by behind.id) as follows
+        from behind left join mine on mine.id = behind.id
+    ) as message
+    where follows
+)
+-- [limited]
+, claimed as (
+-- [end]
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = cast(:token as uuid),
+    consumer = cast(:consumer as text),
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease as float8) * interval '1 second',
+    in_run = id
+where id = any(array(select id from run))
+returning
+    -- [not limited]
+    {claimed};
+    -- [end]
+    -- [limited]
+    {claimed}
+), {noted}
+select * from claimed;
+-- [end]

@@ -1,0 +1,29 @@
+-- Claim the next ready message and up to :n - 1 that are blocked behind it in its group, in order of ids, under one
+-- lease. The run ends before the first one that is due later. No message of the group is promoted while one is in
+-- progress, so the group is closed until all of them are finished.
+-- Indexes: {table}__ready, {table}__blocked. Locks: the database, for the length of the statement.
+-- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
+with head as (
+    select id, group_key from {queue} where {claimable} order by id limit min(1, {claim_limit})
+), behind as (
+    select id, due_at from {queue}
+    where group_key = (select group_key from head) and state = 'blocked'{in_time}
+    order by id limit max(0, {claim_limit} - 1)
+)
+update {queue}
+set state = 'in_progress',
+    attempts = attempts + 1,
+    token = :token,
+    consumer = :consumer,
+    popped_at = {now},
+    first_popped_at = coalesce(first_popped_at, {now}),
+    lease_until = {now} + cast(:lease * 1000000 as integer),
+    in_run = id
+where id in (
+    select id from head
+    union all
+    select id from (select id, max(coalesce(due_at > {now}, 0)) over (order by id) as is_later from behind)
+    where not is_later
+)
+returning
+    {claimed};

@@ -1,0 +1,30 @@
+-- Where the messages are that leave for a queue of another database, until they are there: no consumer finds them, and
+-- only the move changes them. The token names the transaction that set them aside. A target has the table too: what
+-- comes is in it within a transaction.
+-- And what has come to this queue: the id that each message had, its token, and the id that it has here.
+-- Made at the first such move. Runs in one transaction: a crash leaves nothing.
+create table if not exists {moving} (
+    id integer primary key,
+    state text not null,
+    attempts integer not null,
+    priority integer not null,
+    token text not null,
+    pushed_at integer not null,
+    due_at integer,
+    first_popped_at integer,
+    popped_at integer,
+    expires_at integer,
+    group_key text,
+    dedup_key text,
+    producer text,
+    consumer text,
+    headers text,
+    errors text,
+    payload {staged_type} not null
+) strict;
+create table if not exists {moved} (
+    id integer not null,
+    token text not null,
+    new_id integer not null,
+    primary key (id, token)
+) strict, without rowid;

@@ -1,0 +1,214 @@
+"""The endpoint as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from tablequeue.aio import THREADS, AsyncDatabase
+from tablequeue.database import Database
+from tablequeue.errors import BadInput, Conflict, ConnectionLost, Locked, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.sqs import moves, protocol, signatures
+from tablequeue.sqs.desk import give_back
+from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
+from tablequeue.sqs.errors import SqsError, no_queue
+from tablequeue.sqs.operations import OPERATIONS
+from tablequeue.sqs.protocol import Answer
+from tablequeue.threads import Threads
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LARGEST_BODY = 8 << 20
+"""Bytes of a request: ten messages of 1 MiB in all, with every character escaped."""
+BODY_WITHIN = 30.0
+"""Seconds in which a client must have sent its request."""
+PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
+"""Errors that a client does well to try again after."""
+_PLAIN = "text/plain; charset=utf-8"
+
+log = logging.getLogger("tablequeue.sqs")
+
+
+def app(
+    db: Database | AsyncDatabase,
+    *,
+    credentials: Mapping[str, str] | None = None,
+    account: str = DEFAULT_ACCOUNT,
+    region: str = DEFAULT_REGION,
+    fair: bool = False,
+) -> SqsApp:
+    """Return an ASGI application that serves the queues of a database as Amazon SQS.
+
+    credentials  secret keys by access key: requests must be signed with one of them. None: requests are not checked.
+    account      the account in URLs and ARNs, 12 digits.
+    region       the region of requests that are not signed, and so name none.
+    fair         make standard queues so that message groups take turns (`groups="fair"`). A receive of one message
+                 takes up to three times as long then.
+
+    Raises `BadInput` for an account that is none.
+    """
+    if len(account) != 12 or not account.isdecimal():
+        raise BadInput(f"account is {account!r}.", "Give 12 digits.")
+    opened = AsyncDatabase(db, Threads(2 * THREADS), None) if isinstance(db, Database) else db
+    return SqsApp(Endpoint(opened, account, region, fair), credentials)
+
+
+class SqsApp:
+    """The application. Made by `app`."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Mapping[str, str] | None) -> None:
+        self.endpoint = endpoint
+        self._credentials = credentials
+        self.answered: Counter[tuple[str, str]] = Counter()
+        """How many requests were answered, by operation and by code: `OK`, or that of the error."""
+
+    def stop(self) -> None:
+        """Answer all receives that wait with nothing, and let none wait from now on. Other requests go on."""
+        self.endpoint.housekeeping.stop()
+        for hosted in self.endpoint.queues.all():
+            hosted.desk.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": f"{message['type']}.complete"})
+        self.stop()
+        await moves.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["method"] == "GET" and path in ("/health", "/metrics"):
+            text = "ok\n" if path == "/health" else self._metrics()
+            await _reply(send, Answer(200, _PLAIN, text.encode()), "")
+            return
+        self.endpoint.housekeeping.begin()
+        id, wire = str(uuid.uuid4()), protocol.wire(headers)
+        name, code, call = "-", "OK", None
+        try:
+            body = await _body(headers, receive)
+            if self._credentials is not None:
+                signatures.verify(scope, headers, body, self._credentials)
+            request = wire.read(path, scope["query_string"].decode("latin-1"), body)
+            name = request.operation.name
+            call = Call(self.endpoint, request.parameters, self._region(headers), _base(scope, headers))
+            answer = await self._answer(wire, request, call, receive, id)
+        except SqsError as error:
+            answer, code = wire.error(error, id), error.code
+        except _GoneError:
+            return
+        self.answered[name, code] += 1
+        await _reply(send, answer, id)
+
+    async def _answer(
+        self, wire: protocol.Wire, request: protocol.Request, call: Call, receive: Receive, id: str
+    ) -> Answer:
+        if request.operation.name != "ReceiveMessage":
+            return wire.result(request.operation, await self._result(request, call), id)
+        work = asyncio.ensure_future(self._result(request, call))
+        # A client that goes away while it waits gets nothing: what is claimed for it is released.
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                work.cancel()
+                with suppress(asyncio.CancelledError, SqsError):
+                    await work
+                await self._release(call)
+                raise _GoneError
+            return wire.result(request.operation, await work, id)
+        finally:
+            gone.cancel()
+
+    async def _release(self, call: Call) -> None:
+        if call.claimed:
+            give_back((await call.queue()).queue, call.claimed)
+
+    async def _result(self, request: protocol.Request, call: Call) -> Mapping[str, Any]:
+        try:
+            return await OPERATIONS[request.operation.name](call)
+        except QueueNotFound:  # another process dropped it
+            self.endpoint.queues.forget(protocol.queue_in(call.get("QueueUrl", "")))
+            raise no_queue() from None
+        except TablequeueError as error:
+            if isinstance(error, BadInput):
+                raise SqsError("UnsupportedOperation", str(error)) from None
+            log.warning("%s: %s", request.operation.name, error)
+            name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"
+            raise SqsError(name, str(error)) from None
+
+    def _region(self, headers: Mapping[str, str]) -> str:
+        return signatures.region(headers) or self.endpoint.region
+
+    def _metrics(self) -> str:
+        """Return what was answered, and who waits, in the format of Prometheus."""
+        lines = ["# TYPE tablequeue_sqs_requests_total counter"]
+        lines += [
+            f'tablequeue_sqs_requests_total{{operation="{operation}",code="{code}"}} {number}'
+            for (operation, code), number in sorted(self.answered.items())
+        ]
+        waiting = sum(len(hosted.desk) for hosted in self.endpoint.queues.all())
+        return "\n".join([*lines, "# TYPE tablequeue_sqs_waiting gauge", f"tablequeue_sqs_waiting {waiting}", ""])
+
+
+class _GoneError(Exception):
+    """The client has closed the connection."""
+
+
+async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
+    """Return the body of a request; `SqsError` if it is too large, or takes too long."""
+    too_large = SqsError("RequestEntityTooLarge", f"The request is larger than {LARGEST_BODY} bytes.")
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
+        raise too_large
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_WITHIN):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _GoneError
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > LARGEST_BODY:
+                    raise too_large
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise SqsError("RequestTimeout", f"The request took longer than {BODY_WITHIN:g} seconds.") from None
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _reply(send: Send, answer: Answer, id: str) -> None:
+    headers = [
+        (b"content-type", answer.type.encode()),
+        (b"content-length", str(len(answer.body)).encode()),
+        *answer.headers,
+    ]
+    if id:
+        headers.append((b"x-amzn-requestid", id.encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _base(scope: Scope, headers: Mapping[str, str]) -> str:
+    """Return the URL of the endpoint, as the client reached it; a proxy may name its own scheme."""
+    scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
+    return f"{scheme}://{headers.get('host', 'localhost')}{scope.get('root_path', '')}"

@@ -1,0 +1,130 @@
+"""The receives that wait at a queue: any number of them, with one waiter and no thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from tablequeue.aioqueue import AsyncClaim, AsyncQueue
+from tablequeue.errors import LeaseLost, TablequeueError
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """A receive that waits: how many messages it takes, under which lease, until when."""
+
+    n: int
+    lease: float
+    end: float
+    claims: asyncio.Future[list[AsyncClaim]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Desk:
+    """Hands messages of one queue to the receives that wait, in their order.
+
+    One task looks for all of them, so a push wakes one and not hundreds.
+    """
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+        self._waiting: list[Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+        self._waiter_wake: Callable[[], None] = _nothing
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def receive(self, n: int, lease: float, wait: float) -> list[AsyncClaim]:
+        """Claim up to `n` messages as soon as there are any; none after `wait` seconds, or when the desk is closed.
+
+        If the task is cancelled, what was claimed for it is released.
+        """
+        claims = await claimed(self._queue, n, lease)
+        if claims or wait <= 0 or self._closed:
+            return claims
+        waiting = Waiting(n, lease, monotonic() + wait)
+        self._waiting.append(waiting)
+        if self._task is None:
+            self._task = asyncio.create_task(self._serve())
+        try:
+            await asyncio.wait((waiting.claims,), timeout=wait)
+            return waiting.claims.result() if waiting.claims.done() else []
+        except asyncio.CancelledError:
+            if waiting.claims.done():
+                give_back(self._queue, waiting.claims.result())
+            raise
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            if not self._waiting and self._task is not None:
+                self._task.cancel()
+
+    def wake(self) -> None:
+        """Look again: a lease was changed here."""
+        self._waiter_wake()
+
+    def close(self) -> None:
+        """Answer all that wait with nothing, and let nobody wait from now on."""
+        self._closed = True
+        for waiting in self._waiting:
+            waiting.claims.set_result([])
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _serve(self) -> None:
+        try:
+            with self._queue.waiter() as waiter:
+                self._waiter_wake = waiter.wake
+                while self._waiting:
+                    head = self._waiting[0]
+                    claims = await claimed(self._queue, head.n, head.lease)
+                    if not claims:
+                        await waiter.wait(max(0.0, max(each.end for each in self._waiting) - monotonic()))
+                        continue
+                    waiter.found()
+                    if head in self._waiting:
+                        self._waiting.remove(head)
+                        head.claims.set_result(claims)
+                    else:
+                        give_back(self._queue, claims)
+        except TablequeueError as error:
+            for waiting in self._waiting:
+                waiting.claims.set_exception(error)
+            self._waiting.clear()
+        finally:
+            self._waiter_wake = _nothing
+            self._task = asyncio.create_task(self._serve()) if self._waiting else None  # some came meanwhile
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
+    """Release claims whose client is gone; the receive does not count."""
+
+    async def release() -> None:
+        try:
+            await queue.release_many(claims)
+        except (LeaseLost, TablequeueError):
+            return  # their leases end by themselves
+
+    if claims:
+        task = asyncio.create_task(release())
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+
+async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
+    """Claim up to `n` messages; with a lease of 0 they are visible again at once, and count as received."""
+    claims = await queue.pop_many(n, lease=lease or 30.0)
+    if claims and not lease:
+        await queue.extend_many(claims, 0)
+    return claims
+
+
+def _nothing() -> None:
+    return

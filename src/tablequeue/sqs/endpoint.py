@@ -1,0 +1,67 @@
+"""What all operations work with: the queues, the settings of the endpoint, and one call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tablequeue.aio import AsyncDatabase
+from tablequeue.aioqueue import AsyncClaim
+from tablequeue.sqs.attempts import Attempts
+from tablequeue.sqs.errors import missing
+from tablequeue.sqs.hosted import Hosted, Queues
+from tablequeue.sqs.housekeeping import Housekeeping
+from tablequeue.sqs.protocol import queue_in
+
+DEFAULT_ACCOUNT = "000000000000"
+DEFAULT_REGION = "us-east-1"
+
+Result = dict[str, Any]
+
+
+class Endpoint:
+    """The state of one endpoint. All of it is in this process and may be lost: what must stay is in the database."""
+
+    def __init__(self, db: AsyncDatabase, account: str, region: str, fair: bool) -> None:
+        self.db = db
+        self.account = account
+        self.region = region
+        self.fair = fair
+        self.queues = Queues(db, account)
+        self.attempts = Attempts()
+        self.housekeeping = Housekeeping(self.queues)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of an operation.
+
+    base       the URL of the endpoint, as the client reached it.
+    claimed    what a receive has claimed, to release it if the response cannot be sent.
+    """
+
+    endpoint: Endpoint
+    parameters: dict[str, Any]
+    region: str
+    base: str
+    claimed: list[AsyncClaim] = field(default_factory=list)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.parameters.get(name, default)
+
+    async def queue(self, *, fresh: bool = False) -> Hosted:
+        """Return the queue that the call is about."""
+        url = self.parameters.get("QueueUrl")
+        if url is None:
+            raise missing("QueueUrl")
+        return await self.endpoint.queues.open(self.region, queue_in(url), fresh=fresh)
+
+    def url(self, name: str) -> str:
+        return self.base + self.endpoint.queues.path(name)
+
+    def arn(self, name: str) -> str:
+        return self.endpoint.queues.arn(self.region, name)
+
+
+Operation = Callable[[Call], Awaitable[Result]]

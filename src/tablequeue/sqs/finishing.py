@@ -1,0 +1,176 @@
+"""DeleteMessage and ChangeMessageVisibility, with their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tablequeue.aioqueue import AsyncClaim
+from tablequeue.errors import LeaseLost
+from tablequeue.message import Message
+from tablequeue.sqs import batches
+from tablequeue.sqs.attributes import LONGEST_VISIBILITY
+from tablequeue.sqs.endpoint import Call, Result
+from tablequeue.sqs.errors import SqsError, invalid, missing
+from tablequeue.sqs.hosted import Hosted
+from tablequeue.sqs.messages import Handle
+
+_GONE = "Message does not exist or is not available for visibility timeout change."
+_EXPIRED = "The receipt handle has expired."
+
+Lost = Callable[[Hosted, Handle, str], Awaitable[None]]
+
+
+async def delete_message(call: Call) -> Result:
+    hosted = await call.queue()
+    text = call.parameters["ReceiptHandle"]
+    (error,) = await _finished(call, hosted, [text], _delete, _delete_lost)
+    if error is not None:
+        raise error
+    return {}
+
+
+async def delete_message_batch(call: Call) -> Result:
+    hosted = await call.queue()
+    entries = call.parameters["Entries"]
+    batches.check_entries(entries, "DeleteMessage")
+    errors = await _finished(call, hosted, [entry["ReceiptHandle"] for entry in entries], _delete, _delete_lost)
+    return _answer(entries, errors)
+
+
+async def change_message_visibility(call: Call) -> Result:
+    hosted = await call.queue()
+    seconds, text = call.parameters["VisibilityTimeout"], call.parameters["ReceiptHandle"]
+    _check_visibility(seconds)
+    (error,) = await _finished(call, hosted, [text], _extend(seconds), _extend_lost)
+    if error is not None:
+        raise error
+    return {}
+
+
+async def change_message_visibility_batch(call: Call) -> Result:
+    hosted = await call.queue()
+    entries = call.parameters["Entries"]
+    batches.check_entries(entries, "ChangeMessageVisibility")
+    errors: list[SqsError | None] = [None] * len(entries)
+    by_seconds: dict[int, list[int]] = {}
+    for place, entry in enumerate(entries):
+        try:
+            seconds = entry.get("VisibilityTimeout")
+            if seconds is None:
+                raise missing("VisibilityTimeout")
+            _check_visibility(seconds)
+            by_seconds.setdefault(seconds, []).append(place)
+        except SqsError as error:
+            errors[place] = error
+    for seconds, places in by_seconds.items():
+        texts = [entries[place]["ReceiptHandle"] for place in places]
+        found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost)
+        for place, refused in zip(places, found, strict=True):
+            errors[place] = refused
+    return _answer(entries, errors)
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _answer(entries: Sequence[Mapping[str, Any]], errors: Sequence[SqsError | None]) -> Result:
+    pairs = [*zip(entries, errors, strict=True)]
+    successful = [{"Id": entry["Id"]} for entry, error in pairs if error is None]
+    return batches.answer(successful, [batches.failed(entry["Id"], error) for entry, error in pairs if error])
+
+
+def _check_visibility(seconds: int) -> None:
+    if not 0 <= seconds <= LONGEST_VISIBILITY:
+        words = "VisibilityTimeout must be an integer between 0 and 43200."
+        raise invalid(seconds, "VisibilityTimeout", words)
+
+
+async def _finished(
+    call: Call, hosted: Hosted, texts: Sequence[str], finish: Callable[..., Awaitable[Any]], lost: Lost
+) -> list[SqsError | None]:
+    """Finish what receipt handles stand for, in one call of the queue; return the error of each, or None."""
+    errors: list[SqsError | None] = []
+    handles: dict[str, Handle] = {}
+    for text in texts:
+        try:
+            handles[text] = Handle.of(hosted.seed, text)
+            call.endpoint.attempts.forget(hosted.seed, handles[text].id)
+            errors.append(None)
+        except SqsError as error:
+            errors.append(error)
+    late = set()
+    if lost is _extend_lost or hosted.settings.fifo:
+        late = await _late(hosted, handles.values(), all=lost is _extend_lost)
+    held = [handle for handle in handles.values() if handle.id not in late]
+    gone: Collection[int] = late
+    try:
+        if held:
+            await finish(hosted, [AsyncClaim.of(hosted.queue, handle.id, handle.token) for handle in held])
+    except LeaseLost as error:
+        gone = late.union(error.ids)
+    for place, text in enumerate(texts):
+        if (handle := handles.get(text)) is not None and handle.id in gone:
+            try:
+                await lost(hosted, handle, text)
+            except SqsError as refused:
+                errors[place] = refused
+    return errors
+
+
+async def _late(hosted: Hosted, handles: Iterable[Handle], all: bool) -> set[int]:
+    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet.
+
+    It looks at those whose lease has ended, unless it was extended; with `all` also at those that may have been ended
+    before.
+    """
+    now = datetime.now(UTC).timestamp()
+    late = set()
+    for handle in handles:
+        if all or handle.end <= now:
+            there = await hosted.queue.find(handle.id)
+            if there is None or _visible(there):
+                late.add(handle.id)
+    return late
+
+
+async def _delete(hosted: Hosted, claims: list[AsyncClaim]) -> None:
+    await hosted.queue.complete_many(claims)
+    if hosted.settings.fifo:
+        hosted.desk.wake()  # the next messages of the groups are visible
+
+
+def _extend(seconds: int) -> Callable[[Hosted, list[AsyncClaim]], Awaitable[None]]:
+    async def extend(hosted: Hosted, claims: list[AsyncClaim]) -> None:
+        await hosted.queue.extend_many(claims, seconds)
+        hosted.desk.wake()
+
+    return extend
+
+
+async def _delete_lost(hosted: Hosted, handle: Handle, text: str) -> None:
+    """Delete a message whose visibility timeout is over, if nobody else has it now, as AWS does."""
+    there = await hosted.queue.find(handle.id)
+    if there is None or there.state in ("finished", "dead"):
+        return
+    if hosted.settings.fifo:
+        raise invalid(text, "ReceiptHandle", _EXPIRED)
+    if _visible(there):
+        await hosted.queue.cancel(handle.id)
+
+
+async def _extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
+    there = await hosted.queue.find(handle.id)
+    if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
+        raise invalid(text, "ReceiptHandle", _GONE)
+    if _visible(there):
+        if hosted.settings.fifo:
+            raise invalid(text, "ReceiptHandle", _EXPIRED)
+        raise SqsError("MessageNotInflight", "The message referred to isn't in flight.")
+    # Another receive has it: an old handle changes nothing.
+
+
+def _visible(message: Message) -> bool:
+    ended = message.lease_until is not None and message.lease_until <= datetime.now(UTC)
+    return message.state in ("ready", "scheduled", "blocked") or ended

@@ -1,0 +1,127 @@
+"""The queues that the endpoint serves: a queue of the database with its SQS name, attributes and waiting receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from tablequeue.aio import AsyncDatabase
+from tablequeue.aioqueue import AsyncQueue
+from tablequeue.errors import BadName, QueueNotFound
+from tablequeue.message import ORIGIN
+from tablequeue.sqs.attributes import PREFIX, Settings
+from tablequeue.sqs.desk import Desk
+from tablequeue.sqs.errors import no_queue
+
+
+class Hosted:
+    """One queue, as SQS sees it."""
+
+    def __init__(self, name: str, queue: AsyncQueue) -> None:
+        self.name = name
+        self.queue = queue
+        self.desk = Desk(queue)
+        self._settings = Settings(queue.definition)
+
+    @property
+    def settings(self) -> Settings:
+        """Its attributes; another process may have changed them up to a second ago."""
+        if self._settings.definition is not self.queue.definition:
+            self._settings = Settings(self.queue.definition)
+        return self._settings
+
+    @property
+    def seed(self) -> str:
+        """What the ids and the receipt handles of its messages are made with."""
+        return self.settings.seed or self.name
+
+
+class Queues:
+    """The queues of a database, by region and name. Queues without a region are in all of them."""
+
+    def __init__(self, db: AsyncDatabase, account: str) -> None:
+        self.db = db
+        self.account = account
+        self._open: dict[tuple[str, str], Hosted] = {}
+
+    async def open(self, region: str, name: str, *, fresh: bool = False) -> Hosted:
+        """Return a queue; with `fresh` as the catalogue has it now. `QueueDoesNotExist` if there is none."""
+        known = self._open.get((region, name))
+        if known is not None and not fresh:
+            return known
+        for stored in (name, regional(name, region)):
+            try:
+                hosted = Hosted(name, await self.db.queue(stored))
+            except (QueueNotFound, BadName):
+                continue
+            if hosted.settings.region in (None, region):
+                if known is None or known.seed != hosted.seed or known.queue.name != stored:
+                    self._open[region, name] = hosted
+                return hosted
+        self.forget(name)
+        raise no_queue()
+
+    def forget(self, name: str) -> None:
+        """Open the queues of that name anew."""
+        for key in [key for key in self._open if key[1] == name]:
+            del self._open[key]
+
+    async def names(self, region: str) -> list[str]:
+        """Return the names of all queues of a region, sorted."""
+        found = set()
+        for stored in await self.db.queues():
+            name, _, of = stored.partition("@")
+            if of in ("", region):
+                try:
+                    await self.open(region, name)
+                except Exception as error:  # another process dropped it, or it is of another region
+                    if not isinstance(error, type(no_queue())):
+                        raise
+                    continue
+                found.add(name)
+        return sorted(found)
+
+    async def free_name(self, region: str, name: str) -> str:
+        """Return the name under which the database keeps a new queue."""
+        return regional(name, region) if name in await self.db.queues() else name
+
+    def arn(self, region: str, name: str) -> str:
+        return f"arn:aws:sqs:{region}:{self.account}:{name}"
+
+    def path(self, name: str) -> str:
+        return f"/{self.account}/{quote(name, safe='')}"
+
+    def seed_of_origin(self, region: str, name: str) -> str:
+        """Return the seed of the queue from which a dead letter came, if it is open; else its name."""
+        known = self._open.get((region, shown(name)))
+        return known.seed if known else shown(name)
+
+    def all(self) -> list[Hosted]:
+        return [*self._open.values()]
+
+
+def regional(name: str, region: str) -> str:
+    """Return the name under which a queue is kept whose name has a queue of another region."""
+    return f"{name}@{region}"
+
+
+def shown(stored: str) -> str:
+    """Return the SQS name of a queue that is kept under that name."""
+    return stored.partition("@")[0]
+
+
+def name_in_arn(arn: str) -> str:
+    return arn.rpartition(":")[2]
+
+
+def origin_of(headers: Mapping[str, Any], of: str) -> tuple[str, int, str | None] | None:
+    """Return queue, id and key of a dead letter before it came to the queue `of`; None of any other message."""
+    match headers.get(ORIGIN):
+        case {"queue": str(queue), "id": int(id), "key": key} if queue != of:
+            return queue, id, key
+    return None
+
+
+def label(name: str) -> str:
+    return f"{PREFIX}{name}"

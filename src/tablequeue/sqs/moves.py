@@ -1,0 +1,252 @@
+"""Message move tasks: the messages of a dead-letter queue go back, or to another queue, in the background.
+
+A task is a label of its queue, so every endpoint of the database lists it. It runs in the process that started it; if
+that ends, the task has failed, and what it has not moved stays in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from time import monotonic, time
+
+from tablequeue.errors import TablequeueError
+from tablequeue.message import Message
+from tablequeue.sqs.attributes import is_arn
+from tablequeue.sqs.endpoint import Call, Endpoint, Result
+from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
+from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
+
+MOST_LISTED = 10
+KEPT = 10
+"""The last tasks of a queue are kept."""
+FASTEST = 500
+STEP = 100
+"""Messages that are moved at once."""
+HEARTBEAT = 2.0
+"""Seconds between two notes of the progress of a task."""
+STALE = 60
+"""Seconds after which a running task without a note has failed: its process has ended."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One task. Times are in milliseconds; `noted` is when the label was written."""
+
+    id: str
+    status: str
+    source: str
+    destination: str | None
+    rate: int | None
+    to_move: int
+    started: int
+    moved: int = 0
+    failure: str | None = None
+    noted: int = 0
+
+    @property
+    def handle(self) -> str:
+        return base64.b64encode(json.dumps({"taskId": self.id, "sourceArn": self.source}).encode()).decode()
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == "RUNNING"
+
+    def entry(self) -> Result:
+        """Return what ListMessageMoveTasks says of it."""
+        found: Result = {
+            "TaskHandle": self.handle if self.status == "RUNNING" else None,
+            "Status": self.status,
+            "SourceArn": self.source,
+            "DestinationArn": self.destination,
+            "MaxNumberOfMessagesPerSecond": self.rate,
+            "ApproximateNumberOfMessagesMoved": self.moved,
+            "ApproximateNumberOfMessagesToMove": self.to_move,
+            "FailureReason": self.failure,
+            "StartedTimestamp": self.started,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+async def start_message_move_task(call: Call) -> Result:
+    source_arn, destination_arn = call.parameters["SourceArn"], call.get("DestinationArn")
+    rate = call.get("MaxNumberOfMessagesPerSecond")
+    source = await _resource(call, source_arn, "SourceArn")
+    destination = None if destination_arn is None else await _resource(call, destination_arn, "DestinationArn")
+    check_range(rate, "MaxNumberOfMessagesPerSecond", 1, FASTEST, f"Must be between 1 and {FASTEST}.")
+    sources = [
+        each
+        for name in await call.endpoint.queues.names(call.region)
+        if (each := await call.endpoint.queues.open(call.region, name)).queue.definition.dead_letter_to
+        == source.queue.name
+    ]
+    if not sources:
+        raise bad_parameter("Source queue must be configured as a Dead Letter Queue.")
+    if destination is not None and destination.settings.fifo is not source.settings.fifo:
+        raise bad_parameter("Source and destination queues must be of the same type.")
+    tasks = _tasks_of(source)
+    if any(task.is_active for task in tasks):
+        raise SqsError(
+            "UnsupportedOperation",
+            "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+        )
+    stats = await source.queue.stats()
+    task = Task(
+        str(uuid.uuid4()),
+        "RUNNING",
+        source_arn,
+        destination_arn,
+        rate,
+        stats.ready + stats.blocked,
+        round(time() * 1000),
+    )
+    await _note(source, [task, *tasks][:KEPT])
+    runner = asyncio.create_task(_run(call.endpoint, call.region, source, destination, task))
+    _running[task.id] = runner
+    runner.add_done_callback(lambda _: _running.pop(task.id, None))
+    return {"TaskHandle": task.handle}
+
+
+async def list_message_move_tasks(call: Call) -> Result:
+    most = call.get("MaxResults", 1)
+    check_range(most, "MaxResults", 1, MOST_LISTED, f"Must be between 1 and {MOST_LISTED}.")
+    source = await _resource(call, call.parameters["SourceArn"], "SourceArn")
+    return {"Results": [task.entry() for task in _tasks_of(source)[:most]]}
+
+
+async def cancel_message_move_task(call: Call) -> Result:
+    text = call.parameters["TaskHandle"]
+    try:
+        values = json.loads(base64.b64decode(text, validate=True))
+        id, arn = values["taskId"], values["sourceArn"]
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
+    source = await _resource(call, arn, "SourceArn")
+    tasks = _tasks_of(source)
+    task = next((each for each in tasks if each.id == id), None)
+    if task is None:
+        raise SqsError("ResourceNotFoundException", "Task does not exist.")
+    if not task.is_active:
+        raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
+    task.status = "CANCELLING"
+    await _note(source, tasks)
+    return {"ApproximateNumberOfMessagesMoved": task.moved}
+
+
+async def stop() -> None:
+    """End the tasks of this process; each has failed then."""
+    for runner in [*_running.values()]:
+        runner.cancel()
+    await asyncio.gather(*_running.values(), return_exceptions=True)
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+_running: dict[str, asyncio.Task[None]] = {}
+
+
+async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
+    if not is_arn(arn):
+        raise bad_parameter(
+            f"You must use this format to specify the {parameter}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
+        )
+    try:
+        return await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
+    except SqsError:
+        words = f"The resource that you specified for the {parameter} parameter doesn't exist."
+        raise SqsError("ResourceNotFoundException", words) from None
+
+
+def _tasks_of(source: Hosted) -> list[Task]:
+    """Return the last tasks of a queue, the newest first."""
+    tasks = [Task(**values) for values in json.loads(source.settings.labels.get(label("moves"), "[]"))]
+    for task in tasks:
+        if task.status in ("RUNNING", "CANCELLING") and time() * 1000 - task.noted > STALE * 1000:
+            task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
+    return tasks
+
+
+async def _note(source: Hosted, tasks: list[Task]) -> None:
+    for task in tasks:
+        if task.status in ("RUNNING", "CANCELLING"):
+            task.noted = round(time() * 1000)
+    await source.queue.alter(labels={label("moves"): json.dumps([asdict(task) for task in tasks])})
+
+
+async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, task: Task) -> None:
+    noted = monotonic()
+    try:
+        while True:
+            begun = monotonic()
+            moved = await _step(endpoint, region, source, destination, task.rate and min(STEP, task.rate))
+            task.moved += moved
+            if not moved:
+                task.status = "COMPLETED"
+                break
+            if monotonic() - noted >= HEARTBEAT or task.rate is not None:
+                noted = monotonic()
+                if await _is_cancelled(endpoint, region, source, task):
+                    task.status = "CANCELLED"
+                    break
+            if task.rate is not None:
+                await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
+    except asyncio.CancelledError:
+        task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
+    except SqsError as error:
+        task.status, task.failure = "FAILED", error.code
+    except TablequeueError as error:
+        task.status, task.failure = "FAILED", error.cause
+    await _finish(endpoint, region, source, task)
+
+
+async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int | None) -> int:
+    """Move up to so many messages, the oldest first; all of them, or a good part, without a number. Return how many."""
+    messages = await _waiting(source, STEP if number is None else number)
+    ids = [message.id for message in messages]
+    if not ids:
+        return 0
+    if destination is not None:
+        to = await endpoint.queues.open(region, destination.name, fresh=True)
+        moved = len(await source.queue.move(ids, to=to.queue))
+    else:
+        if not any(origin_of(message.headers, source.queue.name) for message in messages):
+            raise SqsError("CouldNotDetermineMessageSource", "")
+        moved = await source.queue.redrive(None if number is None else ids)
+    for hosted in endpoint.queues.all():
+        hosted.desk.wake()
+    return moved
+
+
+async def _waiting(source: Hosted, number: int) -> list[Message]:
+    """Return messages that no receive holds, those whose visibility timeout is over among them."""
+    messages = await source.queue.peek(number)
+    if not messages:
+        # A claim that finds too little makes them ready.
+        await source.queue.release_many(await source.queue.pop_many(1))
+        messages = await source.queue.peek(number)
+    if source.settings.fifo and len(messages) < number:
+        messages += await source.queue.peek(number - len(messages), state="blocked")
+    return messages
+
+
+async def _is_cancelled(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> bool:
+    """Note the progress; return whether somebody cancelled the task."""
+    there = await endpoint.queues.open(region, source.name, fresh=True)
+    tasks = _tasks_of(there)
+    status = next((each.status for each in tasks if each.id == task.id), "CANCELLING")
+    task.status = status
+    await _note(there, [task if each.id == task.id else each for each in tasks])
+    return status != "RUNNING"
+
+
+async def _finish(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> None:
+    try:
+        there = await endpoint.queues.open(region, source.name, fresh=True)
+        await _note(there, [task if each.id == task.id else each for each in _tasks_of(there)])
+    except (SqsError, TablequeueError):
+        return  # the queue is gone, or the database: nobody can ask for the task

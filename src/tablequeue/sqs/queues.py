@@ -1,0 +1,262 @@
+"""The operations on queues: make, find, list, configure, purge and delete them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+
+from tablequeue.definition import LARGEST
+from tablequeue.errors import QueueDiffers
+from tablequeue.sqs import attributes, tags
+from tablequeue.sqs.attributes import COUNTS, KEYS_FOR, PREFIX, RETENTION, TAG
+from tablequeue.sqs.endpoint import Call, Result
+from tablequeue.sqs.errors import SqsError, bad_parameter, invalid, no_queue
+from tablequeue.sqs.hosted import Hosted, label, name_in_arn, shown
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_FIFO = ".fifo"
+MOST_LISTED = 1000
+PURGE_EVERY = 60
+# Messages that are looked at to tell those whose visibility timeout or delay is over from the others.
+MOST_COUNTED = 1000
+
+
+async def create_queue(call: Call) -> Result:
+    name, given = call.parameters["QueueName"], call.get("Attributes", {})
+    fifo = given.get("FifoQueue") == "true"
+    _check_name(name, fifo)
+    set = attributes.checked(given, fifo)
+    new_tags = call.get("tags", {})
+    tags.check(new_tags, name)
+    try:
+        there = await call.endpoint.queues.open(call.region, name, fresh=True)
+    except SqsError:
+        there = await _made(call, name, fifo, set, new_tags)
+    current = await _kept(call, there)
+    for attribute, text in set.items():
+        if attribute != "FifoQueue" and not _same(current.get(attribute, ""), text):
+            raise SqsError(
+                "QueueNameExists",
+                f"A queue already exists with the same name and a different value for attribute {attribute}",
+            )
+    return {"QueueUrl": call.url(name)}
+
+
+async def get_queue_url(call: Call) -> Result:
+    name = call.parameters["QueueName"]
+    if call.get("QueueOwnerAWSAccountId", call.endpoint.account) != call.endpoint.account:
+        raise no_queue()
+    await call.endpoint.queues.open(call.region, name, fresh=True)
+    return {"QueueUrl": call.url(name)}
+
+
+async def list_queues(call: Call) -> Result:
+    prefix = call.get("QueueNamePrefix", "")
+    names = [name for name in await call.endpoint.queues.names(call.region) if name.startswith(prefix)]
+    return _page(call, "QueueUrls", names)
+
+
+async def list_dead_letter_source_queues(call: Call) -> Result:
+    hosted = await call.queue()
+    names = [source.name for source in await _sources(call, hosted)]
+    return {"queueUrls": [], **_page(call, "queueUrls", names)}
+
+
+async def delete_queue(call: Call) -> Result:
+    hosted = await call.queue(fresh=True)
+    for source in await _sources(call, hosted):
+        # It keeps the policy, as with AWS; its messages are received for ever.
+        open = await call.endpoint.queues.open(call.region, source.name)
+        await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
+    hosted.desk.close()
+    call.endpoint.queues.forget(hosted.name)
+    await hosted.queue.drop()
+    return {}
+
+
+async def purge_queue(call: Call) -> Result:
+    hosted = await call.queue(fresh=True)
+    last = float(hosted.settings.labels.get(label("purged"), 0))
+    if time() - last < PURGE_EVERY:
+        words = f"Only one PurgeQueue operation on {hosted.name} is allowed every {PURGE_EVERY} seconds."
+        raise SqsError("PurgeQueueInProgress", words)
+    open = await call.endpoint.queues.open(call.region, hosted.name)
+    # Ids of FIFO queues are not taken any more: the label is a part of their keys.
+    await open.queue.alter(labels={label("purged"): str(time())})
+    await open.queue.purge(in_progress=True)
+    open.desk.wake()
+    return {}
+
+
+async def get_queue_attributes(call: Call) -> Result:
+    hosted = await call.queue(fresh=True)
+    names = attributes.wanted(call.get("AttributeNames", []))
+    everything = "All" in names
+    found: dict[str, str] = {"QueueArn": call.arn(hosted.name)}
+    if everything or not {*COUNTS}.isdisjoint(names):
+        found |= await _counts(hosted)
+    found |= await _kept(call, hosted)
+    chosen = {name: text for name, text in found.items() if everything or name in names}
+    return {"Attributes": chosen} if chosen else {}
+
+
+async def set_queue_attributes(call: Call) -> Result:
+    hosted = await call.queue(fresh=True)
+    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo)
+    options = attributes.options(set)
+    if "RedrivePolicy" in set:
+        options |= await _dead_letters(call, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
+    await altered(call, hosted, options)
+    return {}
+
+
+async def altered(call: Call, hosted: Hosted, options: Mapping[str, Any]) -> None:
+    """Change the definition and the labels of a queue, and note when."""
+    labels = {label("modified"): str(int(time())), **options.get("labels", {})}
+    # Through the queue that is open here: so it holds at once.
+    open = await call.endpoint.queues.open(call.region, hosted.name)
+    await open.queue.alter(**{**options, "labels": labels})
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _check_name(name: str, fifo: bool) -> None:
+    stem = name.removesuffix(_FIFO)
+    if fifo and (not name.endswith(_FIFO) or not _NAME.fullmatch(stem) or len(name) > 80):
+        raise bad_parameter(
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with "
+            ".fifo suffix and be 1 to 80 in length"
+        )
+    if not fifo and not _NAME.fullmatch(name):
+        raise bad_parameter("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
+
+
+async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_tags: Mapping[str, str]) -> Hosted:
+    options = {"lease": 30.0, "expires": float(RETENTION), "max_attempts": LARGEST} | attributes.options(set)
+    if set.get("RedrivePolicy"):
+        options |= await _dead_letters(call, name, fifo, set["RedrivePolicy"])
+    now = str(int(time()))
+    labels = {
+        **{key: text for key, text in options.pop("labels").items() if text is not None},
+        **{label(key): now for key in ("created", "modified")},
+        label("region"): call.region,
+        label("seed"): secrets.token_hex(8),
+        **{f"{TAG}{key}": text for key, text in new_tags.items()},
+    }
+    if fifo:
+        options |= {"groups": True, "key_for": KEYS_FOR}
+    elif call.endpoint.fair:
+        options["groups"] = "fair"
+    try:
+        stored = await call.endpoint.queues.free_name(call.region, name)
+        await call.endpoint.db.create_queue(stored, payload="text", history="none", labels=labels, **options)
+    except QueueDiffers:
+        pass  # another request made it just now
+    call.endpoint.queues.forget(name)
+    return await call.endpoint.queues.open(call.region, name, fresh=True)
+
+
+async def _dead_letters(call: Call, name: str, fifo: bool, policy: str) -> dict[str, Any]:
+    """Return the options of the definition that a redrive policy sets."""
+    if not policy:
+        return {"dead_letter_to": None, "max_attempts": LARGEST}
+    arn, most = attributes.redrive_policy(policy)
+    try:
+        target = await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
+    except SqsError:
+        raise invalid(policy, "RedrivePolicy", "Dead letter target does not exist.") from None
+    if target.settings.fifo is not fifo:
+        raise invalid(policy, "RedrivePolicy", "Dead-letter queue must be same type of queue as the source.")
+    if not _allowed(call, name, target):
+        words = "The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
+        raise invalid(policy, "RedrivePolicy", words)
+    return {"dead_letter_to": target.queue.name, "max_attempts": most}
+
+
+def _allowed(call: Call, name: str, target: Hosted) -> bool:
+    """Whether a queue may send its dead letters to another one, by the policy of that."""
+    policy = json.loads(target.settings.text("RedriveAllowPolicy") or "{}")
+    match policy.get("redrivePermission", "allowAll"):
+        case "denyAll":
+            return False
+        case "byQueue":
+            return call.arn(name) in policy.get("sourceQueueArns", ())
+    return True
+
+
+async def _sources(call: Call, hosted: Hosted) -> list[Hosted]:
+    """Return the queues that send their dead letters to this one."""
+    names = await call.endpoint.queues.names(call.region)
+    found = [await call.endpoint.queues.open(call.region, name, fresh=True) for name in names]
+    return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name]
+
+
+async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
+    """Return the attributes that can be set, as they are."""
+    settings = hosted.settings
+    found = settings.values()
+    definition, text = settings.definition, settings.labels.get(f"{PREFIX}RedrivePolicy")
+    if definition.dead_letter_to is not None:
+        arn, most = call.arn(shown(definition.dead_letter_to)), definition.max_attempts
+        try:
+            as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
+        except SqsError:
+            as_set = False
+        if text is None or not as_set or f'"{most}"' in text:
+            text = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": most}, separators=(",", ":"))
+    if text is not None:
+        found["RedrivePolicy"] = text
+    return found
+
+
+def _same(there: str, wanted: str) -> bool:
+    try:
+        return there == wanted or json.loads(there) == json.loads(wanted)
+    except ValueError:
+        return False
+
+
+async def _counts(hosted: Hosted) -> dict[str, str]:
+    """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
+    stats = await hosted.queue.stats()
+    now = datetime.now(UTC)
+    back = due = 0
+    if stats.in_progress:
+        held = await hosted.queue.peek(MOST_COUNTED, state="in_progress")
+        back = sum(message.lease_until is not None and message.lease_until <= now for message in held)
+    if stats.scheduled:
+        waiting = await hosted.queue.peek(MOST_COUNTED, state="scheduled")
+        due = sum(message.due_at is not None and message.due_at <= now for message in waiting)
+    visible, in_flight, delayed = COUNTS
+    return {
+        visible: str(stats.ready + stats.blocked + back + due),
+        in_flight: str(stats.in_progress - back),
+        delayed: str(stats.scheduled - due),
+    }
+
+
+def _page(call: Call, field: str, names: list[str]) -> Result:
+    """Return a page of the URLs of queues, and how to get the next one."""
+    most, token = call.get("MaxResults"), call.get("NextToken")
+    if most is not None and not 1 <= most <= MOST_LISTED:
+        raise invalid(most, "MaxResults", f"MaxResults must be an integer between 1 and {MOST_LISTED}.")
+    if token is not None and most is None:
+        raise bad_parameter("MaxResults is a mandatory parameter when you provide a value for NextToken.")
+    if token is not None:
+        try:
+            after = base64.b64decode(token, validate=True).decode()
+        except ValueError:
+            raise bad_parameter("Invalid or expired next token.") from None
+        names = [name for name in names if name > after]
+    page = names[: most or MOST_LISTED]
+    result: Result = {field: [call.url(name) for name in page]} if page else {}
+    if most is not None and len(names) > len(page):
+        result["NextToken"] = base64.b64encode(page[-1].encode()).decode()
+    return result

@@ -1,0 +1,124 @@
+"""ReceiveMessage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from tablequeue.aioqueue import AsyncClaim
+from tablequeue.errors import LeaseLost
+from tablequeue.sqs import messages, model
+from tablequeue.sqs.attributes import LONGEST_VISIBILITY
+from tablequeue.sqs.endpoint import Call, Result
+from tablequeue.sqs.errors import check_range, invalid, unknown_attribute
+from tablequeue.sqs.hosted import Hosted, origin_of, shown
+from tablequeue.sqs.messages import OURS, Handle
+
+LONGEST_WAIT = 20
+MOST = 10
+
+
+async def receive_message(call: Call) -> Result:
+    hosted = await call.queue()
+    settings = hosted.settings
+    number, wait = call.get("MaxNumberOfMessages"), call.get("WaitTimeSeconds")
+    visibility, attempt = call.get("VisibilityTimeout"), call.get("ReceiveRequestAttemptId")
+    check_range(number, "MaxNumberOfMessages", 1, MOST, "Must be between 1 and 10, if provided.")
+    check_range(wait, "WaitTimeSeconds", 0, LONGEST_WAIT, "Must be >= 0 and <= 20, if provided.")
+    check_range(visibility, "VisibilityTimeout", 0, LONGEST_VISIBILITY, "Must be >= 0 and <= 43200, if provided.")
+    system = _system_names(call)
+    if attempt is not None and not settings.fifo:
+        words = "The request include parameter that is not valid for this queue type."
+        raise invalid(attempt, "ReceiveRequestAttemptId", words)
+    lease = float(settings.visibility if visibility is None else visibility)
+    claims = await _again(call, hosted, attempt, lease) if attempt else []
+    if not claims:
+        seconds = settings.wait if wait is None else wait
+        claims = await hosted.desk.receive(1 if number is None else number, lease, seconds)
+        if attempt and claims:
+            call.endpoint.attempts.keep(hosted.seed, attempt, claims)
+    call.claimed = claims
+    names = call.get("MessageAttributeNames", ())
+    found = [await _message(call, hosted, claim, system, names) for claim in claims]
+    return {"Messages": found} if found else {}
+
+
+async def _again(call: Call, hosted: Hosted, attempt: str, lease: float) -> list[AsyncClaim]:
+    """Return what the same attempt got before, invisible anew, if it still has all of it."""
+    claims = call.endpoint.attempts.find(hosted.seed, attempt)
+    try:
+        if claims:
+            await hosted.queue.extend_many(claims, lease)
+    except LeaseLost:
+        return []
+    return claims
+
+
+def _system_names(call: Call) -> frozenset[str]:
+    """Return the names of the system attributes that the client asks for."""
+    known = model.values("MessageSystemAttributeName")
+    names = [*call.get("AttributeNames", ()), *call.get("MessageSystemAttributeNames", ())]
+    for name in names:
+        if name not in known:
+            raise unknown_attribute(name)
+    return known if "All" in names else frozenset(names)
+
+
+async def _message(
+    call: Call, hosted: Hosted, claim: AsyncClaim, system: frozenset[str], names: list[str]
+) -> dict[str, Any]:
+    headers = claim.headers
+    origin = origin_of(headers, hosted.queue.name)
+    seed, id = hosted.seed, claim.id
+    if origin is not None:
+        # A dead letter has the id that it had in its queue.
+        seed, id = call.endpoint.queues.seed_of_origin(call.region, origin[0]), origin[1]
+    body = messages.body_of(claim.payload, hosted.settings.definition.payload)
+    end = claim.lease_until
+    handle = Handle(claim.id, claim.token, 0.0 if end is None else end.timestamp()).text(hosted.seed)
+    found: dict[str, Any] = {
+        "MessageId": messages.uuid_of(seed, id),
+        "ReceiptHandle": handle,
+        "MD5OfBody": messages.md5(body),
+        "Body": body,
+    }
+    if system:
+        found["Attributes"] = await _attributes(call, hosted, claim, system, headers, origin)
+    if names and (chosen := messages.chosen(messages.attributes_of(headers), names)):
+        found["MD5OfMessageAttributes"] = messages.md5_of(chosen)
+        found["MessageAttributes"] = chosen
+    return found
+
+
+async def _attributes(
+    call: Call,
+    hosted: Hosted,
+    claim: AsyncClaim,
+    wanted: frozenset[str],
+    headers: dict[str, Any],
+    origin: tuple[str, int, str | None] | None,
+) -> dict[str, str]:
+    ours = headers.get(OURS)
+    ours = ours if isinstance(ours, dict) else {}
+    fifo = hosted.settings.fifo
+    found: dict[str, Any] = {
+        "SenderId": call.endpoint.account,
+        "SentTimestamp": _milliseconds(claim.pushed_at),
+        "ApproximateReceiveCount": str(claim.attempts),
+        "ApproximateFirstReceiveTimestamp": None,
+        "SequenceNumber": messages.sequence_number(claim.id) if fifo else None,
+        "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
+        "MessageGroupId": claim.group or ours.get("group"),
+        "AWSTraceHeader": ours.get("trace"),
+        "DeadLetterQueueSourceArn": call.arn(shown(origin[0])) if origin else None,
+    }
+    if "ApproximateFirstReceiveTimestamp" in wanted:
+        first = claim.popped_at
+        if claim.attempts > 1 and (there := await hosted.queue.find(claim.id)) is not None:
+            first = there.first_popped_at or first
+        found["ApproximateFirstReceiveTimestamp"] = _milliseconds(first)
+    return {name: text for name, text in found.items() if name in wanted and text is not None}
+
+
+def _milliseconds(time: datetime) -> str:
+    return str(round(time.timestamp() * 1000))
