@@ -87,6 +87,9 @@ def test_the_query_protocol_is_one_of_urls_too(sqs: Any, address: str, queue_url
         ("{", {"X_Amz_Target": "AmazonSQS.ListQueues"}),
         ("[" * 100_000, {"X_Amz_Target": "AmazonSQS.ListQueues"}),
         ('{"QueueUrl": 1}', {"X_Amz_Target": "AmazonSQS.SendMessage"}),
+        (r'{"QueueUrl": "\ud800", "MessageBody": "x"}', {"X_Amz_Target": "AmazonSQS.SendMessage"}),
+        (r'{"QueueUrl": "\u0000", "MessageBody": "x"}', {"X_Amz_Target": "AmazonSQS.SendMessage"}),
+        (r'{"QueueName": "\ud800"}', {"X_Amz_Target": "AmazonSQS.CreateQueue"}),
         ("{}", {"X_Amz_Target": "AmazonSQS.Nothing"}),
         ("{}", {"X_Amz_Target": "Other.ListQueues"}),
         ("Action=Nothing", {}),
@@ -99,6 +102,15 @@ def test_the_query_protocol_is_one_of_urls_too(sqs: Any, address: str, queue_url
 def test_what_is_malformed_is_refused(address: str, body: bytes | str, headers: dict[str, str]) -> None:
     status, _ = asked(address, "POST", "/", body, **headers)
     assert 400 <= status < 500
+
+
+@pytest.mark.parametrize("text", [r"\ud800", r"\u0000", r"\uffff"])
+def test_characters_that_are_none_are_refused(address: str, queue_url: str, text: str) -> None:
+    attribute = f'{{"DataType": "String", "StringValue": "{text}"}}'
+    for body, attributes in ((text, "{}"), ("x", f'{{"a": {attribute}}}'), ("x", f'{{"{text}": {attribute}}}')):
+        given = f'{{"QueueUrl": "{queue_url}", "MessageBody": "{body}", "MessageAttributes": {attributes}}}'
+        status, _ = asked(address, "POST", "/", given, X_Amz_Target="AmazonSQS.SendMessage")
+        assert status == 400
 
 
 def test_a_body_that_is_too_large_is_refused(address: str) -> None:

@@ -110,6 +110,10 @@ class SqsApp:
             answer, code = wire.error(error, id), error.code
         except _GoneError:
             return
+        except Exception:
+            log.exception("%s failed", name)
+            failure = SqsError("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
+            answer, code = wire.error(failure, id), failure.code
         self.answered[name, code] += 1
         await _reply(send, answer, id)
 

@@ -196,11 +196,12 @@ def _check_name(name: str) -> None:
 
 def size_of(body: str, attributes: Mapping[str, Mapping[str, Any]]) -> int:
     """Return the bytes of a message, as SQS counts them."""
-    size = len(body.encode())
+    texts = [body]
+    size = 0
     for name, attribute in attributes.items():
-        value = attribute.get("BinaryValue") or attribute.get("StringValue", "").encode()
-        size += len(name.encode()) + len(attribute["DataType"].encode()) + len(value)
-    return size
+        texts += [name, attribute["DataType"], attribute.get("StringValue", "")]
+        size += len(attribute.get("BinaryValue", b""))
+    return size + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def headers_of(attributes: Mapping[str, Mapping[str, Any]], ours: Mapping[str, str]) -> dict[str, Any] | None:

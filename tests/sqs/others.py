@@ -1,0 +1,145 @@
+"""Run the tests that moto and kombu have for SQS against an endpoint.
+
+    python -m tests.sqs.others [moto|kombu] [--url sqlite:///…] [-- arguments of pytest]
+
+Their source distributions are fetched from PyPI into a folder of the machine's cache, with an environment of their own.
+Nothing of them is a part of this project. What fails for reasons of theirs is in EXCUSED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tablequeue-sqs-tests"
+PACKAGES = {"moto": "moto[server]==5.2.5", "kombu": "kombu[sqs]==5.7.0"}
+NEEDED = ("pytest", "pytest-timeout", "pytest-rerunfailures", "freezegun", "requests")
+SUITES = {
+    "moto": (
+        "tests/test_sqs/test_sqs.py",
+        "tests/test_sqs/test_server.py",
+        "tests/test_sqs/test_sqs_message_attributes.py",
+    ),
+    "kombu": ["t/integration/test_sqs.py"],
+}
+PORTS = {"moto": 5000, "kombu": 4100}
+ACCOUNTS = {"moto": "123456789012", "kombu": "000000000000"}
+EXCUSED = {
+    "moto": {
+        "test_change_message_visibility_on_unknown_receipt_handle": "not the words of AWS",
+        "test_delete_message_errors": "not the words of AWS",
+        "test_create_queue_with_different_attributes_fail": "AWS refuses FifoQueue=tru",
+        "test_create_fifo_queue_with_dlq": "AWS refuses FifoQueue=false",
+        "test_message_delay_is_more_than_15_minutes": "AWS refuses a deduplication id on a standard queue",
+        "test_sqs_list_identities": "AWS refuses the name x.fifo for a standard queue",
+        "test_change_message_visibility_on_old_message": "a stale handle changes nothing here",
+    },
+    "kombu": {
+        "test_fanout": "needs SNS",
+        "test_ack_invalid_receipt_with_backoff": "expects an error of GoAws; AWS deletes twice without one",
+    },
+}
+# What moto's tests need to run against a server that is not moto's.
+PLUGIN = """
+import os
+import boto3, moto.server, pytest, requests
+
+ENDPOINT = os.environ["TEST_SERVER_MODE_ENDPOINT"]
+REGIONS = ("us-east-1", "us-west-1", "us-west-2", "eu-west-1", "eu-west-3")
+real = boto3.client
+
+class Client:
+    def __getattr__(self, method):
+        def call(path="/", headers=None, data=None):
+            response = requests.request(method, ENDPOINT + path, headers=headers, data=data)
+            response.data = response.content
+            return response
+        return call
+
+class Backend:
+    def test_client(self):
+        return Client()
+
+moto.server.create_backend_app = lambda service: Backend()
+
+@pytest.fixture
+def account_id():
+    return "123456789012"
+
+@pytest.fixture(autouse=True)
+def empty():
+    for region in REGIONS:
+        client = real("sqs", endpoint_url=ENDPOINT, region_name=region)
+        while urls := client.list_queues().get("QueueUrls"):
+            for url in urls:
+                client.delete_queue(QueueUrl=url)
+"""
+
+
+def prepared(name: str) -> tuple[Path, Path]:
+    """Return the folder with the sources, and a Python that has the package."""
+    folder, environment = CACHE / name, CACHE / f"{name}-env"
+    python = environment / "bin" / "python"
+    if not folder.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        venv.create(environment, with_pip=True)
+        pip = [str(python), "-m", "pip", "--quiet"]
+        subprocess.run([*pip, "install", PACKAGES[name], *NEEDED], check=True)
+        version = PACKAGES[name].partition("[")[0] + "==" + PACKAGES[name].partition("==")[2]
+        subprocess.run([*pip, "download", "--no-binary", name, "--no-deps", "-d", str(CACHE), version], check=True)
+        (archive,) = CACHE.glob(f"{name}-*.tar.gz")
+        with tarfile.open(archive) as sources:
+            sources.extractall(CACHE, filter="data")
+        (CACHE / archive.name.removesuffix(".tar.gz")).rename(folder)
+        if name == "moto":
+            # Its own fixture asks another service for the account.
+            conftest = folder / "tests" / "conftest.py"
+            text = conftest.read_text()
+            start, end = text.index("@pytest.fixture(scope="), text.index("@pytest.fixture\n")
+            conftest.write_text(text[:start] + text[end:])
+            (folder / "on_tablequeue.py").write_text(PLUGIN)
+    return folder, python
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PACKAGES)
+    parser.add_argument("--url")
+    parser.add_argument("arguments", nargs="*")
+    options = parser.parse_args()
+    name: str = options.name
+    folder, python = prepared(name)
+    with TemporaryDirectory() as place:
+        url = options.url or f"sqlite:///{place}/work.db"
+        command = [sys.executable, "-m", "tablequeue", "--url", url, "sqs", "--port", str(PORTS[name]), "--json"]
+        server = subprocess.Popen([*command, "--account", ACCOUNTS[name]], stdout=subprocess.PIPE, text=True)
+        try:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["url"].replace("127.0.0.1", "localhost")
+            given = {
+                **{f"AWS_{key}": "any" for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")},
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "SQS_PORT": str(PORTS[name]),
+                "TEST_SERVER_MODE": "true",
+                "TEST_SERVER_MODE_ENDPOINT": address,
+                "MOTO_CALL_RESET_API": "false",
+                "PYTHONPATH": str(folder),
+            }
+            left = " and ".join(f"not {test}" for test in EXCUSED[name])
+            plugin = ["-p", "on_tablequeue"] if name == "moto" else []
+            pytest = [str(python), "-m", "pytest", "-q", "-W", "ignore", *plugin, "-k", left, *SUITES[name]]
+            return subprocess.run([*pytest, *options.arguments], cwd=folder, env=os.environ | given).returncode
+        finally:
+            server.terminate()
+            server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
