@@ -19,7 +19,7 @@ from benchmarks.options import chosen, parser
 from benchmarks.places import LABELS, PLACES
 from benchmarks.results import OURS, Figure, save
 from benchmarks.rounds import interleaved, rate
-from tablequeue import Claim, Queue, QueueOptions, Rate
+from tablequeue import Claim, NewMessage, Queue, QueueOptions, Rate
 
 MESSAGES, FULL = 1_000, 5_000
 CONSUMERS = 8
@@ -39,6 +39,7 @@ class Way(NamedTuple):
     """Seconds that a consumer works on each batch."""
     beside: str | None = None
     """The way without limits to which it is compared."""
+    groups: int = 0
 
 
 WAYS = {
@@ -53,6 +54,13 @@ WAYS = {
     "by 20": Way({}, 20),
     "by 20, 200 places": Way({"concurrency": 200}, 20, beside="by 20"),
     "by 20, a rate": Way({"rate": FAST}, 20, beside="by 20"),
+    "20 groups": Way({"groups": "fair"}, groups=20),
+    "20 groups, 2 places each": Way({"groups": "fair", "per_group": 2}, beside="20 groups", groups=20),
+    "20 groups, a rate each": Way({"groups": "fair", "group_rate": FAST}, beside="20 groups", groups=20),
+    "20 groups by 20": Way({"groups": "fair"}, 20, groups=20),
+    "20 groups by 20, 20 places each": Way(
+        {"groups": "fair", "per_group": 20}, 20, beside="20 groups by 20", groups=20
+    ),
 }
 
 
@@ -60,7 +68,8 @@ def drain(url: str, way: Way, messages: int) -> float:
     """Return the messages a second."""
     with tablequeue.connect(url) as database:
         queue = database.create_queue("work", **way.options)
-        queue.push_many(["x" * 100] * messages)
+        groups = [f"group {number % way.groups}" if way.groups else None for number in range(messages)]
+        queue.push_many([NewMessage("x" * 100, group=group) for group in groups])
         with ThreadPoolExecutor(way.consumers) as threads:
             seen: list[int] = []
 

@@ -125,6 +125,37 @@ def check_rate(queue: Queue) -> None:
     assert [len(queue.pop_many(5, now=at(seconds))) for seconds in asked] == [3, 0, 0, 1, 0, 1, 0, 1, 3, 0, 1]
 
 
+def check_per_group(queue: Queue) -> None:
+    """A fair queue with two places in each group never has more of a group in progress."""
+    queue.push_many("aaaaa", group="a", now=at(0))
+    queue.push("b", group="b", now=at(0))
+    queue.push_many("ccccc", now=at(0))
+    first = queue.pop_many(9, now=at(0))
+    assert sorted(claim.payload for claim in first) == [*"aabcc"], "two of each group at most"
+    one, two = (claim for claim in first if claim.group == "a")
+    assert queue.pop(now=at(0)) is None, "no group has a place"
+    one.complete(now=at(1))
+    assert [claim.group for claim in queue.pop_many(9, lease=5, now=at(1))] == ["a"], "one place is free"
+    queue.release(two, now=at(1))
+    assert len(queue.pop_many(9, lease=5, now=at(1))) == 1
+    assert not queue.pop_many(9, now=at(5.9)), "no lease has expired"
+    assert len(queue.pop_many(9, now=at(6))) == 2, "an expired lease frees its place"
+
+
+def check_group_rate(queue: Queue) -> None:
+    """A fair queue with a rate of 6 a minute for each group, and 3 at once, delivers no more of a group."""
+    queue.push_many("a" * 20, group="a", now=at(0))
+    queue.push_many("b" * 4, group="b", now=at(0))
+    queue.push_many("c" * 4, now=at(0))
+    asked = (0, 0, 9.999, 10, 10, 25, 29, 30, 1000, 1000, 1010)
+    popped = []
+    for seconds in asked:
+        claims = queue.pop_many(99, now=at(seconds))
+        queue.complete_many(claims, now=at(seconds))
+        popped.append("".join(sorted(claim.payload for claim in claims)))
+    assert popped == ["aaabbbccc", "", "", "abc", "", "a", "", "a", "aaa", "", "a"]
+
+
 def check_altered_places(queue: Queue) -> None:
     """Messages in progress count for a limit that comes or changes, and none is claimed while they are too many."""
     queue.push_many("a" * 60)

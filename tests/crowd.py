@@ -5,13 +5,15 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from random import Random
 from threading import BrokenBarrierError
 from time import monotonic_ns
 from typing import Any
 
+from tablequeue import LeaseLost, NewMessage
 from tests.servers import Place
 
 # A server of fresh processes, not a fork of the tests: nothing is inherited, as between an application's own
@@ -54,6 +56,44 @@ def answer(pipe: Connection) -> Any:
     """Return what a process sends, or raise an error if it has died."""
     assert pipe.poll(PATIENCE), "a process does not answer"
     return pipe.recv()
+
+
+GROUPS = (None, "a", "A", "ä", "\u65e5" * 255, "x" * 254 + "y", "x" * 254 + "z", "'; --", "0")
+
+
+def live_with_limits(place: Place, number: int, pushes: int, pipe: Connection) -> None:
+    """Push to all groups, then do at random what a consumer does, until nothing is left or the process is killed."""
+    chance = Random(number)
+    queue = place.open(f"process {number}").queue("limited")
+    queue.push_many([NewMessage(group or "", group=group) for group in GROUPS for _ in range(pushes)])
+    pipe.send("pushed")
+    while (left := queue.stats()).ready + left.scheduled + left.in_progress:
+        for claim in queue.pop_many(chance.choice((1, 1, 1, 3, 20))):
+            end = chance.random()
+            with suppress(LeaseLost):
+                if end < 0.1:
+                    claim.release()
+                elif end < 0.2:
+                    claim.fail("no", retry_in=0)
+                elif end < 0.25:
+                    queue.cancel(claim.id)
+                    claim.fail("stopped")
+                elif end < 0.3:
+                    claim.fail("dead", retry=False)
+                    queue.redrive()
+                elif end < 0.98:
+                    claim.complete()  # else its lease expires
+    pipe.send("done")
+
+
+def claim_at_a_rate(place: Place, number: int, pushes: int, pipe: Connection) -> None:
+    """Push to all groups, then complete messages until none is left."""
+    queue = place.open(f"process {number}").queue("limited")
+    queue.push_many([NewMessage(group or "", group=group) for group in GROUPS for _ in range(pushes)])
+    pipe.send("pushed")
+    while (left := queue.stats()).ready + left.in_progress:
+        queue.complete_many(queue.pop_many(1 + number % 3))
+    pipe.send("done")
 
 
 @dataclass

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections import Counter, defaultdict
+from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from tablequeue import Database, Order, Queue
+from tablequeue import Database, Order, Queue, Rate
 from tests import crowd
 from tests.checks import check_one_claim_one_consumer
 from tests.crowd import Consumer, Crowd, Producer, answer, started
@@ -117,6 +121,72 @@ def test_the_messages_of_a_killed_consumer_come_back_once(place: Place) -> None:
         (error,) = message.errors
         assert error.error == "lease expired"
         assert (error.consumer == "the dead") == (message.id in held)
+
+
+def test_no_group_exceeds_its_limit_whatever_is_killed(place: Place) -> None:
+    options: dict[str, Any] = {"per_group": 2, "concurrency": 11, "lease": 1, "max_attempts": 100}
+    queue = place.open().create_queue("limited", payload="text", groups="fair", **options)
+    check_limits_of_groups(place, queue, consumers=5, killed=3, pushes=4)
+
+
+def test_no_group_is_claimed_faster_than_its_rate(place: Place) -> None:
+    rate = Rate(100, burst=3)
+    queue = place.open().create_queue("limited", payload="text", groups="fair", group_rate=rate)
+    with started(4, crowd.claim_at_a_rate, lambda number: (place, number, 4)) as pipes:
+        for word in ("pushed", "done"):
+            assert {answer(pipe) for pipe in pipes} == {word}
+    check_rates_of_groups(queue, rate)
+
+
+def check_limits_of_groups(place: Place, queue: Queue, consumers: int, killed: int, pushes: int) -> Counter[int]:
+    """Run consumers, some of which are killed, and count what is in progress, again and again.
+
+    Return how often each number of a group was seen.
+    """
+    seen: Counter[int] = Counter()
+    definition = queue.definition
+    count = sa.text(
+        f"select count(*) from {place.table('limited')} "  # noqa: S608 (checked names)
+        "where state = 'in_progress' group by group_key"
+    )
+
+    def look(watch: sa.Connection) -> None:
+        numbers = watch.execute(count).scalars().all()
+        assert max(numbers, default=0) <= (definition.per_group or math.inf)
+        assert sum(numbers) <= (definition.concurrency or math.inf)
+        seen.update(numbers)
+
+    with (
+        place.sa_engine().connect().execution_options(isolation_level="AUTOCOMMIT") as watch,
+        started(consumers, crowd.live_with_limits, lambda number: (place, number, pushes)) as pipes,
+    ):
+        with started(killed, crowd.live_with_limits, lambda number: (place, consumers + number, pushes)) as others:
+            for pipe in (*pipes, *others):
+                while not pipe.poll():
+                    look(watch)
+                assert answer(pipe) == "pushed"
+        while not all(pipe.poll() for pipe in pipes):
+            look(watch)
+        assert {answer(pipe) for pipe in pipes} == {"done"}
+    assert seen[definition.per_group or 1], "the limit was reached"
+    left = counts(queue)
+    assert {*left} <= {"finished", "cancelled"}, left
+    assert sum(left.values()) == (consumers + killed) * pushes * len(crowd.GROUPS)
+    return seen
+
+
+def check_rates_of_groups(queue: Queue, rate: Rate) -> None:
+    """In no window of the history was more claimed of a group than its rate allows."""
+    times = defaultdict(list)
+    for message in queue.history(1_000_000):
+        assert message.popped_at is not None
+        times[message.group].append(message.popped_at)
+    for claims in times.values():
+        claims.sort()
+        for number, last in enumerate(claims):
+            for first in range(max(0, number - 50), number):
+                steps = (last - claims[first]) / timedelta(microseconds=rate.step)
+                assert number - first + 1 <= rate.burst + steps
 
 
 @pytest.mark.parametrize("size", [10, 1500])

@@ -38,6 +38,14 @@ def test_places_that_stay_occupied(db: Database) -> None:
     assert [each for each in db.doctor("work") if "All of its 1 places" in each.cause]
 
 
+def test_groups_that_stay_at_their_limit(db: Database) -> None:
+    queue = db.create_queue("work", groups="fair", per_group=1, lease=0.001)
+    queue.push_many([1, 2], group="a")
+    assert not [each for each in db.doctor("work") if "Every group" in each.cause]
+    assert queue.pop(lease=60)
+    assert [each for each in db.doctor("work") if "Every group" in each.cause]
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_new_queue_is_healthy(db: Database, design: str) -> None:
     db.create_queue("work", **DESIGNS[design])

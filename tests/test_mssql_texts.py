@@ -57,6 +57,9 @@ def definitions(design: str) -> Iterator[Definition]:
         for history in HISTORIES:
             yield Definition(payload=payload, history=history, **DESIGNS[design])
     yield Definition(concurrency=20, rate=Rate(100, per=60, burst=20), **DESIGNS[design])
+    if design == "fair":
+        yield Definition(per_group=2, **DESIGNS[design])
+        yield Definition(per_group=2, group_rate=Rate(100, per=60, burst=20), **DESIGNS[design])
     for history in ("keep", "none"):
         yield Definition(expires=60, key_for=60, results=history == "keep", history=history, **DESIGNS[design])
     if design not in ("strict", "groups"):

@@ -284,6 +284,8 @@ ALTERED_RATE = on(checks.check_altered_rate, "altered rate", rate=Rate(1, per=36
 # SQLite counts the messages in progress instead.
 COUNTED = r"- \(select count\(\*\) from \S+ where state = 'in_progress'\)"
 RATE = on(checks.check_rate, "rate", rate=Rate(6, per=60, burst=3))
+PER_GROUP = on(checks.check_per_group, "per group", groups="fair", per_group=2)
+GROUP_RATE = on(checks.check_group_rate, "group rate", groups="fair", group_rate=Rate(6, per=60, burst=3))
 CLAIMS_AT_ONCE = of_two(
     lambda _, one, other: checks.check_claims_at_once([one, other]), "claims at once", concurrency=3
 )
@@ -385,6 +387,14 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "dead letters without their origin": (rewritten(":origin", "'nowhere'", "move_dead"), dead_letters),
     "a claim that takes every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CONCURRENCY),
     "claims at once that take every place for free": (rewritten(OCCUPIED, "", "claim", "free_slots"), CLAIMS_AT_ONCE),
+    "a claim that takes every place of a group for free": (
+        rewritten(r"\b2 - \(\s*select count", "2000 - (select count", "claim", "claim_rooms"),
+        PER_GROUP,
+    ),
+    "a claim that spends nothing of the rate of a group": (
+        rewritten(r"\* 10000000\b", "* 0", "claim", "spend_group_rates"),
+        GROUP_RATE,
+    ),
     "closed places that hold up nobody": (
         rewritten(rf"(?s)and slot >= case.*?\n\s*else 1\s+end|{COUNTED}", "", "claim", "free_slots"),
         PLACES,
@@ -471,6 +481,20 @@ def test_a_place_that_was_filled_while_the_claim_waited(place: Place, kind: Kind
     mutant = rewritten(NOTE, "", "claim", "lock_slots")(kind.engine_class) if mutated else kind.engine_class
     database = place.open_with(mutant)
     queue = database.create_queue("work", payload="text", concurrency=2, rate=Rate(1000, burst=100))
+    with place.sa_engine().connect() as connection:
+        got = checks.claimed_after_a_wait(queue, connection, lambda: checks.await_a_wait(place, kind))
+    assert got == (2 if mutated else 0)
+    assert all(getattr(mutant, "rewrites", {"": 1}).values()), "the mutant is no mutant"
+
+
+@only("postgresql")
+@pytest.mark.parametrize("mutated", [False, True], ids=["the engine", "the mutant"])
+def test_a_group_that_was_claimed_while_the_claim_waited(place: Place, kind: Kind, mutated: bool) -> None:
+    """A claim that does not compare the number of claims, after it has waited for the rate, counts too few."""
+    mutant = rewritten(r" and claims = ring\.claims", "", "claim")(kind.engine_class) if mutated else kind.engine_class
+    database = place.open_with(mutant)
+    rate = Rate(1000, burst=100)
+    queue = database.create_queue("work", payload="text", groups="fair", per_group=2, rate=rate)
     with place.sa_engine().connect() as connection:
         got = checks.claimed_after_a_wait(queue, connection, lambda: checks.await_a_wait(place, kind))
     assert got == (2 if mutated else 0)

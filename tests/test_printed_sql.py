@@ -201,6 +201,9 @@ def test_with_a_schema(shell: Shell, design: str) -> None:
         elsewhere.close()
 
 
+LIMITS = "_rates?$|_slots$|_stripes$|claim_rooms"
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_every_operation_with_values(shell: Shell, design: str) -> None:
     """Each operation runs to its end, on a queue with all parts."""
@@ -220,7 +223,10 @@ def test_every_operation_with_values(shell: Shell, design: str) -> None:
     needless |= {
         name
         for name in ours
-        if re.search("_rate$|_slots$|^expire|^(take|name|taken|forget)_keys|^result$|^stats_expired$", name)
+        if re.search(
+            "_rates?$|_slots$|_stripes$|claim_rooms|^expire|^(take|name|taken|forget)_keys|^result$|^stats_expired$",
+            name,
+        )
     }
     needless |= {"claim_ring", "move_ring"} if design != "fair" else {"claim_packed"}
     run = sorted(ours - roles - made - NO_SCRIPTS - needless)

@@ -58,6 +58,8 @@ MORE: dict[str, dict[str, Any]] = {
     "limited": {"concurrency": 20, "rate": Rate(100, per=60, burst=20)},
     "concurrency": {"concurrency": 20, "history": "none"},
     "rate_at_most_once": {"rate": Rate(100), "delivery": "at_most_once"},
+    "group_limited": {"groups": "fair", "per_group": 2, "group_rate": Rate(100)},
+    "group_rate_at_most_once": {"groups": "fair", "group_rate": Rate(100), "delivery": "at_most_once"},
     "fair_limited": {"groups": "fair", "concurrency": 20, "rate": Rate(100)},
 }
 EVERY = {**DESIGNS, **MORE}

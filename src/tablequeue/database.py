@@ -100,7 +100,11 @@ class Database:
                       the key is free. `redrive`, of either queue, moves it back. Not if not given.
         concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
         rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
-                      given. docs/control.md explains both limits.
+                      given.
+        per_group     of a queue with groups="fair": how many messages of a group may be in progress at once; no limit
+                      if not given.
+        group_rate    of such a queue: how many messages of each group may be claimed in a time, a `Rate`; no limit if
+                      not given. docs/control.md explains all four limits.
         key_for       seconds, or a timedelta: a deduplication key stays taken for so long after its push, finished or
                       not, and after that while a message of the queue has it. `push` may give another time. None (if
                       not given): only while a message of the queue has it.

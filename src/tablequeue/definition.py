@@ -110,14 +110,16 @@ class Rate:
         """Microseconds between two messages."""
         return math.ceil(Fraction(repr(self.per)) * 1_000_000 / Fraction(repr(self.number)))
 
-    def check(self) -> None:
-        _positive("rate.number", self.number)
-        _duration("rate.per", self.per, "Give at most 100 years.")
-        _whole("rate.burst", self.burst, LARGEST)
+    def check(self, name: str = "rate") -> None:
+        _positive(f"{name}.number", self.number)
+        _duration(f"{name}.per", self.per, "Give at most 100 years.")
+        _whole(f"{name}.burst", self.burst, LARGEST)
         if self.number / self.per > 1_000_000:
-            raise BadDefinition(f"rate is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
+            raise BadDefinition(f"{name} is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
         if self.step * self.burst > LONGEST * 1_000_000:
-            raise BadDefinition("rate has a burst that takes more than 100 years to come back.", "Give a smaller one.")
+            raise BadDefinition(
+                f"{name} has a burst that takes more than 100 years to come back.", "Give a smaller one."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ class Definition:
     dead_letter_to: str | None = None
     concurrency: int | None = None
     rate: Rate | None = None
+    per_group: int | None = None
+    group_rate: Rate | None = None
     expires: float | None = None
     key_for: float | None = None
     results: bool = False
@@ -235,10 +239,30 @@ class Definition:
                     "concurrency does not go with at_most_once, which does not know when a message is finished.",
                     "Use at_least_once with max_attempts=1.",
                 )
-        if self.rate is not None:
-            if not isinstance(self.rate, Rate):
-                raise BadDefinition(f"rate is {self.rate!r}.", "Give a tablequeue.Rate.")
-            self.rate.check()
+        if self.per_group is not None:
+            _whole("per_group", self.per_group, MOST_CONCURRENT)
+        for name in ("rate", "group_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not isinstance(rate, Rate):
+                raise BadDefinition(f"{name} is {rate!r}.", "Give a tablequeue.Rate.")
+            if rate is not None:
+                rate.check(name)
+        if self.group_limited:
+            self._check_group_limits()
+
+    def _check_group_limits(self) -> None:
+        if self.groups is True:
+            raise BadDefinition(
+                "per_group and group_rate do not go with groups=True, where one message of a group is in progress.",
+                "Use groups='fair', or leave them out.",
+            )
+        if not self.fair:
+            raise BadDefinition("per_group and group_rate need groups.", "Use groups='fair'.")
+        if self.per_group is not None and self.delivery == "at_most_once":
+            raise BadDefinition(
+                "per_group does not go with at_most_once, which does not know when a message is finished.",
+                "Use at_least_once with max_attempts=1.",
+            )
 
     def _check_labels(self) -> None:
         texts = isinstance(self.labels, Mapping) and all(
@@ -252,7 +276,22 @@ class Definition:
     @property
     def limited(self) -> bool:
         """Whether a claim may find messages ready and get fewer than it asks for."""
-        return self.concurrency is not None or self.rate is not None
+        return self.concurrency is not None or self.rate is not None or self.group_limited
+
+    @property
+    def group_limited(self) -> bool:
+        """Whether a claim may pass over a group that has messages ready."""
+        return self.per_group is not None or self.group_rate is not None
+
+    @property
+    def holds_places(self) -> bool:
+        """Whether a message in progress may keep others from being claimed."""
+        return self.concurrency is not None or self.per_group is not None
+
+    @property
+    def paced(self) -> bool:
+        """Whether a claim spends a rate."""
+        return self.rate is not None or self.group_rate is not None
 
     @property
     def grouped(self) -> bool:
@@ -295,13 +334,13 @@ class Definition:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the catalogue holds: options that are off are left out."""
-        optional = ("dead_letter_to", "concurrency", "rate", "labels", *FEATURES)
+        optional = ("dead_letter_to", "concurrency", "rate", "per_group", "group_rate", "labels", *FEATURES)
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in optional}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        rate = values.get("rate")
-        return cls(**{**values, "backoff": Backoff(**values["backoff"]), "rate": rate and Rate(**rate)})
+        rates = {name: Rate(**values[name]) for name in ("rate", "group_rate") if values.get(name)}
+        return cls(**{**values, "backoff": Backoff(**values["backoff"]), **rates})
 
     def differences(self, other: Definition) -> list[str]:
         """Return a line for each option that differs, with this definition's value first. Labels may differ."""
@@ -407,6 +446,8 @@ class QueueOptions(TypedDict, total=False):
     dead_letter_to: str | None
     concurrency: int | None
     rate: Rate | None
+    per_group: int | None
+    group_rate: Rate | None
     expires: Duration | None
     key_for: Duration | None
     results: bool

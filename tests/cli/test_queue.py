@@ -40,6 +40,16 @@ def test_limits(run: Run, db: Database) -> None:
     assert "rate" in refused.stderr
 
 
+def test_limits_of_groups(run: Run, db: Database) -> None:
+    options = "--groups fair --per-group 2 --group-rate 100 --group-rate-per 60 --group-rate-burst 20"
+    run("queue", "create", "calls", *options.split())
+    definition = db.queue("calls").definition
+    assert (definition.per_group, definition.group_rate) == (2, Rate(100, per=60, burst=20))
+    assert lines(run("stats", "--json"))[0]["per_group"] == 2
+    assert "group_rate_burst" in run("queue", "show", "calls").stdout
+    assert "groups" in run("queue", "create", "other", "--per-group", 2, code=1).stderr
+
+
 def test_create_twice_is_a_no_op_and_differing_is_refused(run: Run) -> None:
     assert run("queue", "create", "emails").stdout == "emails\n"
     run("queue", "create", "emails")

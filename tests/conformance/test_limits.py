@@ -161,6 +161,12 @@ def test_the_definition_has_the_limits(place: Place, db: Database) -> None:
     assert "tq_work__rate" not in tables
 
 
+def test_the_highest_limit(db: Database) -> None:
+    queue = db.create_queue("work", payload="text", concurrency=10_000)
+    ids = queue.push_many("ab")
+    assert ids_of(queue.pop_many(3)) == ids
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -166,6 +166,20 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "rate_per": _option("--rate-per", float, 1.0, "The seconds of --rate."),
     "rate_burst": _option("--rate-burst", click.IntRange(1, LARGEST), 1, "Messages that may be claimed at once."),
+    "per_group": click.option(
+        "--per-group",
+        type=click.IntRange(1, MOST_CONCURRENT),
+        help="Messages of a group that may be in progress at once; with --groups fair.",
+    ),
+    "group_rate": click.option(
+        "--group-rate",
+        type=float,
+        help="Messages of a group that may be claimed in --group-rate-per seconds; with --groups fair.",
+    ),
+    "group_rate_per": _option("--group-rate-per", float, 1.0, "The seconds of --group-rate."),
+    "group_rate_burst": _option(
+        "--group-rate-burst", click.IntRange(1, LARGEST), 1, "Messages of a group that may be claimed at once."
+    ),
     "expires": click.option(
         "--expires", type=Seconds(), help="Seconds after its push at which a waiting message expires.  [default: never]"
     ),
@@ -189,7 +203,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 _RETRIES = ("lease", "max_attempts", "backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter")
 
-_LIMITS = ("concurrency", "rate", "rate_per", "rate_burst")
+_RATES = ("rate", "group_rate")
+_LIMITS = ("concurrency", "per_group", *(f"{rate}{part}" for rate in _RATES for part in ("", "_per", "_burst")))
 
 # The options of each kind of definition.
 OPTIONS: Mapping[Kind, tuple[str, ...]] = {
@@ -227,9 +242,10 @@ def fields_of(kind: Kind, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a definition, of the options of a command."""
     own = {name: options[name] for name in OPTIONS[kind]}
     backoff = {name.removeprefix("backoff_"): own.pop(name) for name in [*own] if name.startswith("backoff_")}
-    per, burst = own.pop("rate_per", None), own.pop("rate_burst", None)
-    if own.get("rate") is not None:
-        own["rate"] = Rate(own["rate"], per, burst)
+    for rate in _RATES:
+        per, burst = own.pop(f"{rate}_per", None), own.pop(f"{rate}_burst", None)
+        if own.get(rate) is not None:
+            own[rate] = Rate(own[rate], per, burst)
     return own | ({"backoff": Backoff(**backoff)} if backoff else {})
 
 

@@ -76,8 +76,9 @@ def show(settings: Settings, name: str) -> None:
     del stats["estimated"], stats["lag"]
     if found.lag is not None:
         stats |= {"lag": found.lag.messages, "lag_seconds": found.lag.seconds}
-    if queue.definition.rate is not None:
-        definition |= {f"rate_{option}": value for option, value in definition.pop("rate").items()}
+    for rate in ("rate", "group_rate"):
+        if definition.get(rate) is not None:
+            definition |= {f"{rate}_{option}": value for option, value in definition.pop(rate).items()}
     values = {**stats, "finished": finished_cell(found), "table": table, **definition, **backoff}
     print_fields({field: "-" if value is None else value for field, value in values.items()})
     for words in notes_of([found]):

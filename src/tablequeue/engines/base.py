@@ -30,6 +30,11 @@ from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
 
+STRIPES = 1024
+"""The rows that claims of groups with limits lock: those of a group lock the row of its slot modulo this number."""
+# Groups at which `until_next` looks: to look at all of them would cost a waiting consumer too much.
+LOOKED_AT = 1000
+
 
 @dataclass(slots=True)
 class Mark:
@@ -353,6 +358,12 @@ class EngineBase(ABC):
             if definition.concurrency
             else "1 = 1",
             "until_room": f"(select {self.until_token} from {queue}{PART}rate)" if definition.rate else "0",  # noqa: S608
+            "stripes": f"{queue}{PART}stripes",
+            "last_stripe": str(STRIPES - 1),
+            "group_rates": f"{queue}{PART}group_rates",
+            "per_group": str(definition.per_group or 0),
+            "group_step": str(definition.group_rate.step if definition.group_rate else 0),
+            "group_burst": str(definition.group_rate.burst if definition.group_rate else 0),
             # The predicate of a claim without the low-water mark.
             "free": self.claimable(definition) + expiry["in_time"],
             "concurrency": str(definition.concurrency or 0),

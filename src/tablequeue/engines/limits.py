@@ -7,6 +7,7 @@ has claimed. See create_slots.sql and create_rate.sql.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -49,4 +50,8 @@ class Limits(Part):
             self._run(cursor, table, "note_slots", params | {"places": places})
         if rows and definition.rate is not None:
             self._run(cursor, table, "spend_rate", params | {"number": len(rows)})
+        if rows and definition.group_rate is not None:
+            numbers = Counter(row[-1] for row in rows).items()
+            groups = json.dumps([{"slot": slot, "number": number} for slot, number in numbers], ensure_ascii=False)
+            self._run(cursor, table, "spend_group_rates", params | {"by_group": groups})
         return rows

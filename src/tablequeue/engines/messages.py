@@ -66,6 +66,11 @@ class Messages(Part):
         """Delete up to `n` keys whose time is over. Return their number."""
         return len(self._rows(cursor, table, "forget_keys", params))
 
+    def forget_rates(self, cursor: Cursor, table: Table, params: Params) -> int:
+        """Delete the rows of up to `n` groups whose rate allows a whole burst again. Return their number."""
+        self._run(cursor, table, "forget_rates", params)
+        return cursor.rowcount
+
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
         """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
         raise NotImplementedError

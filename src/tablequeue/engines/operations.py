@@ -58,6 +58,8 @@ CREATE = {
     "create_ranges": "subscription",
     "create_slots": "concurrency",
     "create_rate": "rate",
+    "create_stripes": "group_limited",
+    "create_group_rates": "group_rate",
 }
 
 # The files that a catalogue of schema version 4 lacks.
@@ -84,7 +86,7 @@ _UNLOCKED = {"unlock": ""}
 
 # What a claim of a queue with limits runs before and after it, on engines where its own text does not do it.
 _GRANTED = {"grant_rate": "rate", "lock_slots": "concurrency"}
-_SPENT = {"note_slots": "concurrency", "spend_rate": "rate"}
+_SPENT = {"note_slots": "concurrency", "spend_rate": "rate", "spend_group_rates": "group_rate"}
 
 
 def _made(*files: str) -> Operation:
@@ -140,6 +142,8 @@ OPERATIONS: Mapping[str, Operation] = {
             "drop_history": "keep",
             "drop_slots": "queue",
             "drop_rate": "queue",
+            "drop_stripes": "group_limited",
+            "drop_group_rates": "group_rate",
             "drop_keys": "queue",
             "drop_streams": "",
             "resume": "",
@@ -165,6 +169,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "name_keys": Operation(Effect.STEP),
     "taken_keys": Operation(Effect.READ),
     "forget_keys": Operation(Effect.WRITE),
+    "forget_rates": Operation(Effect.WRITE),
     "notify": Operation(Effect.STEP, parts="attend leave send_notification wait_for_notification"),
     # Topics, and the positions of their subscriptions
     "sequence": Operation(Effect.WRITE, parts="sequence_wait"),
@@ -187,12 +192,15 @@ OPERATIONS: Mapping[str, Operation] = {
     "claim": Operation(
         Effect.WRITE,
         _GRANTED | {"claim": "at_least_once", "take_keep": "at_most_once", "range_claim": "ranges"} | _SPENT,
-        parts="claim_find claim_many claim_packed claim_ring move_ring free_slots",
+        parts="claim_find claim_many claim_packed claim_ring claim_rooms lock_stripes note_stripes move_ring "
+        "free_slots",
         printed="pop",
     ),
     "claim_run": Operation(Effect.WRITE, _GRANTED | {"claim_run": ""} | _SPENT, printed="pop_same_group"),
     "take": Operation(
-        Effect.WRITE, {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+        Effect.WRITE,
+        {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}
+        | {"spend_group_rates": "group_rate"},
     ),
     "put_back": Operation(Effect.STEP, parts="forget"),
     "sweep": Operation(
@@ -340,6 +348,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "_peek_ready": Procedure(),
     "_peek_scheduled": Procedure(),
     "_promote": Procedure(needs="grouped"),
+    "_spend_group_rates": Procedure(needs="group_rate"),
     "_spend_rate": Procedure(needs="rate"),
     "_sweep": Procedure(),
     "_cancel_held": Procedure(needs="at_least_once"),
@@ -390,6 +399,9 @@ def in_autocommit(*steps: str, writes: bool = True) -> frozenset[str]:
     return frozenset({*steps, *(name for name, operation in OPERATIONS.items() if operation.effect in effects)})
 
 
+_LIMITS = ("limited", "concurrency", "rate", "per_group", "group_rate", "group_limited", "paced")
+
+
 def conditions(definition: Definition) -> set[str]:
     """Return the conditions of files and procedures that a definition meets.
 
@@ -406,11 +418,7 @@ def conditions(definition: Definition) -> set[str]:
         definition.payload,
         "keep" if definition.keeps_history else "none",
         "sorted" if definition.arrangement in ("due", "priority", "fair") else "by_id",
-        *(
-            name
-            for name in ("grouped", "strict", "retention", "limited", "concurrency", "rate", *FEATURES)
-            if getattr(definition, name)
-        ),
+        *(name for name in ("grouped", "strict", "retention", *_LIMITS, *FEATURES) if getattr(definition, name)),
         *(["groups"] if definition.needs_groups else []),
         *(["by_id_or_due"] if definition.arrangement not in ("priority", "fair") else []),
         *(["dead_letter_to"] if definition.dead_letter_to else []),

@@ -59,6 +59,8 @@ class Params(TypedDict, total=False):
     """Seconds until the message expires; None: those of the queue."""
     priority: int | None
     group: str | None
+    by_group: str
+    """Groups with what a claim needs of each, by their slots, as JSON."""
     key: str | None
     keys: Any
     """Deduplication keys: a list. Some engines send it as JSON."""

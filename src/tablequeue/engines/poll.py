@@ -1,6 +1,7 @@
 """The listener of engines without notifications: one thread of a process polls, for all its consumers.
 
-One statement polls all queues at which consumers wait; a subscription needs one of its own. Rejected: each consumer
+One statement polls all queues at which consumers wait; a subscription needs one of its own, and so does a queue with
+limits for each group. Rejected: each consumer
 polls for itself, which was 120 statements a minute for every queue of an idle worker.
 """
 
@@ -65,16 +66,18 @@ class Poll(Listener):
 
     def _ready(self, tables: Collection[Table]) -> Collection[str]:
         cursor = self.connection.cursor
-        ready = {table.channel for table in tables if table.topic is not None and _is_ready(cursor, table)}
+        apart = [table for table in tables if table.topic is not None or table.definition.group_limited]
+        ready = {table.channel for table in apart if _is_ready(cursor, table)}
         look = "select '{}', seconds from ({}) as look"
-        looks = [look.format(one.channel, one.statement("until_next")) for one in tables if one.topic is None]
+        looks = [look.format(one.channel, one.statement("until_next")) for one in tables if one not in apart]
         if looks:
             cursor.execute(" union all ".join(looks), {"now": None})
             ready |= {name for name, seconds in cursor.fetchall() if seconds is not None and seconds <= 0}
         return sorted(ready)
 
 
-def _is_ready(cursor: Cursor, subscription: Table) -> bool:
-    assert isinstance(subscription.engine, Engine), "with its operations"
-    seconds = subscription.engine.range_reads.until_next(cursor, subscription, {"now": None}).seconds
+def _is_ready(cursor: Cursor, table: Table) -> bool:
+    assert isinstance(table.engine, Engine), "with its operations"
+    reads = table.engine.reads if table.topic is None else table.engine.range_reads
+    seconds = reads.until_next(cursor, table, {"now": None}).seconds
     return seconds is not None and seconds <= 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from time import monotonic
+from random import random
+from time import monotonic, sleep
 from typing import Any
 
 from tablequeue.definition import Duration
@@ -24,6 +25,9 @@ SWEEP_SIZE = 1000
 # Seconds between two looks of one process at a history with a retention; while there is much to delete, it looks at
 # every sweep.
 PURGE_EVERY = 60.0
+# Claims of a call that found nothing while a group with limits had room, and the longest random pause before each, in
+# seconds: about the time of a commit.
+TRIES, TRY_AGAIN_AFTER = 5, 0.01
 
 
 def claim(
@@ -198,12 +202,32 @@ def _swept(
         return []
     if refusal is not None and refusable and not rows:
         raise refusal
-    return rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
+    rows = rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
+    if not rows and context.table.definition.group_limited and connection is None:
+        return _tried_again(context, remove, params, refusable)
+    return rows
+
+
+def _tried_again(context: Context, remove: Remove, params: Params, refusable: bool) -> Sequence[Row]:
+    """Claim again while a group has room: other claims had locked its row for a moment."""
+    try:
+        for _ in range(TRIES):
+            coming = context.run(context.reads.until_next, {"now": params["now"]})
+            if coming.paused or coming.held or coming.seconds is None or coming.seconds > 0:
+                break
+            sleep(random() * TRY_AGAIN_AFTER)
+            if rows := _removed(context, remove, params, None):
+                return rows
+    except TablequeueError:
+        if refusable:
+            raise
+    return []
 
 
 def _removed(context: Context, remove: Remove, params: Params, connection: Any) -> Sequence[Row]:
     if connection is not None and context.engine.looks_apart:
-        params = params | {"seen": context.run_beside(context.messages.look, params, connection)}
+        looked = params | {"removes": remove == context.messages.take}
+        params = params | {"seen": context.run_beside(context.messages.look, looked, connection)}
     return context.run(remove, params, connection)
 
 
@@ -216,6 +240,8 @@ def keep_up(context: Context, now: datetime | None, connection: Any = None) -> T
         moved = sweep(context, now, connection)
         if table.definition.key_for and connection is None:
             moved += context.run(context.messages.forget_keys, {"n": SWEEP_SIZE, "now": context.time(now)})
+        if table.definition.group_rate and connection is None:
+            moved += context.run(context.messages.forget_rates, {"n": SWEEP_SIZE, "now": context.time(now)})
         if table.definition.concurrency is not None and connection is None:
             context.run(context.messages.close_slots, {})
         # Not beside a caller's transaction, which may have locked the database that it would wait for.

@@ -51,6 +51,7 @@ def of_queue(context: Context) -> Iterator[Finding]:
             yield from (Finding(name, *words) for words in _check(context.runner, context.table, check))
     yield from (Finding(name, *words) for words in _lease(context))
     yield from (Finding(name, *words) for words in _places(context))
+    yield from (Finding(name, *words) for words in _places_of_groups(context))
     yield from (Finding(name, *words) for words in _aside(context))
     if context.table.topic is not None:
         yield from (Finding(name, *words) for words in _behind(context))
@@ -147,6 +148,21 @@ def _places(context: Context) -> Iterator[Words]:
             f"first of them was pushed {_hours(now.oldest_age or 0)} ago.",
             "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
             "streams that are abandoned. Else the limit is too low for what is pushed.",
+        )
+
+
+def _places_of_groups(context: Context) -> Iterator[Words]:
+    """Say that no group that has something ready has had a place for so long."""
+    definition = context.table.definition
+    if definition.per_group is None:
+        return
+    now = stats(context, None, None)
+    if (now.oldest_age or 0) > definition.lease and context.run(context.reads.until_next, {"now": None}).held:
+        yield (
+            f"Every group that has messages ready is at its limit, and {now.ready} messages wait. The first of them "
+            f"was pushed {_hours(now.oldest_age or 0)} ago.",
+            "If consumers are idle, look for messages that are held without work: peek(state='in_progress'), and "
+            "streams that are abandoned. Else per_group or group_rate is too low for what is pushed.",
         )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from tablequeue.definition import Duration
+from tablequeue.definition import Duration, Rate
 from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
 from tablequeue.operations import control
@@ -103,6 +103,8 @@ class Stats:
     lag         how far the subscription is behind its topic; None of a queue.
     concurrency    how many messages may be in progress at once; None: no limit.
     rate           how many messages may be claimed a second; None: no limit.
+    per_group      how many messages of a group may be in progress at once; None: no limit.
+    group_rate     how many messages of a group may be claimed a second; None: no limit.
     expired     messages of the history that expired, up to 100,000; None where messages do not expire.
     paused_until   when the pause of its claims ends, in the year 9999 if only `resume` ends it; None if there is none.
     """
@@ -122,6 +124,8 @@ class Stats:
     paused_until: datetime | None = None
     concurrency: int | None = None
     rate: float | None = None
+    per_group: int | None = None
+    group_rate: float | None = None
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -148,11 +152,18 @@ def stats(context: Context, window: Duration | None, now: datetime | None) -> St
         lag=lag and Lag(*lag),
         paused_until=control.paused_until(context, now),
         concurrency=definition.concurrency,
-        rate=definition.rate.number / definition.rate.per if definition.rate else None,
+        rate=_a_second(definition.rate),
+        per_group=definition.per_group,
+        group_rate=_a_second(definition.group_rate),
     )
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _a_second(rate: Rate | None) -> float | None:
+    return None if rate is None else rate.number / rate.per
+
 
 Who = str | None
 R = TypeVar("R", FinishedRow, PushedRow, LostRow)

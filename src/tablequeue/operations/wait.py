@@ -128,7 +128,9 @@ class Waiter:
         notifier = None if self._held else self._notifier  # pushes need wake nobody while nothing can be claimed
         listening = notifier is not None and notifier.attend(self._context.table, self._on_push)
         coming = self._look()
-        held = bool(coming.paused or coming.held)
+        definition = self._context.table.definition
+        # A push may bring a message of a group that has room.
+        held = bool(coming.paused or (coming.held and not definition.group_limited))
         if held and not self._held:
             self.leave()
         self._held = held
@@ -141,9 +143,9 @@ class Waiter:
         left = end - monotonic()
         if left <= 0:
             return None
-        definition = self._context.table.definition
         if definition.limited and not coming.paused and (coming.held or due <= 0):
-            return min(self._held_pause(due), left)
+            longest = (PAUSES_WITH_NOTIFIER if listening else PAUSES)[1] if definition.group_limited else INFINITE
+            return min(self._held_pause(due), left, longest)
         pause = self._pushing_pause() if coming.pushing else self._next_pause(listening)
         return min(pause, left, due if due > 0 else pause)
 
@@ -163,8 +165,9 @@ class Waiter:
         self._pause = min(max(shortest, self._pause * 2), longest)
         if due <= 0:  # another consumer had the place or the token first
             return self._pause
-        concurrency = self._context.table.definition.concurrency
-        return due + random() * min(due, longest) if concurrency is None else min(due, self._pause)
+        if self._context.table.definition.holds_places:
+            return min(due, self._pause)
+        return due + random() * min(due, longest)
 
     def _pushing_pause(self) -> float:
         now = monotonic()

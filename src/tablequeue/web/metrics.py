@@ -75,7 +75,17 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
     )
     paused = GaugeMetricFamily("tablequeue_paused", "1 while claims of the queue are paused, else 0.", labels=["queue"])
     rate = GaugeMetricFamily("tablequeue_rate_limit", "Messages that may be claimed a second.", labels=["queue"])
+    of_group = GaugeMetricFamily(
+        "tablequeue_group_concurrency_limit", "Messages of a group that may be in progress at once.", labels=["queue"]
+    )
+    group_rate = GaugeMetricFamily(
+        "tablequeue_group_rate_limit", "Messages of a group that may be claimed a second.", labels=["queue"]
+    )
     for stats in found:
+        if stats.per_group is not None:
+            of_group.add_metric([stats.queue], stats.per_group)
+        if stats.group_rate is not None:
+            group_rate.add_metric([stats.queue], stats.group_rate)
         if stats.concurrency is not None:
             places.add_metric([stats.queue], stats.concurrency)
         if stats.rate is not None:
@@ -93,7 +103,7 @@ def _now(found: list[Stats]) -> Iterator[Metric]:
             expired.add_metric([stats.queue], stats.expired)
         if stats.lost is not None:
             lost.add_metric([stats.queue], stats.lost)
-    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate, paused)
+    yield from (messages, oldest, finished, expired, lost, lag, behind, places, rate, of_group, group_rate, paused)
 
 
 def _lately(found: list[Stats]) -> Iterator[Metric]:

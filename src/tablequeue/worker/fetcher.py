@@ -282,7 +282,7 @@ class Fetcher:
 
     def _placed(self) -> bool:
         """Return whether a message that waits for a consumer would have a place that another process could use."""
-        return self.queue.definition.concurrency is not None
+        return self.queue.definition.holds_places
 
     def _target(self) -> int:
         """Return how many messages are to wait for consumers."""

@@ -157,7 +157,7 @@ class SQLServer(Engine):
         in_bytes = definition.payload == "bytes"
         turns = f"{words['turns']} (group_key)"
         grouped = definition.grouped
-        words |= fair_words(words, definition.fair)
+        words |= fair_words(definition, words)
         return words | {
             # The filter of the index of a state, and the state itself if the index has more than one.
             "default_due": "@now" if definition.order == "due" else "null",

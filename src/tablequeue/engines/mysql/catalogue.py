@@ -54,7 +54,8 @@ class MySQLCatalogue(Catalogue):
                 ours[f"{stem}{HISTORY}"] = ("history", "drop_history")
             if definition.grouped:
                 ours[f"{stem}{PART}turns"] = ("turns", "drop_groups")
-            ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in ("slots", "rate", "results", "keys")}
+            parts = ("slots", "rate", "stripes", "group_rates", "results", "keys")
+            ours |= {f"{stem}{PART}{part}": (part, f"drop_{part}") for part in parts}
             if definition.kind == "queue":
                 ours |= {f"{stem}{PART}{part}": (part, "drop_streams") for part in ("moving", "moved")}
             if definition.kind == "subscription":

@@ -26,6 +26,7 @@ from tablequeue.engines.mysql.checks import CHECKS
 from tablequeue.engines.mysql.connection import adopt, check_charset, join
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
+from tablequeue.engines.mysql.reads import MySQLReads
 from tablequeue.engines.mysql.refusals import number_of, translated
 from tablequeue.engines.mysql.streams import MySQLStaging, MySQLStreams
 from tablequeue.engines.mysql.topics import MySQLRanges, MySQLTopics
@@ -49,6 +50,7 @@ class MySQL(Engine):
     messages = MySQLMessages()
     topics = MySQLTopics()
     range_reads = MySQLRangeReads()
+    reads = MySQLReads()
     ranges = MySQLRanges(messages, topics, range_reads)
     streams = MySQLStreams()
     staging = MySQLStaging()

@@ -6,11 +6,13 @@ Neither serves a range whose bound is a column of another row by an index: a rec
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import LOOKED_AT, Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.fair import HIGHEST, STEPS, Fair, in_turn
 from tablequeue.engines.texts import Row
@@ -27,10 +29,13 @@ class MySQLFair(Fair):
             table.ring.served = random.randint(0, HIGHEST)
             passed = _found(cursor, table, {}, STEPS, SPARE)
             if passed:
-                table.ring.served = random.choice([*{slot for _, slot in passed}])
+                table.ring.served = random.choice([*{row[-1] for row in passed}])
 
     def found(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        """Return rows of (id, slot) of messages that are ready: `n` in the order of the turns, and some more."""
+        """Return rows of (id, slot) of messages that are ready: `n` in the order of the turns, and some more.
+
+        In a queue with limits for each group they are (id, claims, room, slot): see `claim_rooms.sql`.
+        """
         self._begin(cursor, table)
         return found(cursor, table, params)
 
@@ -41,11 +46,30 @@ class MySQLFair(Fair):
 def found(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Return rows of (id, slot) of ready messages in the order of the turns, without locks: `n` and some more."""
     n = params["n"] + SPARE
-    return in_turn(_found(cursor, table, params, n, min(n, LOOK)), table.ring.served)
+    look = LOOK if table.definition.group_limited else min(n, LOOK)
+    return in_turn(_found(cursor, table, params, n, look), table.ring.served)
+
+
+def until_room(cursor: Cursor, table: Table, params: Params) -> float | None:
+    """Return the seconds until one of the first groups that have something ready has room; None if there is none."""
+    waits: list[float] = []
+    start, find = -1, table.statement("claim_ring")
+    while len(waits) < LOOKED_AT:
+        values = {"high": None, "starts": start, "ends": HIGHEST, "look": LOOK} | params
+        cursor.execute(find, values)
+        slots = [*dict.fromkeys(slot for _, slot in cursor.fetchall())]
+        if slots:
+            waits += [float(row[-1]) for row in _rooms(cursor, table, params, slots)]
+            start = slots[-1]
+        if not slots or 0 in waits:
+            break
+    return min(waits, default=None)
 
 
 def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Lock up to `n` messages in the order of the turns: of those that were `seen`, and those that are found."""
+    if table.definition.group_limited:
+        return _locked_with_room(cursor, table, params)
     seen: Sequence[Row] = params["seen"].rows if "seen" in params else ()
     more = 1
     while True:
@@ -59,6 +83,50 @@ def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if rows or len(within) < params["n"] * more + SPARE:
             return rows
         more *= 8  # others have locked all of them
+
+
+def _rooms(cursor: Cursor, table: Table, params: Params, slots: Sequence[int]) -> list[Any]:
+    cursor.execute(
+        table.statement("claim_rooms"), {"removes": False, "now": None} | params | {"slots": json.dumps(slots)}
+    )
+    return list(cursor.fetchall())
+
+
+def _with_room(cursor: Cursor, table: Table, params: Params, rows: Sequence[Row]) -> list[Any]:
+    """Return (id, claims, room, slot) of the messages that their groups have room for."""
+    rooms = {row[0]: row for row in _rooms(cursor, table, params, [*dict.fromkeys(slot for _, slot in rows)])}
+    return _within_room([(id, rooms[slot][1], int(rooms[slot][2]), slot) for id, slot in rows])
+
+
+def _within_room(rows: Sequence[Any]) -> list[Any]:
+    """Return the first messages of each group, as many as it has room for."""
+    chosen, numbers = [], Counter[int]()
+    for row in sorted(rows):
+        numbers[row[-1]] += 1
+        if numbers[row[-1]] <= row[2]:
+            chosen.append(row)
+    return sorted(chosen, key=lambda row: (row[-1], row[0]))
+
+
+def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    """Lock up to `n` messages, and the stripes of their groups. Count the claim in these stripes.
+
+    A caller's transaction may not see what others have claimed, and what it has claimed itself only it can see. So it
+    looks at both what was `seen` and what it finds itself; of each group that counts whose number of claims is current.
+    """
+    seen: Sequence[Any] = params["seen"].rows if "seen" in params else ()
+    given = [*seen, *found(cursor, table, params)]
+    groups = {(row[-1], row[1]): row[2] for row in given}
+    if not groups:
+        return []
+    triples = json.dumps([[slot, claims, room] for (slot, claims), room in sorted(groups.items())])
+    cursor.execute(table.statement("lock_stripes"), {"by_group": triples})
+    held = {(slot, claims) for slot, claims, _ in cursor.fetchall()}
+    current = {row[0]: row for row in given if (row[-1], row[1]) in held}
+    rows = _locked(cursor, table, params, in_turn(_within_room([*current.values()]), table.ring.served))
+    if rows:
+        cursor.execute(table.statement("note_stripes"), {"slots": json.dumps([*{row[-1] for row in rows}])})
+    return rows
 
 
 def _locked(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
@@ -87,9 +155,11 @@ def _found(cursor: Cursor, table: Table, params: Params, groups: int, look: int)
             if not whole and some[0][1] != some[-1][1]:
                 some = [row for row in some if row[1] != some[-1][1]]  # there may be more of the last group
             if some:
-                rows += some
-                seen += len({slot for _, slot in some})
                 start = some[-1][1]
+                if table.definition.group_limited:
+                    some = _with_room(cursor, table, params, some)
+                rows += some
+                seen += len({row[-1] for row in some})
             if whole:
                 break
     return rows

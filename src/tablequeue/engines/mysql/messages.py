@@ -155,7 +155,7 @@ class MySQLMessages(FreeSlots, Messages):
             if "seen" in params and params["seen"].paused:
                 return []
             if table.definition.fair:
-                rows = locked(cursor, table, params)
+                rows = locked(cursor, table, params | {"removes": removes})
             elif cursor.ours:
                 cursor.execute(lock, params)
                 rows = list(cursor.fetchall())

@@ -19,7 +19,7 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.postgresql.asyncpg_cursor import AsyncpgCursor
 from tablequeue.engines.postgresql.checks import CHECKS
 from tablequeue.engines.postgresql.connection import PostgreSQLConnection, adopt, check_settings, reading_text
-from tablequeue.engines.postgresql.fair import SLOT, fair_words
+from tablequeue.engines.postgresql.fair import SLOT, fair_words, until_group
 from tablequeue.engines.postgresql.limits import UNTIL_TOKEN, limit_words
 from tablequeue.engines.postgresql.listener import LOCKS, PostgreSQLListener
 from tablequeue.engines.postgresql.messages import PostgreSQLMessages
@@ -157,6 +157,8 @@ class PostgreSQL(Engine):
         now = "cast(extract(epoch from statement_timestamp()) * 100 as bigint)"
         words = super().words(table, state)
         words |= limit_words(definition, words)
+        if definition.group_limited:
+            words["until_room"] = f"greatest({words['until_room']}, {until_group(definition, words)})"
         return {
             **words,
             **self.messages.packs.words(words["queue"]),
@@ -173,7 +175,7 @@ class PostgreSQL(Engine):
             # began and it is ready again, the claim locks the row but does not find it. A claim above a mark that finds
             # nothing starts again at once. A claim in a lifo queue does not: there, with 8 threads that pop and release
             # the same message, one pop in 800 returned nothing.
-            **fair_words(words),
+            **fair_words(definition, words),
             "row": "ctid" if table.claims_above_mark else "id",
             # Notifies waiting consumers at the commit, or returns that another connection must: see listener.py.
             "waited_for": (

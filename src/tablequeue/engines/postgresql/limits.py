@@ -66,6 +66,20 @@ SPENT = """spent as (
     from (select count(*) as number from claimed) as claimed
     where claimed.number > 0
 )"""
+# What claims of groups with limits note: see create_stripes.sql and create_group_rates.sql.
+COUNTED = """counted as (
+    update {stripes}
+    set claims = claims + 1
+    where stripe = any(array(select cast(slot & {last_stripe} as integer) from claimed))
+)"""
+PAID = """paid as (
+    insert into {group_rates} as paid (slot, spent_until)
+    select slot, {now} + count(*) * {group_step} * interval '1 microsecond'
+    from claimed
+    group by slot
+    on conflict (slot) do update
+    set spent_until = greatest(paid.spent_until, {now}) + (excluded.spent_until - {now})
+)"""
 # The microseconds until all tokens are there again, and the seconds until there is one.
 MISSING = "greatest(0, extract(epoch from spent_until - {now}) * 1000000)"
 UNTIL_TOKEN = f"cast(greatest(0, {MISSING} - (burst - 1) * step) / 1000000 as float8)"
@@ -82,19 +96,23 @@ def limit_words(definition: Definition, words: Mapping[str, str]) -> dict[str, s
         permits.append(TOKENS)
         most.append("coalesce((select tokens from bucket), 0)")
         notes.append(SPENT)
-    removable = most[:]
+    if definition.group_rate is not None:
+        notes += [COUNTED, PAID]
+    removable, removed = most[:], notes[:]
     if definition.concurrency is not None:
         permits.append(PLACES)
         most.append("(select count(*) from place)")
         notes.append(NOTED)
+    if definition.group_rate is None and definition.per_group is not None:
+        notes.append(COUNTED)
     return {
-        "permits": ", ".join(permits).format(**words),
+        "permits": "".join(f"{permit}, " for permit in permits).format(**words),
         "claim_limit": _least(most),
         "noted": ", ".join(notes).format(**words),
         # The same for a take, after which no message is in progress.
-        "bucket": TOKENS.format(**words),
+        "bucket": f"{TOKENS}, ".format(**words) if definition.rate is not None else "",
         "take_limit": _least(removable),
-        "spent": SPENT.format(**words),
+        "spent": ", ".join(removed).format(**words),
     }
 
 

@@ -18,7 +18,7 @@ from tablequeue.engines.operations import in_autocommit
 from tablequeue.engines.ranges import Ranges
 from tablequeue.engines.sqlite.checks import CHECKS
 from tablequeue.engines.sqlite.connection import SQLiteConnection, adopt, plain_cursor
-from tablequeue.engines.sqlite.fair import SLOT, fair_words
+from tablequeue.engines.sqlite.fair import SLOT, fair_words, until_group
 from tablequeue.engines.sqlite.file import missing, path_of
 from tablequeue.engines.sqlite.inherited import refuse, refuse_inherited
 from tablequeue.engines.sqlite.listener import SQLiteListener
@@ -99,7 +99,9 @@ class SQLite(Engine):
         definition = table.definition
         if definition.concurrency is not None:
             words["claim_limit"] = PLACED.format(**words)
-        return words | fair_words(words)
+        if definition.group_limited:
+            words["until_room"] = f"max({words['until_room']}, {until_group(definition, words)} / 1e6)"
+        return words | fair_words(definition, words)
 
     def topic_words(self, table: Table) -> dict[str, str]:
         return {**super().topic_words(table), "finished_messages": FINISHED}

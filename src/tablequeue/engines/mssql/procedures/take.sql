@@ -74,6 +74,9 @@ begin
             set @p_served = coalesce(@p_last, @p_served);
             exec sp_set_session_context {ring_of_session}, @p_served;
             -- [end]
+            -- [group_rate]
+            if exists (select 1 from @claimed) break; -- what it has spent is not noted yet
+            -- [end]
             if @p_n <= 0 or @swept = 1 break;
             set @swept = 1;
             set @most = case @alone when 1 then 1000 else @p_n end;
@@ -81,6 +84,15 @@ begin
             if @moved = 0 break;
             set @turn = @turn + 1;
         end;
+        -- [group_rate]
+        declare @spending nvarchar(max) = (
+            select given.slot, count(*) as number
+            from (select {slot_of_text} as slot from @claimed) as given
+            group by given.slot
+            for json path
+        );
+        if @spending is not null exec {queue}__spend_group_rates @spending, @p_now;
+        -- [end]
         -- [rate]
         set @granted = (select count(*) from @claimed);
         if @granted > 0 exec {queue}__spend_rate @granted, @p_now;

@@ -8,7 +8,7 @@ declare @token uniqueidentifier = cast(:token as uniqueidentifier);
 declare @consumer nvarchar(512) = cast(:consumer as nvarchar(512));
 declare @now datetime2(6) = {now};
 -- [fair]
-{in_turn}
+{take_in_turn}
 -- [end]
 with next as (
     select top (@n)

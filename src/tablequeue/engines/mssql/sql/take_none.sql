@@ -5,7 +5,7 @@
 declare @n bigint = :n;
 declare @now datetime2(6) = {now};
 -- [fair]
-{in_turn}
+{take_in_turn}
 -- [end]
 with next as (
     select top (@n)

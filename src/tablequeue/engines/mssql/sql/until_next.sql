@@ -2,6 +2,9 @@
 -- Indexes: {table}__ready, {table}__scheduled, {table}__in_progress, one entry of each. Locks: none under
 -- READ_COMMITTED_SNAPSHOT. Without that option it waits for transactions that change one of these rows.
 declare @now datetime2(6) = {now};
+-- [group_limited]
+{until_group}
+-- [end]
 select
     case
         when paused.until is not null then datediff_big(microsecond, @now, paused.until) / 1e6

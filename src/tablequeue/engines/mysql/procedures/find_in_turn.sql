@@ -7,6 +7,12 @@ begin
     declare wide bigint default least(p_n + 8, 64);
     declare seen, lap, at, until_slot, next_slot bigint default 0;
     declare some, looked longtext character set ascii;
+    -- [group_limited]
+    declare one_slot, given_groups, held longtext character set ascii;
+    declare claims_then, room_then bigint;
+    declare removing boolean default @`tablequeue.{table}.removes`;
+    set given_groups = '[]';
+    -- [end]
     set @`tablequeue.{table}.before` = coalesce(
         @`tablequeue.{table}.ring`, cast(conv(left(md5(uuid()), 16), 16, 10) as unsigned) >> 1
     );
@@ -23,6 +29,18 @@ begin
             if next_slot is null then
                 leave groups;
             end if;
+            -- [group_limited]
+            set one_slot = concat('[', next_slot, ']');
+            select claims, room into claims_then, room_then from (
+                {sql claim_rooms slots=one_slot removes=removing}
+            ) as room_of_group;
+            if room_then <= 0 then
+                set at = next_slot;
+                iterate groups;
+            end if;
+            set given_groups = json_array_append(given_groups, '$', json_array(next_slot, claims_then, room_then));
+            set wide = least(p_n + 8, 64, room_then);
+            -- [end]
             select json_arrayagg(json_array(number, seen, id, slot)) into some from (
                 select row_number() over (order by id) as number, id, slot from (
                     {sql claim_ring/1 starts=next_slot-1 ends=next_slot look=wide high=null}
@@ -32,6 +50,18 @@ begin
         end while;
         set lap = lap + 1;
     end while;
+    -- [group_limited]
+    select json_arrayagg(slot) into held from (
+        {sql lock_stripes by_group=given_groups}
+    ) as stripe;
+    set held = coalesce(held, '[]');
+    select coalesce(json_arrayagg(json_array(number, place, message.id, message.slot)), '[]') into looked
+    from json_table(looked, '$[*]' columns (
+        number bigint path '$[0]', place bigint path '$[1]', id bigint path '$[2]', slot bigint path '$[3]'
+    )) as message
+    join json_table(held, '$[*]' columns (slot bigint path '$')) as stripe on stripe.slot = message.slot;
+    {sql note_stripes slots=held};
+    -- [end]
     select json_arrayagg(id) into some from (
         select id from json_table(looked, '$[*]' columns (
             number bigint path '$[0]', place bigint path '$[1]', id bigint path '$[2]'

@@ -27,6 +27,9 @@ begin
     declare there, got, p_places longtext character set ascii;
     declare moved bigint;
     -- [end]
+    -- [group_rate]
+    declare p_groups longtext character set ascii;
+    -- [end]
     declare exit handler for sqlexception
     begin
         call {queue}_undo(ours);
@@ -77,6 +80,9 @@ begin
     ) as place;
     set p_n = coalesce(json_length(got), 0);
     -- [end]
+    -- [group_limited]
+    set @`tablequeue.{table}.removes` = false;
+    -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
     -- [not rate]
     set p_popped_at = {now}, p_lease_until = p_popped_at + interval p_lease second;
@@ -112,6 +118,15 @@ begin
     order by {order_by};
     -- [end]
     if p_ids is not null then
+        -- [group_rate]
+        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
+            select message.slot, count(*) as number
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {queue} as message force index (primary) on message.id = given.id
+            group by message.slot
+        ) as spending;
+        {sql spend_group_rates by_group=p_groups now=p_popped_at};
+        -- [end]
         -- [at_least_once]
         {sql claim_many/2};
         -- [end]

@@ -15,6 +15,9 @@ begin
     declare tokens bigint;
     declare granted_at datetime(6);
     -- [end]
+    -- [group_rate]
+    declare p_groups longtext character set ascii;
+    -- [end]
     declare exit handler for sqlexception
     begin
         call {queue}_undo(ours);
@@ -40,6 +43,9 @@ begin
         {sql grant_rate}
     ) as granted;
     set p_n = least(p_n, tokens);
+    -- [end]
+    -- [group_limited]
+    set @`tablequeue.{table}.removes` = true;
     -- [end]
     call {queue}_find(p_n, ours, p_now, p_ids);
     -- [not rate]
@@ -76,6 +82,15 @@ begin
     order by {order_by};
     -- [end]
     if p_ids is not null then
+        -- [group_rate]
+        select json_arrayagg(json_object('slot', slot, 'number', number)) into p_groups from (
+            select message.slot, count(*) as number
+            from json_table(p_ids, '$[*]' columns (id bigint path '$')) as given
+            straight_join {queue} as message force index (primary) on message.id = given.id
+            group by message.slot
+        ) as spending;
+        {sql spend_group_rates by_group=p_groups now=p_popped_at};
+        -- [end]
         -- [keep]
         {sql take_keep/2 token=null};
         {sql take_keep/3};

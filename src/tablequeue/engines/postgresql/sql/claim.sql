@@ -5,7 +5,7 @@
 -- (low_water.py). {row} = any(array(...)): the subquery runs once; a join may run it again and claim more than :n.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 -- [limited]
-with {permits}, claimed as (
+with {permits}claimed as (
 -- [end]
 update {queue}
 set state = 'in_progress',

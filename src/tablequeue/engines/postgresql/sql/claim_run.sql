@@ -6,7 +6,7 @@
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with
 -- [limited]
-{permits},
+{permits}
 -- [end]
 head as materialized (
     select id, group_key from {queue}

@@ -3,7 +3,7 @@
 -- Index: {table}__ready. Locks: the rows; rows that another claim has locked are skipped.
 -- In one transaction with stream_set: after a crash none is claimed.
 -- [limited]
-with {permits}, claimed as (
+with {permits}claimed as (
 -- [end]
 update {queue}
 set state = 'in_progress',

@@ -1,11 +1,11 @@
 -- Move up to :n ready messages to the history: finished, or under :token until they are completed.
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
--- [not rate]
+-- [not paced]
 with taken as (
 -- [end]
--- [rate]
-with {bucket}, taken as (
+-- [paced]
+with {bucket}taken as (
 -- [end]
     delete from {queue}
     -- [not fair]
@@ -24,7 +24,7 @@ with {bucket}, taken as (
     -- [end]
     returning *
 )
--- [rate]
+-- [paced]
 , claimed as (
 -- [end]
 insert into {history} (
@@ -40,10 +40,10 @@ select
         consumer = cast(:consumer as text)}
 from taken
 returning
-    -- [not rate]
+    -- [not paced]
     {claimed with lease_until = cast(null as timestamptz)}{and_slot};
     -- [end]
-    -- [rate]
+    -- [paced]
     {claimed with lease_until = cast(null as timestamptz) as lease_until}{and_slot}
 ), {spent}
 select * from claimed;

@@ -1,8 +1,8 @@
 -- Delete up to :n ready messages: the queue keeps no history.
 -- Index: {table}__ready. Locks: the rows, until the transaction ends; locked rows are skipped.
 -- A rollback puts all of them back, a crash before the commit too.
--- [rate]
-with {bucket}, claimed as (
+-- [paced]
+with {bucket}claimed as (
 -- [end]
 delete from {queue}
 -- [not fair]
@@ -20,13 +20,13 @@ where id = any(array(
 ))
 -- [end]
 returning
-    -- [not rate]
+    -- [not paced]
     {claimed with
         attempts = attempts + 1
         popped_at = {now}
         lease_until = cast(null as timestamptz)}{and_slot};
     -- [end]
-    -- [rate]
+    -- [paced]
     {claimed with
         attempts = attempts + 1 as attempts
         popped_at = {now} as popped_at
