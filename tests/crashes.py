@@ -296,7 +296,7 @@ VERBS: dict[str, Verb] = {
     ),
     "complete of a run": Verb(complete, GROUPS, push_to_groups, hold=2, promotes=True, in_run=True),
     "fail of one of a run": Verb(
-        lambda m: m.held[0].fail("why", now=at(2)), GROUPS, push_to_groups, hold=2, promotes=True, in_run=True
+        lambda m: m.held[0].fail("why", retry_in=5, now=at(2)), GROUPS, push_to_groups, hold=2, in_run=True
     ),
     "release of a run": Verb(
         lambda m: m.queue.release_many(m.held, now=at(2)), GROUPS, push_to_groups, hold=2, promotes=True, in_run=True

@@ -27,6 +27,15 @@ def test_pop_prints_id_token_and_payload(run: Run, db: Database) -> None:
     run("complete", "emails", 1, fields["token"])
 
 
+def test_pop_several_of_a_group(run: Run, db: Database) -> None:
+    work = db.create_queue("work", groups=True)
+    work.push_many([NewMessage(number, group="ab"[number % 2]) for number in range(6)])
+    got = lines(run("--json", "pop", "work", "-n", 2, "--same-group"))
+    assert [(one["payload"], one["group"]) for one in got] == [(0, "a"), (2, "a")]
+    db.create_queue("emails")
+    assert "same_group" in run("pop", "emails", "--same-group", code=1).stderr
+
+
 def test_nothing_to_pop_or_peek(run: Run, db: Database) -> None:
     db.create_queue("emails")
     for command in ("pop", "peek"):

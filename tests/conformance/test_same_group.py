@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from threading import Barrier
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from tablequeue import Backoff, Claim, Database, NewMessage, Queue
+from tablequeue import Backoff, Claim, Database, NewMessage, Queue, Rate
+from tablequeue.aio import AsyncQueue
 from tablequeue.errors import BadInput
+from tablequeue.threads import Threads
 from tests.callers import Caller
 from tests.servers import Place
 from tests.support import at, claimed, counts, found, ids_of, refuses
@@ -179,6 +182,16 @@ def test_a_run_takes_a_place_for_each_message(db: Database, limit: dict[str, Any
     assert ids_of(pop_run(queue)) == ids[4:], "the group is closed, and another one has the place"
 
 
+def test_a_run_is_within_the_rate(db: Database) -> None:
+    queue = db.create_queue("work", groups=True, payload="text", rate=Rate(6, per=60, burst=2))
+    ids = push(queue, "aaaa", now=at(0))
+    run = pop_run(queue, now=at(0))
+    assert ids_of(run) == ids[:2]
+    queue.complete_many(run, now=at(1))
+    assert pop_run(queue, now=at(1)) == []
+    assert ids_of(pop_run(queue, now=at(30))) == ids[2:]
+
+
 def test_a_strict_queue_is_one_group(db: Database) -> None:
     queue = db.create_queue("work", strict=True, payload="text")
     ids = queue.push_many("abcd")
@@ -207,6 +220,22 @@ def test_what_has_no_runs_refuses_them(db: Database, queue: Queue, caller: Calle
     (claim,) = pop_run(queue)
     refuses(BadInput, pop_run, queue, completing=[claim], connection=caller.connection)
     claim.complete()
+
+
+def test_async_runs(queue: Queue) -> None:
+    ids = push(queue, "abaa")
+
+    async def main(work: AsyncQueue) -> None:
+        run = await work.pop_many(2, same_group=True)
+        assert [claim.id for claim in run] == ids[::2]
+        (last,) = await work.pop_many(2, same_group=True, completing=run)
+        assert last.id in ids[1::2]
+
+    threads = Threads(1)
+    try:
+        asyncio.run(main(AsyncQueue(queue, threads)))
+    finally:
+        threads.close()
 
 
 def test_finishes_of_one_run_at_once_leave_no_group_behind(queue: Queue, place: Place) -> None:
