@@ -265,8 +265,8 @@ def until_killed(two: Two, number: int, history: bool) -> Callable[[int], tuple[
 
 
 def chosen_steps(number: int) -> list[int]:
-    """All steps of the first pair would take long on each: a third of them, another one in each run, and the last."""
-    return sorted({*range(random.randint(1, 3), number + 1, 3), number})
+    """A quarter of the steps, others in each run, and the last: all of them take a minute."""
+    return sorted({*range(random.randint(1, 4), number + 1, 4), number})
 
 
 @contextmanager

@@ -56,7 +56,7 @@ _TYPES = {
 }
 # The columns that the messages of each source do not have.
 _ABSENT = {
-    "history": {"offset", "state", "lease_until"},
+    "history": {"offset", "lease_until"},
     "queue": {"offset", "finished_at"},
     "stream": {"offset", "state", "consumer", "lease_until", "finished_at"},
     "log": {*_TYPES} - {"offset", "id", "payload", "headers", "group", "producer", "pushed_at"},

@@ -97,6 +97,31 @@ def test_a_completion_wakes_the_producer(place: Place, queue: Queue, monkeypatch
         assert waiting.result(60) == SOME
 
 
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+def test_an_end_without_a_result_wakes_the_producer(
+    place: Place, db: Database, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    queue = db.create_queue("ending", results=True, expires=60)
+    notifier = queue.context.runner.notifier
+    if queue.context.engine.name not in ("sqlite", "postgresql"):
+        pytest.skip("nothing notifies here")
+    assert notifier is not None
+    monkeypatch.setattr("tablequeue.operations.results.PAUSES", (1000.0, 1000.0))
+    id = queue.push(1)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(queue.result, id, wait=1000)
+        channel = queue.context.table.waiting_for_results.channel
+        while not notifier._waiting.get(channel):
+            assert not waiting.done()
+        other = place.open().queue("ending")
+        if end == "cancelled":
+            other.cancel(id)
+        else:
+            assert other.pop(now=at(0)) is None, "the clock of the tests is years ahead"
+        with pytest.raises(NoResult, match=end):
+            waiting.result(60)
+
+
 def test_async(queue: Queue, place: Place) -> None:
     async def run() -> None:
         async with await aio.connect(place.url, schema=place.schema) as database:

@@ -85,9 +85,12 @@ def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, 
     dead.fail("never", retry_in=0, now=ago(79))
     queue.pop(now=ago(78)).fail("never", now=ago(77))  # type: ignore[union-attr]
     later = queue.push("later", delay=1000, now=ago(60))
-    assert reading.read() == 1
+    gone = queue.push("gone", now=ago(60))
+    queue.cancel(gone, now=ago(50))
+    assert reading.read() == 2
     assert reading.ids() == {
         "finished": [done.id],
+        "cancelled": [gone],
         "dead": [dead.id],
         "in_progress": [busy.id],
         "ready": ids[3:],
@@ -95,7 +98,8 @@ def test_every_message_with_its_state_on_every_engine(spark: Any, db: Database, 
     }
     with open_lake(reading.folder, "here") as lake:
         row = lake.messages(spark, ["work"], Window()).where("state = 'finished'").first()
-    message = queue.history(1)[0]
+    message = queue.find(done.id)
+    assert message is not None
     for name in ("pushed_at", "first_popped_at", "popped_at", "finished_at"):
         assert row[name].astimezone(UTC) == getattr(message, name), name
     assert [(error["attempt"], error["at"].astimezone(UTC), error["error"]) for error in row["errors"]] == [

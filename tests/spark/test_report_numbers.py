@@ -32,18 +32,20 @@ GENERATED = {
     "run": "bigint(-ln(1 - rand(2)) * 4e5)",
     "chance": "rand(3)",
     "failed": "rand(4) < 0.03",
-    "state": "case when chance > 0.02 then 'finished' when chance > 0.015 then 'dead' when chance > 0.01 then 'ready' "
+    "state": "case when chance > 0.04 then 'finished' when chance > 0.03 then 'cancelled' "
+    "when chance > 0.02 then 'expired' when chance > 0.015 then 'dead' when chance > 0.01 then 'ready' "
     "when chance > 0.005 then 'in_progress' else 'lost' end",
     "attempts": "case when state = 'ready' then 0 when failed then 2 else 1 end",
     "producer": "concat('web-', id % 7)",
-    "consumer": "case when state != 'ready' then concat('worker-', int(rand(5) * 11)) end",
+    "consumer": "case when state not in ('ready', 'expired') then concat('worker-', int(rand(5) * 11)) end",
     "pushed_at": "timestamp_micros(pushed)",
     "due_at": "case when id % 10 = 0 then timestamp_micros(pushed + wait div 2) end",
-    "first_popped_at": "case when state != 'ready' then timestamp_micros(pushed + wait) end",
+    "first_popped_at": "case when state not in ('ready', 'expired') then timestamp_micros(pushed + wait) end",
     "popped_at": "first_popped_at",
-    "finished_at": "case when state = 'finished' then timestamp_micros(pushed + wait + run) end",
-    "errors": "case when (failed or state = 'dead') and state != 'ready' then array(named_struct('attempt', 1, "
-    "'at', timestamp_micros(pushed + wait), 'consumer', consumer, "
+    "finished_at": "case when state in ('finished', 'cancelled', 'expired') "
+    "then timestamp_micros(pushed + wait + run) end",
+    "errors": "case when (failed or state = 'dead') and state not in ('ready', 'expired') "
+    "then array(named_struct('attempt', 1, 'at', timestamp_micros(pushed + wait), 'consumer', consumer, "
     "'error', element_at(array('timeout', 'HTTP 503', 'lease expired'), int(1 + id % 3)))) "
     "else cast(array() as array<struct<attempt: int, at: timestamp, consumer: string, error: string>>) end",
 }
@@ -82,7 +84,8 @@ def duck(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             create table happened as
             select queue, pushed_at as "at", 'pushed' as event from m
             union all select queue, first_popped_at, 'popped' from m where first_popped_at is not null
-            union all select queue, finished_at, 'finished' from m where state = 'finished'
+            union all select queue, finished_at, state from m where state in ('finished', 'cancelled', 'expired')
+            union all select queue, finished_at, 'unpopped' from m where state = 'expired'
             union all select queue, errors[-1].at, 'dead' from m where state = 'dead'
             union all select queue, popped_at, 'lost' from m where state = 'lost'
             union all select queue, unnest(errors).at, 'failed' from m
@@ -110,7 +113,7 @@ def same(report: str, found: list[dict[str, Any]], expected: list[dict[str, Any]
 
 
 BUCKET = "time_bucket(interval '10 minutes', \"at\")"
-EVENTS = ("pushed", "popped", "finished", "failed", "dead", "lost")
+EVENTS = ("pushed", "popped", "finished", "failed", "cancelled", "expired", "dead", "lost", "unpopped")
 THROUGHPUT = f"""
     select queue, {BUCKET} as "at", {", ".join(f"count(*) filter (event = '{event}') as {event}" for event in EVENTS)}
     from happened group by 1, 2 order by 1, 2
@@ -130,6 +133,7 @@ EXPECTED = {
             count(*) filter (state = 'finished' and attempts > 1) as retried,
             count(*) filter (state in ('ready', 'in_progress')) as backlog,
             count(*) filter (state = 'in_progress') as in_progress, count(*) filter (state = 'dead') as dead,
+            count(*) filter (state = 'cancelled') as cancelled, count(*) filter (state = 'expired') as expired,
             count(*) filter (state = 'lost') as lost, count(distinct producer) as producers,
             count(distinct consumer) as consumers, min(pushed_at) as first_at
         from m group by queue order by queue
@@ -137,8 +141,8 @@ EXPECTED = {
     **{name: of_times(by, COUNTED) for name, by in TIMES.items()},
     "throughput": THROUGHPUT,
     "backlog": f"""
-        select queue, "at", {RUNNING.format("pushed - finished - dead - lost")} as backlog,
-            {RUNNING.format("pushed - popped")} as waiting
+        select queue, "at", {RUNNING.format("pushed - finished - cancelled - expired - dead - lost")} as backlog,
+            {RUNNING.format("pushed - popped - unpopped")} as waiting
         from ({THROUGHPUT}) order by queue, "at"
     """,
     "errors": """
@@ -156,8 +160,9 @@ EXPECTED = {
                 max(pushed_at) as last_at, null as retried, null as failures, null as expired
             from m group by all
             union all
-            select queue, 'consumer', consumer, count(finished_at), min(finished_at), max(finished_at),
-                count(*) filter (finished_at is not null and attempts > 1), sum(len(errors))::bigint,
+            select queue, 'consumer', consumer, count(*) filter (state = 'finished'),
+                min(finished_at) filter (state = 'finished'), max(finished_at) filter (state = 'finished'),
+                count(*) filter (state = 'finished' and attempts > 1), sum(len(errors))::bigint,
                 count(*) filter (errors[1].error = 'lease expired')
             from m where consumer is not null group by all
         ) order by queue, role desc, name

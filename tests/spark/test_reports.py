@@ -114,10 +114,10 @@ def golden(text: str) -> str:
 
 
 def test_overview(messages: Any) -> None:
-    # queue messages finished retried backlog in_progress dead lost producers consumers first_at last_at
+    # queue messages finished retried backlog in_progress cancelled expired dead lost producers consumers, two times
     assert table(overview(messages)) == golden("""
-        mail 6 3 1 2 1 1 0 2 2 0.0 3602.0
-        ping 3 1 0 0 0 0 2 1 2 0.0 2.0
+        mail 6 3 1 2 1 0 0 1 0 2 2 0.0 3602.0
+        ping 3 1 0 0 0 0 0 0 2 1 2 0.0 2.0
     """)
 
 
@@ -142,12 +142,12 @@ def test_times_by_hour_are_those_of_the_hour_in_which_they_ended(messages: Any) 
 
 
 def test_throughput(messages: Any) -> None:
-    # queue at pushed popped finished failed dead lost
+    # queue at pushed popped failed finished cancelled expired dead lost unpopped
     assert table(throughput(messages, 60)) == golden("""
-        mail 0.0 6 5 2 3 1 0
-        mail 60.0 0 0 0 1 0 0
-        mail 3600.0 0 0 1 0 0 0
-        ping 0.0 3 3 1 1 0 2
+        mail 0.0 6 5 3 2 0 0 1 0 0
+        mail 60.0 0 0 1 0 0 0 0 0 0
+        mail 3600.0 0 0 0 1 0 0 0 0 0
+        ping 0.0 3 3 1 1 0 0 0 2 0
     """)
 
 
@@ -260,14 +260,14 @@ def test_events(messages: Any) -> None:
 def test_times_in_errors_as_every_engine_writes_them(spark: Any) -> None:
     micros = round(NOON.timestamp() * 1e6) + 250_000
     written = [f"{micros}", '"2026-01-01T14:00:00.25+02:00"', '"2026-01-01 12:00:00.250000"']
-    columns = "id bigint, attempts int, producer string, consumer string, errors string, " + ", ".join(
+    columns = "id bigint, state string, attempts int, producer string, consumer string, errors string, " + ", ".join(
         f"{name} timestamp" for name in ("pushed_at", "due_at", "first_popped_at", "popped_at", "finished_at")
     )
     rows = [
-        (id, 2, "w", "r", f'[{{"attempt": 1, "at": {text}, "consumer": "r", "error": "e"}}]', *[NOON] * 5)
+        (id, "finished", 2, "w", "r", f'[{{"attempt": 1, "at": {text}, "consumer": "r", "error": "e"}}]', *[NOON] * 5)
         for id, text in enumerate(written)
     ]
-    rows.append((9, 1, "w", "r", None, *[NOON] * 5))
+    rows.append((9, "finished", 1, "w", "r", None, *[NOON] * 5))
     found = finished(spark.createDataFrame(rows, columns), "mail")
     assert found.columns == [column.name for column in spark.createDataFrame([], COLUMNS).schema]
     failures = found.selectExpr("inline(errors)")

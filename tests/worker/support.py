@@ -89,6 +89,7 @@ def losing(engine: type[Engine], fate: Callable[[str], str]) -> type[Engine]:
         def _may_break(self, verb: str, *args: Any) -> Any:
             end = fate(verb)
             if end == "before":
+                lost.now = False  # of another claim in the transaction, which is rolled back
                 break_off()
             result = getattr(super(), verb)(*args)
             if end == "after":

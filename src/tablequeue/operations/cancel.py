@@ -9,7 +9,7 @@ from typing import Any
 
 from tablequeue.errors import BadInput
 from tablequeue.message import Message, checked_id
-from tablequeue.operations.claim import promote_after
+from tablequeue.operations.claim import notify_ended, promote_after
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.inspect import peek
 from tablequeue.operations.maintain import BATCH
@@ -43,6 +43,8 @@ def cancel(context: Context, which: Chosen, now: datetime | None, connection: An
         account |= dict(context.run(context.messages.cancel, params, connection))
         asked += ids
     promote_after(context, now, connection, len(account))
+    if account:
+        notify_ended(context, connection)
     return Cancellation(
         tuple(sorted(id for id, told in account.items() if not told)),
         tuple(sorted(id for id, told in account.items() if told)),

@@ -124,7 +124,10 @@ def sweep(context: Context, now: datetime | None, connection: Any = None) -> int
     run = context.run if context.engine.sweeps_within else context.run_beside
     moved = run(context.messages.sweep, params, connection)
     if context.table.definition.expires:
-        moved += run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
+        expired = run(context.messages.expire, {"n": SWEEP_SIZE, "now": params["now"]}, connection)
+        moved += expired
+        if expired:
+            notify_ended(context, connection)
     if context.table.definition.grouped and context.engine.promotes:
         moved += context.run_beside(context.messages.promote, _promoting(context, now), connection)
     return moved
@@ -152,6 +155,18 @@ def promote_after(context: Context, now: datetime | None, connection: Any = None
         try:
             for _ in range(0, messages, SWEEP_SIZE):
                 promote(context, now, connection)
+        except TablequeueError:
+            return
+
+
+def notify_ended(context: Context, connection: Any) -> None:
+    """Notify those who wait for results after messages ended without one; not in a caller's transaction.
+
+    An error is not raised, for the messages have ended: those who wait look by themselves too.
+    """
+    if context.table.definition.results and connection is None:
+        try:
+            context.run(context.messages.notify_results, {})
         except TablequeueError:
             return
 

@@ -1,4 +1,4 @@
-"""Backlog over time: messages that were pushed and not yet finished."""
+"""Backlog over time: messages that were pushed and have not ended."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pyspark.sql import functions as f
 def backlog(throughput: DataFrame) -> DataFrame:
     """Return the backlog at the end of each row of `throughput`.
 
-    Columns: queue, at, backlog (pushed; not finished, dead or lost), waiting (pushed and never popped). Messages that
-    were purged from the queue are not known, and not counted.
+    Columns: queue, at, backlog (pushed, and not ended), waiting (of these, never popped). Messages that were purged
+    from the queue are not known, and not counted.
     """
     so_far = Window.partitionBy("queue").orderBy("at")
     return throughput.select(
         "queue",
         "at",
-        f.sum(f.expr("pushed - finished - dead - lost")).over(so_far).alias("backlog"),
-        f.sum(f.expr("pushed - popped")).over(so_far).alias("waiting"),
+        f.sum(f.expr("pushed - finished - cancelled - expired - dead - lost")).over(so_far).alias("backlog"),
+        f.sum(f.expr("pushed - popped - unpopped")).over(so_far).alias("waiting"),
     ).orderBy("queue", "at")

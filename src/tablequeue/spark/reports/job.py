@@ -93,7 +93,7 @@ def read(spark: SparkSession, lake: Lake, queue: Queue, source: Mapping[str, str
     `source` has the options with which Spark finds the database.
     """
     present = read_live(spark, queue)  # first: messages that are finished meanwhile are read as finished
-    columns = ",".join(name for name in NAMES if name not in ("queue", "state"))
+    columns = ",".join(name for name in NAMES if name != "queue")
     reader = spark.read.format("tablequeue").options(**source, queue=queue.name, columns=columns)
     since = lake.since(queue.name)
     if since is not None:

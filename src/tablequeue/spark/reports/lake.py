@@ -147,7 +147,7 @@ class Lake:
     def update_sketches(self, spark: SparkSession) -> None:
         """Compute the sketches of all days whose messages have changed. After a crash the next run does the rest."""
         messages = self._messages(spark)
-        counted = messages.groupBy("queue", "day").count()
+        counted = messages.where("state = 'finished'").groupBy("queue", "day").count()
         summed = (
             self._sketches(spark).where("time = 'run'").groupBy("queue", "day").agg(f.sum("messages").alias("count"))
         )

@@ -16,7 +16,8 @@ NAMES = (
 ).split()
 """The columns of `messages`, the argument of every report: those of a message without payload and headers.
 
-`state` is finished, lost (delivered at most once, and not completed within its lease), or that of a live message;
+`state` is finished, cancelled, expired, lost (delivered at most once, and not completed within its lease), or that of a
+live message;
 `errors` is never null.
 """
 COLUMNS = (
@@ -25,6 +26,9 @@ COLUMNS = (
     "errors array<struct<attempt: int, at: timestamp, consumer: string, error: string>>"
 )
 
+ENDS = ("finished", "cancelled", "expired", "dead", "lost")
+"""The states in which nothing is to be done any more."""
+
 EXPIRED = "lease expired"
 """The error of an attempt whose consumer died, or took longer than its lease."""
 
@@ -32,8 +36,8 @@ _ERRORS = "array<struct<attempt: int, at: string, consumer: string, error: strin
 
 
 def finished(history: DataFrame, queue: str) -> DataFrame:
-    """Return the finished messages of a history, as the data source reads it, in a session whose time zone is UTC."""
-    return _messages(history.where("finished_at is not null"), queue, state=f.lit("finished"))
+    """Return the messages of a history that have ended, as the data source reads it, in a session with the zone UTC."""
+    return _messages(history.where("finished_at is not null"), queue)
 
 
 def live(table: DataFrame, queue: Queue) -> DataFrame:
@@ -69,7 +73,7 @@ def events(messages: DataFrame) -> DataFrame:
     """Return a row for each event: queue, id, event, at, name (of the producer or consumer, if known), error.
 
     `event` is pushed, popped (the first time), failed (an attempt, or its lease), or the end of a message: finished,
-    dead or lost.
+    cancelled, expired, dead or lost.
     """
     none = f.lit(None).cast("string")
 
@@ -80,7 +84,7 @@ def events(messages: DataFrame) -> DataFrame:
     end = f.coalesce(
         "finished_at", f.when(f.col("state") == "dead", f.get("errors", f.size("errors") - 1)["at"]), f.col("popped_at")
     )
-    ended = f.col("state").isin("finished", "dead", "lost")
+    ended = f.col("state").isin(*ENDS)
     happened = f.concat(
         f.array(
             event(f.lit("pushed"), f.col("pushed_at"), f.col("producer")),

@@ -13,7 +13,7 @@ from tablequeue.spark.reports.times import SHARES
 
 Rows = Sequence[Row]
 
-COUNTS = ("finished", "retried", "backlog", "in_progress", "dead", "lost")
+COUNTS = ("finished", "retried", "backlog", "in_progress", "cancelled", "expired", "dead", "lost")
 
 # Maximum rows of a table and bars of a plot on the page. The Parquet tables have all.
 _ROWS = 20

@@ -5,19 +5,22 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from tablequeue.spark.reports.messages import bucket, events
+from tablequeue.spark.reports.messages import ENDS, bucket, events
 
-EVENTS = ("pushed", "popped", "finished", "failed", "dead", "lost")
+EVENTS = ("pushed", "popped", "failed", *ENDS)
 
 
 def throughput(messages: DataFrame, every: int = 1) -> DataFrame:
     """Return a row for each interval of `every` seconds with events.
 
-    Columns: queue, at (their beginning), pushed, popped (first time), finished, failed (attempts), dead, lost.
+    Columns: queue, at (their beginning), pushed, popped (first time), failed (attempts), finished, cancelled, expired,
+    dead, lost, unpopped (cancelled or expired, and never popped).
     """
+    event = f.col("event")
+    unpopped = event.isin("cancelled", "expired") & f.col("name").isNull()
     return (
         events(messages)
         .groupBy("queue", bucket("at", every).alias("at"))
-        .agg(*(f.count_if(f.col("event") == event).alias(event) for event in EVENTS))
+        .agg(*(f.count_if(event == one).alias(one) for one in EVENTS), f.count_if(unpopped).alias("unpopped"))
         .orderBy("queue", "at")
     )
