@@ -44,22 +44,28 @@ def serving(app: SqsApp) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        app.endpoint.queues.all()
         thread.join()
 
 
 def client(url: str, protocol: str = "json", *, key: str = "key", secret: str = "secret", region: str = REGION) -> Any:
     """Return a boto3 client that speaks this protocol."""
-    session = botocore.session.Session()
-    if protocol == "query":
-        session.register_component("data_loader", Loader(extra_search_paths=[_query_models()]))
-    return boto3.Session(botocore_session=session, region_name=region).client(
+    return _session(protocol).client(
         "sqs",
+        region_name=region,
         endpoint_url=url,
         aws_access_key_id=key,
         aws_secret_access_key=secret,
         config=Config(retries={"total_max_attempts": 1}, max_pool_connections=50),
     )
+
+
+@cache
+def _session(protocol: str) -> boto3.Session:
+    """Return a session; to read the files of botocore takes longer than most tests."""
+    session = botocore.session.Session()
+    if protocol == "query":
+        session.register_component("data_loader", Loader(extra_search_paths=[_query_models()]))
+    return boto3.Session(botocore_session=session)
 
 
 @cache

@@ -225,6 +225,21 @@ def test_a_fifo_queue_keeps_order_and_drops_duplicates(sqs: Any) -> None:
     assert [message["Body"] for message in received(sqs, url)] == ["b"]
 
 
+def test_a_receive_gets_several_of_a_group_and_closes_it(sqs: Any) -> None:
+    url = fifo(sqs)
+    for body in ("a1", "a2", "a3", "b1"):
+        sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId=body[0])
+    first = received(sqs, url, MaxNumberOfMessages=2)
+    assert [message["Body"] for message in first] == ["a1", "a2"]
+    (other,) = received(sqs, url, MaxNumberOfMessages=10)
+    assert other["Body"] == "b1"
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=first[0]["ReceiptHandle"])
+    assert received(sqs, url, MaxNumberOfMessages=10) == []
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first[1]["ReceiptHandle"], VisibilityTimeout=0)
+    again = received(sqs, url, MaxNumberOfMessages=10)
+    assert [message["Body"] for message in again] == ["a2", "a3"]
+
+
 def test_a_fifo_queue_needs_a_group_and_an_id(sqs: Any) -> None:
     url = fifo(sqs, ContentBasedDeduplication="false")
     refused("MissingParameter", sqs.send_message, QueueUrl=url, MessageBody="x")

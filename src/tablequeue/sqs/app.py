@@ -12,7 +12,16 @@ from typing import Any
 
 from tablequeue.aio import THREADS, AsyncDatabase
 from tablequeue.database import Database
-from tablequeue.errors import BadInput, Conflict, ConnectionLost, Locked, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.errors import (
+    BadDefinition,
+    BadInput,
+    Conflict,
+    ConnectionLost,
+    Locked,
+    QueueNotFound,
+    TablequeueError,
+    Unreachable,
+)
 from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.desk import give_back
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
@@ -148,7 +157,7 @@ class SqsApp:
             self.endpoint.queues.forget(protocol.queue_in(call.get("QueueUrl", "")))
             raise no_queue() from None
         except TablequeueError as error:
-            if isinstance(error, BadInput):
+            if isinstance(error, (BadInput, BadDefinition)):
                 raise SqsError("UnsupportedOperation", str(error)) from None
             log.warning("%s: %s", request.operation.name, error)
             name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"

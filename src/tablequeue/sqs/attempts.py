@@ -9,7 +9,7 @@ from typing import Any
 from tablequeue.aioqueue import AsyncClaim
 
 KEPT_FOR = 300.0
-MOST = 10_000
+MOST = 1000
 
 
 class Attempts:

@@ -159,6 +159,9 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
         type = attribute["DataType"]
         if not type:
             raise bad_parameter(f"The message attribute '{name}' must contain non-empty message attribute type.")
+        if attribute.get("StringListValues") or attribute.get("BinaryListValues"):
+            words = "Message attribute list values in SendMessage operation are not supported."
+            raise SqsError("UnsupportedOperation", words)
         kind = type.partition(".")[0]
         if kind not in ("String", "Number", "Binary"):
             raise bad_parameter(

@@ -13,6 +13,7 @@ from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import check_range, invalid, unknown_attribute
 from tablequeue.sqs.hosted import Hosted, origin_of, shown
 from tablequeue.sqs.messages import OURS, Handle
+from tablequeue.sqs.sending import check_id
 
 LONGEST_WAIT = 20
 MOST = 10
@@ -30,6 +31,7 @@ async def receive_message(call: Call) -> Result:
     if attempt is not None and not settings.fifo:
         words = "The request include parameter that is not valid for this queue type."
         raise invalid(attempt, "ReceiveRequestAttemptId", words)
+    check_id("ReceiveRequestAttemptId", attempt)
     lease = float(settings.visibility if visibility is None else visibility)
     claims = await _again(call, hosted, attempt, lease) if attempt else []
     if not claims:

@@ -105,8 +105,8 @@ def _prepared(hosted: Hosted, entry: Mapping[str, Any]) -> Sent:
     messages.check_attributes(attributes)
     ours = _system(system)
     group, dedup = entry.get("MessageGroupId"), entry.get("MessageDeduplicationId")
-    _check_id("MessageGroupId", group)
-    _check_id("MessageDeduplicationId", dedup)
+    check_id("MessageGroupId", group)
+    check_id("MessageDeduplicationId", dedup)
     delay = entry.get("DelaySeconds")
     if delay is not None and not 0 <= delay <= 900:
         raise invalid(delay, "DelaySeconds", "DelaySeconds must be >= 0 and <= 900.")
@@ -157,7 +157,8 @@ def _system(attributes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return ours
 
 
-def _check_id(parameter: str, id: str | None) -> None:
+def check_id(parameter: str, id: str | None) -> None:
+    """Refuse an id with characters that SQS does not take."""
     if id is not None and not _ID.fullmatch(id):
         raise invalid(
             id, parameter, f"{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length."
