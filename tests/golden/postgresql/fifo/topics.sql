@@ -146,7 +146,7 @@ create table tq_events__holes (
 drop table if exists tq_events__parts;
 alter table tq_events alter pushed_at set default statement_timestamp();
 -- The ids that the tasks of bulk writes have reserved, and the tasks that have copied their messages there. They are
--- neither in runs nor in holes nor above the last id of both, so nobody sees these messages.
+-- not in a run and not in a hole, and they are below the highest id. So no reader sees these messages.
 create table tq_events__parts (
     first_id bigint not null,
     last_id bigint not null,
