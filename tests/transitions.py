@@ -17,13 +17,13 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from tablequeue import Claim, Database, Definition, NewMessage, Queue, staging
-from tablequeue.definition import QueueOptions
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.operations import conditions
 from tablequeue.engines.reads import Reads
+from tablequeue.options import QueueOptions
 from tablequeue.states import TRANSITIONS, VERBS
 from tablequeue.stream import Stream
 from tests.support import at, design_group

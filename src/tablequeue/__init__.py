@@ -3,20 +3,14 @@
 from tablequeue import errors
 from tablequeue.database import Database, connect
 from tablequeue.definition import (
-    Backoff,
     Definition,
     Delivery,
-    Duration,
     History,
     Keep,
     Order,
     PayloadType,
-    QueueOptions,
-    Rate,
     SubscriptionDefinition,
-    SubscriptionOptions,
     TopicDefinition,
-    TopicOptions,
 )
 from tablequeue.errors import Cancelled, Empty, LeaseLost, TablequeueError
 from tablequeue.message import AttemptError, Claim, Message, NewMessage
@@ -24,6 +18,8 @@ from tablequeue.operations.cancel import Cancellation
 from tablequeue.operations.doctor import Finding
 from tablequeue.operations.move_between import Moved
 from tablequeue.operations.stats import Activity, Stats, Times, Window
+from tablequeue.options import QueueOptions, SubscriptionOptions, TopicOptions
+from tablequeue.pacing import Backoff, Duration, Rate
 from tablequeue.payload import Unreadable
 from tablequeue.queue import OnConflict, Queue
 from tablequeue.states import FailedState, LiveState, State

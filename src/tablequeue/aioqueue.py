@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from tablequeue import telemetry
 from tablequeue.aiowait import AsyncWaiter, wake
-from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
+from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, Empty, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.operations import finish, move
@@ -29,6 +29,8 @@ from tablequeue.operations.maintain import Which
 from tablequeue.operations.move_between import Moved
 from tablequeue.operations.results import ResultWaiter
 from tablequeue.operations.wait import INFINITE
+from tablequeue.options import AlterOptions
+from tablequeue.pacing import Duration, in_seconds
 from tablequeue.queue import Queue
 from tablequeue.states import FailedState, LiveState
 from tablequeue.threads import Threads

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, Unpack
 
 import sqlalchemy as sa
 
-from tablequeue.definition import Definition, QueueOptions, TopicDefinition, TopicOptions
+from tablequeue.definition import Definition, TopicDefinition
 from tablequeue.engines import check_kind, driver_missing, engine_class
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
@@ -19,6 +19,7 @@ from tablequeue.errors import BadInput, BadUrl, DriverMissing, QueueNotFound, Ta
 from tablequeue.operations import alter, catalogue, doctor
 from tablequeue.operations.context import Context
 from tablequeue.operations.doctor import Finding
+from tablequeue.options import QueueOptions, TopicOptions
 from tablequeue.queue import Queue
 from tablequeue.topic import Subscription, Topic
 

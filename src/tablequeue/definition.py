@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from tablequeue.errors import BadDefinition
+from tablequeue.pacing import (
+    LARGEST,
+    Backoff,
+    Duration,
+    Rate,
+    check_duration,
+    check_number,
+    check_one_of,
+    check_positive,
+    check_whole,
+    in_seconds,
+)
 
 Order = Literal["fifo", "heap", "lifo", "due", "priority"]
 PayloadType = Literal["json", "text", "bytes"]
 Delivery = Literal["at_least_once", "at_most_once"]
 Groups = bool | Literal["fair"]
 """Whether the messages of a group are in order, one at a time; `fair`: claims take one of each group in turn."""
-Duration = float | timedelta
-"""Seconds, or a timedelta."""
 Kept = Literal["keep", "none"]
 History = Kept | Duration
 
@@ -34,92 +41,10 @@ DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 FEATURES = ("expires", "key_for", "results")
 """The options that switch a feature on. Each is a condition of the SQL texts; see `operations.conditions`."""
 _DURATIONS = ("expires", "key_for")
-LARGEST = (1 << 31) - 1
-"""The largest count: what an integer column holds on every engine."""
 MOST_CONCURRENT = 10_000
 """The highest limit of messages in progress: a claim looks at a row for each."""
 LARGEST_LABELS = 40_000
 """The characters of all labels of a queue: with the rest they fit into the smallest column of a catalogue, 64 KB."""
-LONGEST = 3.2e9
-"""The longest duration, 100 years in seconds: what every engine can add to its clock."""
-
-
-def in_seconds(duration: Duration) -> float:
-    """Return a timedelta as seconds, and anything else as it is: a check refuses what is no duration."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else duration
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Backoff:
-    """How long a failed message waits: `base * factor ** (attempts - 1)`, at most `cap`.
-
-    base     the wait after the first failure: seconds, or a timedelta; 1 second if not given.
-    factor   how many times longer each wait is than the one before; 2 if not given.
-    cap      the longest wait: seconds, or a timedelta; 1 hour if not given.
-    jitter   the share of the wait, from 0 to 1, that may be taken off at random, so that messages that failed together
-             do not come back together; 0.1 if not given.
-
-    The attributes `base` and `cap` are seconds.
-    """
-
-    base: float
-    factor: float
-    cap: float
-    jitter: float
-
-    # Not the one of dataclass: it accepts timedeltas, and the attributes are numbers.
-    def __init__(self, base: Duration = 1.0, factor: float = 2.0, cap: Duration = 3600.0, jitter: float = 0.1) -> None:
-        values = {"base": in_seconds(base), "factor": factor, "cap": in_seconds(cap), "jitter": jitter}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def seconds(self, attempts: int) -> float:
-        # factor ** attempts overflows a float long before it matters: compare logarithms first.
-        exponent = max(attempts - 1, 0)
-        if self.base == 0:
-            wait = 0.0
-        elif self.factor > 1 and exponent * math.log(self.factor) > math.log(self.cap / self.base):
-            wait = self.cap
-        else:
-            wait = min(self.cap, self.base * self.factor**exponent)
-        return wait * (1 - self.jitter * random.random())
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Rate:
-    """How many messages may be claimed: `number` in each `per` seconds, spread evenly, and `burst` of them at once.
-
-    number   how many, greater than 0; at most 1,000,000 a second.
-    per      seconds, or a timedelta; 1 second if not given.
-    burst    how many may be claimed at once after a quiet time; 1 if not given: then claims are evenly spaced.
-
-    In any `s` seconds at most `burst + s * number / per` messages are claimed. The time between two messages is rounded
-    up to a whole microsecond. The attribute `per` is seconds.
-    """
-
-    number: float
-    per: float
-    burst: int
-
-    def __init__(self, number: float, per: Duration = 1.0, burst: int = 1) -> None:
-        for name, value in {"number": number, "per": in_seconds(per), "burst": burst}.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def step(self) -> int:
-        """Microseconds between two messages."""
-        return math.ceil(Fraction(repr(self.per)) * 1_000_000 / Fraction(repr(self.number)))
-
-    def check(self, name: str = "rate") -> None:
-        _positive(f"{name}.number", self.number)
-        _duration(f"{name}.per", self.per, "Give at most 100 years.")
-        _whole(f"{name}.burst", self.burst, LARGEST)
-        if self.number / self.per > 1_000_000:
-            raise BadDefinition(f"{name} is {self.number / self.per:g} a second.", "Give at most 1,000,000 a second.")
-        if self.step * self.burst > LONGEST * 1_000_000:
-            raise BadDefinition(
-                f"{name} has a burst that takes more than 100 years to come back.", "Give a smaller one."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,26 +79,26 @@ class Definition:
         for name in ("lease", "history", *_DURATIONS):
             if isinstance(getattr(self, name), timedelta):
                 object.__setattr__(self, name, in_seconds(getattr(self, name)))
-        _one_of("order", self.order, ORDERS)
-        _one_of("payload", self.payload, PAYLOADS)
-        _one_of("delivery", self.delivery, DELIVERIES)
+        check_one_of("order", self.order, ORDERS)
+        check_one_of("payload", self.payload, PAYLOADS)
+        check_one_of("delivery", self.delivery, DELIVERIES)
         self._check_grouping()
         self._check_history()
-        _duration("lease", self.lease, "Give at most 100 years.")
-        _whole("max_attempts", self.max_attempts, LARGEST)
+        check_duration("lease", self.lease, "Give at most 100 years.")
+        check_whole("max_attempts", self.max_attempts, LARGEST)
         self._check_limits()
         self._check_labels()
         if self.dead_letter_to is not None:
             self._check_dead_letters()
         for name in _DURATIONS:
             if (value := getattr(self, name)) is not None:
-                _duration(name, value, "Give at most 100 years.")
+                check_duration(name, value, "Give at most 100 years.")
         if not isinstance(self.backoff, Backoff):
             raise BadDefinition(f"backoff is {self.backoff!r}.", "Give a tablequeue.Backoff.")
-        _positive("backoff.cap", self.backoff.cap)
-        _positive("backoff.factor", self.backoff.factor)
+        check_positive("backoff.cap", self.backoff.cap)
+        check_positive("backoff.factor", self.backoff.factor)
         for name, value in (("backoff.base", self.backoff.base), ("backoff.jitter", self.backoff.jitter)):
-            _number(name, value)
+            check_number(name, value)
             if value < 0:
                 raise BadDefinition(f"{name} is {value!r}.", "Give a number that is not negative.")
         if self.backoff.jitter > 1:
@@ -216,7 +141,7 @@ class Definition:
                     f"history is {self.history!r}.", f"Give one of: {', '.join(HISTORIES)}, or a number of seconds."
                 )
         else:
-            _duration("history", self.history, "Give at most 100 years, or 'keep'.")
+            check_duration("history", self.history, "Give at most 100 years, or 'keep'.")
         if not self.keeps_history and self.delivery == "at_most_once":
             raise BadDefinition(
                 "at_most_once needs a history: a lost message is found there.", "Use history='keep' or a retention."
@@ -233,14 +158,14 @@ class Definition:
 
     def _check_limits(self) -> None:
         if self.concurrency is not None:
-            _whole("concurrency", self.concurrency, MOST_CONCURRENT)
+            check_whole("concurrency", self.concurrency, MOST_CONCURRENT)
             if self.delivery == "at_most_once":
                 raise BadDefinition(
                     "concurrency does not go with at_most_once, which does not know when a message is finished.",
                     "Use at_least_once with max_attempts=1.",
                 )
         if self.per_group is not None:
-            _whole("per_group", self.per_group, MOST_CONCURRENT)
+            check_whole("per_group", self.per_group, MOST_CONCURRENT)
         for name in ("rate", "group_rate"):
             rate = getattr(self, name)
             if rate is not None and not isinstance(rate, Rate):
@@ -360,10 +285,10 @@ class TopicDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         if isinstance(self.keep, str):
-            _one_of("keep", self.keep, KEEPS)
+            check_one_of("keep", self.keep, KEEPS)
         else:
             object.__setattr__(self, "keep", in_seconds(self.keep))
-            _duration("keep", self.keep, "Give at most 100 years, or 'forever'.")
+            check_duration("keep", self.keep, "Give at most 100 years, or 'forever'.")
 
     @property
     def grouped(self) -> bool:
@@ -414,105 +339,15 @@ def definition_from(values: dict[str, Any]) -> Definition:
     return KINDS[kind_of(values)].from_dict(values)
 
 
-class TopicOptions(TypedDict, total=False):
-    """The options of `Database.create_topic`, which explains them; an option that is left out has its default."""
-
-    payload: PayloadType
-    groups: bool
-    keep: Keep
-
-
-class SubscriptionOptions(TypedDict, total=False):
-    """The options of `Topic.subscribe`, which explains them; an option that is left out has its default."""
-
-    ordered: bool
-    lease: Duration
-    max_attempts: int
-    backoff: Backoff
-
-
-class QueueOptions(TypedDict, total=False):
-    """The options of `Database.create_queue`, which explains them; an option that is left out has its default."""
-
-    order: Order
-    strict: bool
-    groups: Groups
-    payload: PayloadType
-    lease: Duration
-    max_attempts: int
-    backoff: Backoff
-    history: History
-    delivery: Delivery
-    dead_letter_to: str | None
-    concurrency: int | None
-    rate: Rate | None
-    per_group: int | None
-    group_rate: Rate | None
-    expires: Duration | None
-    key_for: Duration | None
-    results: bool
-    labels: Mapping[str, str]
-
-
-class AlterOptions(TypedDict, total=False):
-    """The options of `Queue.alter`: those of `Database.create_queue` that need no change of a table with messages."""
-
-    lease: Duration
-    max_attempts: int
-    backoff: Backoff
-    history: History
-    dead_letter_to: str | None
-    concurrency: int | None
-    rate: Rate | None
-    expires: Duration | None
-    key_for: Duration | None
-    results: bool
-    labels: Mapping[str, str | None]
-
-
-def _one_of(name: str, value: object, values: tuple[str, ...]) -> None:
-    if value not in values:
-        raise BadDefinition(f"{name} is {value!r}.", f"Give one of: {', '.join(values)}.")
-
-
-def _number(name: str, value: object) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-        raise BadDefinition(f"{name} is {value!r}.", "Give a finite number.")
-
-
-def _whole(name: str, value: object, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise BadDefinition(f"{name} is {value!r}.", f"Give a whole number from 1 to {most}.")
-
-
-def _positive(name: str, value: Any) -> None:
-    _number(name, value)
-    if value <= 0:
-        raise BadDefinition(f"{name} is {value!r}.", "Give a number greater than 0.")
-
-
-def _duration(name: str, value: Any, remedy: str) -> None:
-    _positive(name, value)
-    if value > LONGEST:
-        raise BadDefinition(f"{name} is {value!r}.", remedy)
-
-
 __all__ = [
-    "AlterOptions",
-    "Backoff",
     "Definition",
     "Delivery",
-    "Duration",
     "Groups",
     "History",
     "Keep",
     "Kind",
     "Order",
     "PayloadType",
-    "QueueOptions",
-    "Rate",
     "SubscriptionDefinition",
-    "SubscriptionOptions",
     "TopicDefinition",
-    "TopicOptions",
 ]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Self
 
-from tablequeue.definition import LARGEST, Duration
 from tablequeue.errors import BadInput, Cancelled
+from tablequeue.pacing import LARGEST, Duration
 from tablequeue.payload import load_headers
 from tablequeue.states import FailedState, State
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, Literal, Unpack, overload
 
 from tablequeue import telemetry
-from tablequeue.definition import AlterOptions, Definition, Duration, in_seconds
+from tablequeue.definition import Definition
 from tablequeue.errors import BadPayload, Empty
 from tablequeue.message import PAYLOAD, Claim, Message
 from tablequeue.operations import (
@@ -39,6 +39,8 @@ from tablequeue.operations.move_between import Moved
 from tablequeue.operations.push import OnConflict, Options
 from tablequeue.operations.stats import Stats
 from tablequeue.operations.wait import INFINITE, Waiter
+from tablequeue.options import AlterOptions
+from tablequeue.pacing import Duration, in_seconds
 from tablequeue.states import WAITING_STATES, FailedState, LiveState
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from tablequeue.definition import Duration, SubscriptionDefinition, SubscriptionOptions, TopicDefinition
+from tablequeue.definition import SubscriptionDefinition, TopicDefinition
 from tablequeue.errors import BadInput
 from tablequeue.message import Claim
 from tablequeue.names import subscription_of
@@ -14,6 +14,8 @@ from tablequeue.operations import catalogue, push, topics
 from tablequeue.operations.context import Context
 from tablequeue.operations.push import Options
 from tablequeue.operations.topics import Lag, Start
+from tablequeue.options import SubscriptionOptions
+from tablequeue.pacing import Duration
 from tablequeue.queue import Queue
 
 

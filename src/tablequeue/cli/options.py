@@ -14,17 +14,14 @@ from tablequeue.definition import (
     DELIVERIES,
     HISTORIES,
     KEEPS,
-    LARGEST,
-    LONGEST,
     MOST_CONCURRENT,
     ORDERS,
     PAYLOADS,
-    Backoff,
     Definition,
     Kind,
-    Rate,
     TopicDefinition,
 )
+from tablequeue.pacing import LARGEST, LONGEST, Backoff, Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 

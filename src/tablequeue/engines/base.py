@@ -1,6 +1,7 @@
 """The base of an engine: the traits of a database system, its SQL, connections, errors and values; a queue's table.
 
-The operations are in the parts of an `Engine`: see engine.py.
+The operations are in the parts of an `Engine`: see engine.py. Over 400 lines, because an engine and its tables know
+each other, and modules may not.
 """
 
 from __future__ import annotations
@@ -308,6 +309,7 @@ class EngineBase(ABC):
         definition = table.definition
         queue = f"{self.prefix}{table.table_name}"
         expiry = self.expiry_words(definition.expires) if definition.expires else NO_EXPIRY
+        unpaused = self.unpaused(table)
         return {
             **self.common_words(),
             "queue": queue,
@@ -320,9 +322,9 @@ class EngineBase(ABC):
             "ready_index": self.ready_index[definition.arrangement],
             "claimable": self.claimable(definition)
             + (" and id > :low_water" if table.claims_above_mark else "")
-            + f" and {self.unpaused(table)}"
+            + f" and {unpaused}"
             + expiry["in_time"],
-            "unpaused": self.unpaused(table),
+            "unpaused": unpaused,
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.
             "pushed_ready": "blocked" if definition.grouped else "ready",

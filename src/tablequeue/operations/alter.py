@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tablequeue.definition import AlterOptions, Definition, Kind
+from tablequeue.definition import Definition, Kind
 from tablequeue.engines import procedures
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadDefinition, BadInput, QueueNotFound
 from tablequeue.operations import catalogue, dead_letters
+from tablequeue.options import AlterOptions
 
 # What can be altered; the rest of a definition is in the tables that hold messages.
 ALTERABLE: Mapping[Kind, tuple[str, ...]] = {

@@ -9,10 +9,10 @@ from random import random
 from time import monotonic, sleep
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.context import Context, Params, count, seconds
+from tablequeue.pacing import Duration
 
 Remove = Callable[[Any, Any, Params], Any]
 

@@ -7,12 +7,12 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import check_same_group, claimed, keep_up, leased, topped_up
 from tablequeue.operations.context import Context, Params
 from tablequeue.operations.finish import complete, not_held
+from tablequeue.pacing import Duration
 
 
 def complete_and_claim(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, TypeVar
 
-from tablequeue.definition import LARGEST, LONGEST, Duration, definition_from, in_seconds
+from tablequeue.definition import definition_from
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.engine import Engine
@@ -18,6 +18,7 @@ from tablequeue.engines.reads import Reads
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.message import checked_id
+from tablequeue.pacing import LARGEST, LONGEST, Duration, in_seconds
 from tablequeue.payload import CODECS, Codec
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.pacing import Duration
 
 # The end of a pause that only `resume` ends.
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)

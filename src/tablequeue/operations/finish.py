@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from tablequeue.definition import Duration
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
@@ -16,6 +15,7 @@ from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.results import completing, dump
+from tablequeue.pacing import Duration
 from tablequeue.states import FailedState
 
 C = TypeVar("C", bound=Collection[int])

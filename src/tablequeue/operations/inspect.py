@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.engines.columns import COLUMNS
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput
 from tablequeue.message import ID, Message, checked_id, load_errors
 from tablequeue.operations.context import Context, Params, count, seconds
+from tablequeue.pacing import Duration
 from tablequeue.payload import load_headers, load_or_show
 from tablequeue.states import STATES, LiveState
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from tablequeue.definition import (
-    Duration,
-)
 from tablequeue.engines.base import Params, Table
 from tablequeue.message import Message
 from tablequeue.operations import catalogue, dead_letters
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, seconds, whole_ids
 from tablequeue.operations.inspect import BATCH, in_batches, need_history
+from tablequeue.pacing import Duration
 
 Which = Sequence[int] | Callable[[Message], bool] | None
 """Messages, such as dead letters: by their ids, by a predicate, or all."""

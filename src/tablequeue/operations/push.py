@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from tablequeue import telemetry
-from tablequeue.definition import LARGEST, Definition, Duration
+from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, DuplicateKey
@@ -16,6 +16,7 @@ from tablequeue.message import NewMessage
 from tablequeue.operations import keys
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, positive, seconds
+from tablequeue.pacing import LARGEST, Duration
 from tablequeue.payload import dump_headers
 
 OnConflict = Literal["raise", "skip", "return"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.message import checked_id
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.inspect import find
 from tablequeue.operations.push import check_priority
+from tablequeue.pacing import Duration
 
 # Why a message cannot be rescheduled, by its state, and what to do instead.
 _REFUSALS = {

@@ -8,12 +8,12 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, NoResult
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.inspect import find
+from tablequeue.pacing import Duration
 from tablequeue.payload import CODECS
 
 # Seconds between two looks at a message: the first pause, and the longest, up to which it doubles. The looks are for

@@ -9,11 +9,11 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from tablequeue.definition import Duration, Rate
 from tablequeue.engines.rows import FinishedRow, LostRow, PushedRow
 from tablequeue.errors import BadInput
 from tablequeue.operations import control
 from tablequeue.operations.context import Context, Params, seconds
+from tablequeue.pacing import Duration, Rate
 
 # Messages of a window that are read, of the pushed and of the finished ones each: this bounds the cost. On SQLite so
 # many take 0.3 s of a processor, nearly all of it to read them; none take 4 ms.

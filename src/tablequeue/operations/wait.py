@@ -8,9 +8,9 @@ from threading import Event
 from time import monotonic, sleep
 from typing import Self
 
-from tablequeue.definition import Duration, in_seconds
 from tablequeue.engines.reads import Next
 from tablequeue.operations.context import Context, seconds
+from tablequeue.pacing import Duration, in_seconds
 
 # Seconds between two looks: the first pause, and the longest, up to which it doubles while nothing comes. With a
 # notifier they are for lost wake-ups: the push looked for waiters a moment too early, or the notifier does not work.

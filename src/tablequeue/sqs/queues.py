@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any
 
-from tablequeue.definition import LARGEST
 from tablequeue.errors import QueueDiffers
+from tablequeue.pacing import LARGEST
 from tablequeue.sqs import attributes, tags
 from tablequeue.sqs.attributes import COUNTS, KEYS_FOR, PREFIX, RETENTION, TAG
 from tablequeue.sqs.endpoint import Call, Result

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.operations.context import seconds
+from tablequeue.pacing import Duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from tablequeue.database import Database
-from tablequeue.definition import Duration
 from tablequeue.errors import BadInput
 from tablequeue.operations.context import count, seconds
+from tablequeue.pacing import Duration
 from tablequeue.queue import Queue
 from tablequeue.worker.balance import TURN, desired, share, startable
 from tablequeue.worker.cancellations import Cancellations

@@ -12,7 +12,6 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from tablequeue.definition import LARGEST
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.messages import Messages
@@ -25,6 +24,7 @@ from tablequeue.engines.ranges import EXPIRED, PUMPED, Ranges
 from tablequeue.engines.rows import BoundsRow
 from tablequeue.engines.texts import Row
 from tablequeue.engines.topics import Topics
+from tablequeue.pacing import LARGEST
 
 # Holes of a topic that each look of a process takes in: the last ones.
 RECENT = 100
