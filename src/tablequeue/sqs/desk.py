@@ -125,13 +125,17 @@ async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
     """
     run = n > 1 and queue.definition.needs_groups
     claims = await queue.pop_many(n, lease=lease or 30.0, same_group=run)
-    while run and claims and len(claims) < n:
-        more = await queue.pop_many(n - len(claims), lease=lease or 30.0, same_group=True)
-        if not more:
-            break
-        claims += more
-    if claims and not lease:
-        await queue.extend_many(claims, 0)
+    try:
+        while run and claims and len(claims) < n:
+            more = await queue.pop_many(n - len(claims), lease=lease or 30.0, same_group=True)
+            if not more:
+                break
+            claims += more
+        if claims and not lease:
+            await queue.extend_many(claims, 0)
+    except BaseException:
+        give_back(queue, claims)
+        raise
     return claims
 
 

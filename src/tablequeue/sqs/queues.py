@@ -204,7 +204,7 @@ async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
     found = settings.values()
     definition, text = settings.definition, settings.labels.get(f"{PREFIX}RedrivePolicy")
     if definition.dead_letter_to is not None:
-        arn, most = call.arn(shown(definition.dead_letter_to)), definition.max_attempts
+        arn, most = call.arn(shown(definition.dead_letter_to, call.region)), definition.max_attempts
         try:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
         except SqsError:

@@ -112,7 +112,7 @@ async def _attributes(
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
         "MessageGroupId": claim.group or ours.get("group"),
         "AWSTraceHeader": ours.get("trace"),
-        "DeadLetterQueueSourceArn": call.arn(shown(origin[0])) if origin else None,
+        "DeadLetterQueueSourceArn": call.arn(shown(origin[0], call.region)) if origin else None,
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at
