@@ -91,10 +91,13 @@ class Queues:
     def path(self, name: str) -> str:
         return f"/{self.account}/{quote(name, safe='')}"
 
-    def seed_of_origin(self, region: str, name: str) -> str:
-        """Return the seed of the queue from which a dead letter came, if it is open; else its name."""
-        known = self._open.get((region, shown(name, region)))
-        return known.seed if known else shown(name, region)
+    async def seed_of_origin(self, region: str, stored: str) -> str:
+        """Return the seed of the queue from which a dead letter came; its name, if it is gone."""
+        name = shown(stored, region)
+        try:
+            return (await self.open(region, name)).seed
+        except SqsError:
+            return name
 
     def all(self) -> list[Hosted]:
         return [*self._open.values()]
