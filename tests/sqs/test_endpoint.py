@@ -77,7 +77,16 @@ def test_the_query_protocol_is_one_of_urls_too(sqs: Any, address: str, queue_url
     assert code.text == "InvalidAction"
     status, body = asked(address, "GET", f"{path}?Action=SendMessage")
     assert b"The request must contain the parameter MessageBody." in body
-    status, body = asked(address, "GET", f"{path}?Action=GetQueueUrl&QueueName=x", Accept="application/json")
+    status, body = asked(address, "GET", f"{path}?Action=GetQueueUrl&QueueName=orders")
+    assert queue_url.encode() in body
+    query = "Action=SetQueueAttributes&Attribute.Name=DelaySeconds&Attribute.Value=7"
+    assert asked(address, "GET", f"{path}?{query}")[0] == 200
+    status, body = asked(
+        address, "GET", f"{path}?Action=GetQueueAttributes&AttributeName=DelaySeconds", Accept="application/json"
+    )
+    result = json.loads(body)["GetQueueAttributesResponse"]["GetQueueAttributesResult"]
+    assert result == {"Attributes": [{"Name": "DelaySeconds", "Value": "7"}]}
+    status, body = asked(address, "GET", f"{path}?Action=ListQueues", Accept="application/json")
     assert json.loads(body)["Error"]["Code"] == "InvalidAction"
 
 

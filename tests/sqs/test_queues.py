@@ -120,6 +120,21 @@ def test_a_queue_of_dead_letters_may_be_deleted(sqs: Any, queue_url: str) -> Non
         assert len(received(sqs, queue_url, VisibilityTimeout=0)) == 1
 
 
+def test_a_policy_may_have_its_number_as_text(sqs: Any, queue_url: str) -> None:
+    policy = {"deadLetterTargetArn": arn_of(sqs, queue_url), "maxReceiveCount": "5"}
+    set = {"RedrivePolicy": json.dumps(policy)}
+    for _ in range(2):
+        url = sqs.create_queue(QueueName="work", Attributes=set)["QueueUrl"]
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+    assert json.loads(found["RedrivePolicy"]) == policy | {"maxReceiveCount": 5}
+    for bad in ("{", "{}x", json.dumps(policy | {"maxReceiveCount": 0}), json.dumps({"maxReceiveCount": 1})):
+        refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=url, Attributes={"RedrivePolicy": bad})
+    missing = policy | {"deadLetterTargetArn": arn_of(sqs, queue_url) + "x"}
+    set = {"RedrivePolicy": json.dumps(missing)}
+    words = refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=url, Attributes=set)
+    assert words.endswith("Reason: Dead letter target does not exist.")
+
+
 def test_move_tasks_are_refused(sqs: Any, queue_url: str) -> None:
     start, arn = sqs.start_message_move_task, arn_of(sqs, queue_url)
     assert refused("InvalidParameterValue", start, SourceArn=arn) == (

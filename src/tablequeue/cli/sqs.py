@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
 FILE = click.Path(exists=True, dir_okay=False)
+KEPT_OPEN = 75
+"""Seconds for which a connection without requests stays open: SDKs keep theirs for a minute."""
 GRACE = 10
 """Seconds in which requests must end after a signal."""
 
@@ -85,6 +87,7 @@ def sqs(
             server_header=False,
             access_log=False,
             timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=KEPT_OPEN,
             **options,
         )
         shown_host = f"[{host}]" if ":" in host else host

@@ -121,14 +121,21 @@ def give_back(queue: AsyncQueue, claims: list[AsyncClaim]) -> None:
 async def claimed(queue: AsyncQueue, n: int, lease: float) -> list[AsyncClaim]:
     """Claim up to `n` messages; with a lease of 0 they are visible again at once, and count as received.
 
-    In a FIFO queue: as many as there are of one group, and then the first of other groups.
+    In a FIFO queue: as many as there are of one group, and then of the next groups.
     """
     run = n > 1 and queue.definition.needs_groups
     claims = await queue.pop_many(n, lease=lease or 30.0, same_group=run)
-    if run and claims and len(claims) < n:
-        claims += await queue.pop_many(n - len(claims), lease=lease or 30.0)
-    if claims and not lease:
-        await queue.extend_many(claims, 0)
+    try:
+        while run and claims and len(claims) < n:
+            more = await queue.pop_many(n - len(claims), lease=lease or 30.0, same_group=True)
+            if not more:
+                break
+            claims += more
+        if claims and not lease:
+            await queue.extend_many(claims, 0)
+    except BaseException:
+        give_back(queue, claims)
+        raise
     return claims
 
 

@@ -12,7 +12,7 @@ from tablequeue.errors import BadName, QueueNotFound
 from tablequeue.message import ORIGIN
 from tablequeue.sqs.attributes import PREFIX, Settings
 from tablequeue.sqs.desk import Desk
-from tablequeue.sqs.errors import no_queue
+from tablequeue.sqs.errors import SqsError, no_queue
 
 
 class Hosted:
@@ -55,10 +55,12 @@ class Queues:
                 hosted = Hosted(name, await self.db.queue(stored))
             except (QueueNotFound, BadName):
                 continue
-            if hosted.settings.region in (None, region):
-                if known is None or known.seed != hosted.seed or known.queue.name != stored:
-                    self._open[region, name] = hosted
-                return hosted
+            if hosted.settings.region not in (None, region):
+                continue
+            if known is None or known.seed != hosted.seed or known.queue.name != stored:
+                self._open[region, name] = known = hosted
+            # What is open has its statements ready.
+            return known if known.settings.definition == hosted.settings.definition else hosted
         self.forget(name)
         raise no_queue()
 
@@ -71,15 +73,12 @@ class Queues:
         """Return the names of all queues of a region, sorted."""
         found = set()
         for stored in await self.db.queues():
-            name, _, of = stored.partition("@")
-            if of in ("", region):
-                try:
-                    await self.open(region, name)
-                except Exception as error:  # another process dropped it, or it is of another region
-                    if not isinstance(error, type(no_queue())):
-                        raise
-                    continue
-                found.add(name)
+            name = shown(stored, region)
+            try:
+                await self.open(region, name)
+            except SqsError:
+                continue  # it is of another region, or another process dropped it
+            found.add(name)
         return sorted(found)
 
     async def free_name(self, region: str, name: str) -> str:
@@ -92,10 +91,13 @@ class Queues:
     def path(self, name: str) -> str:
         return f"/{self.account}/{quote(name, safe='')}"
 
-    def seed_of_origin(self, region: str, name: str) -> str:
-        """Return the seed of the queue from which a dead letter came, if it is open; else its name."""
-        known = self._open.get((region, shown(name)))
-        return known.seed if known else shown(name)
+    async def seed_of_origin(self, region: str, stored: str) -> str:
+        """Return the seed of the queue from which a dead letter came; its name, if it is gone."""
+        name = shown(stored, region)
+        try:
+            return (await self.open(region, name)).seed
+        except SqsError:
+            return name
 
     def all(self) -> list[Hosted]:
         return [*self._open.values()]
@@ -106,9 +108,9 @@ def regional(name: str, region: str) -> str:
     return f"{name}@{region}"
 
 
-def shown(stored: str) -> str:
+def shown(stored: str, region: str) -> str:
     """Return the SQS name of a queue that is kept under that name."""
-    return stored.partition("@")[0]
+    return stored.removesuffix(regional("", region))
 
 
 def name_in_arn(arn: str) -> str:

@@ -104,14 +104,17 @@ def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
                 found[name] = [] if member.type_name == "list" else {}  # a form has no empty ones
         return found
     if not isinstance(fields, Mapping):
-        if fields == "" and shape.type_name in ("list", "map"):
-            return [] if shape.type_name == "list" else {}
+        if isinstance(shape, ListShape):
+            return [nested(shape.member, fields)] if fields else []  # a list of one may do without a number
+        if fields == "" and isinstance(shape, MapShape):
+            return {}
         return fields if shape.type_name == "string" else _scalar(shape, fields)
     if isinstance(shape, ListShape):
         return [nested(shape.member, each) for each in _numbered(fields)]
     if isinstance(shape, MapShape):
         _, key, value = pairs(shape)
-        return {each.get(key, ""): nested(shape.value, each.get(value, "")) for each in _numbered(fields)}
+        given = [fields] if key in fields else _numbered(fields)  # so may a map
+        return {each.get(key, ""): nested(shape.value, each.get(value, "")) for each in given}
     raise bad_parameter(f"The parameter of the shape {shape.name} has parts.")
 
 

@@ -22,7 +22,7 @@ MOST_FIELDS = 10_000
 MOST_PARTS = 8
 _ESCAPED = {"\r": "&#xD;", '"': "&quot;"}
 # Operations that are about no queue that is there, so a queue's own URL does not take them.
-_OF_NO_QUEUE = ("CreateQueue", "GetQueueUrl", "ListQueues")
+_OF_NO_QUEUE = ("CreateQueue", "ListQueues")
 
 
 class Answer(NamedTuple):
@@ -97,7 +97,7 @@ class Query:
         if operation is None or (at_queue and action in _OF_NO_QUEUE):
             raise SqsError("InvalidAction", f"The action {action} is not valid for this endpoint.")
         if at_queue:
-            given["QueueUrl"] = path  # wins over a parameter, as with AWS
+            given.setdefault("QueueUrl", path)
         shape = operation.input_shape
         return Request(operation, model.checked(shape, model.nested(shape, _tree(given.items()))))
 

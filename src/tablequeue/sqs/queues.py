@@ -40,7 +40,7 @@ async def create_queue(call: Call) -> Result:
         there = await _made(call, name, fifo, set, new_tags)
     current = await _kept(call, there)
     for attribute, text in set.items():
-        if attribute != "FifoQueue" and not _same(current.get(attribute, ""), text):
+        if attribute != "FifoQueue" and not _same(attribute, current.get(attribute, ""), text):
             raise SqsError(
                 "QueueNameExists",
                 f"A queue already exists with the same name and a different value for attribute {attribute}",
@@ -204,7 +204,7 @@ async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
     found = settings.values()
     definition, text = settings.definition, settings.labels.get(f"{PREFIX}RedrivePolicy")
     if definition.dead_letter_to is not None:
-        arn, most = call.arn(shown(definition.dead_letter_to)), definition.max_attempts
+        arn, most = call.arn(shown(definition.dead_letter_to, call.region)), definition.max_attempts
         try:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
         except SqsError:
@@ -216,7 +216,10 @@ async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
     return found
 
 
-def _same(there: str, wanted: str) -> bool:
+def _same(attribute: str, there: str, wanted: str) -> bool:
+    """Whether two values of an attribute mean the same."""
+    if attribute == "RedrivePolicy" and there and wanted:
+        return attributes.redrive_policy(there) == attributes.redrive_policy(wanted)
     try:
         return there == wanted or json.loads(there) == json.loads(wanted)
     except ValueError:

@@ -74,7 +74,7 @@ async def _message(
     seed, id = hosted.seed, claim.id
     if origin is not None:
         # A dead letter has the id that it had in its queue.
-        seed, id = call.endpoint.queues.seed_of_origin(call.region, origin[0]), origin[1]
+        seed, id = await call.endpoint.queues.seed_of_origin(call.region, origin[0]), origin[1]
     body = messages.body_of(claim.payload, hosted.settings.definition.payload)
     end = claim.lease_until
     handle = Handle(claim.id, claim.token, 0.0 if end is None else end.timestamp()).text(hosted.seed)
@@ -112,7 +112,7 @@ async def _attributes(
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
         "MessageGroupId": claim.group or ours.get("group"),
         "AWSTraceHeader": ours.get("trace"),
-        "DeadLetterQueueSourceArn": call.arn(shown(origin[0])) if origin else None,
+        "DeadLetterQueueSourceArn": call.arn(shown(origin[0], call.region)) if origin else None,
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at
