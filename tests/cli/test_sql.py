@@ -150,6 +150,11 @@ def test_sql_of_a_topic_and_of_a_subscription(run: Run, dialect: str) -> None:
     assert "tq_example__s1__ranges" in printed("range_complete")
 
 
+def test_a_queue_with_limits_completes_and_claims_by_two_operations(run: Run) -> None:
+    words = "sql complete_and_claim calls --concurrency 3 --dialect postgresql"
+    assert "no operation 'complete_and_claim'" in run(*words.split(), code=1).stderr
+
+
 @pytest.mark.parametrize("dialect", WITH_TOPICS)
 def test_sql_refuses_what_a_topic_has_not(run: Run, dialect: str) -> None:
     def refused(words: str, code: int = 1) -> str:

@@ -225,7 +225,7 @@ OPERATIONS: Mapping[str, Operation] = {
         },
         parts="complete_packed unpack range_id",
     ),
-    "complete_and_claim": Operation(Effect.STEP),
+    "complete_and_claim": Operation(Effect.STEP, {"complete_and_claim": "unlimited"}),
     "keep_results": Operation(Effect.STEP),
     "notify_results": Operation(Effect.STEP),
     "result": Operation(Effect.READ),
@@ -345,6 +345,7 @@ def conditions(definition: Definition) -> set[str]:
         *(["in_order"] if not definition.fair else []),
         *(["unlimited"] if not definition.limited else []),
         *(["ungrouped"] if not definition.takes_groups else []),
+        *(["unlimited"] if not definition.limited else []),
         *(["ranges"] if definition.kind == "subscription" and not definition.groups else []),
     }
 
