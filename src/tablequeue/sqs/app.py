@@ -23,11 +23,11 @@ from tablequeue.errors import (
     Unreachable,
 )
 from tablequeue.sqs import moves, protocol, signatures
-from tablequeue.sqs.desk import give_back
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
 from tablequeue.sqs.protocol import Answer
+from tablequeue.sqs.waiting import give_back
 from tablequeue.threads import Threads
 
 Scope = MutableMapping[str, Any]
@@ -82,7 +82,7 @@ class SqsApp:
         """Answer all receives that wait with nothing, and let none wait from now on. Other requests go on."""
         self.endpoint.housekeeping.stop()
         for hosted in self.endpoint.queues.all():
-            hosted.desk.close()
+            hosted.waiters.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -173,7 +173,7 @@ class SqsApp:
             f'tablequeue_sqs_requests_total{{operation="{operation}",code="{code}"}} {number}'
             for (operation, code), number in sorted(self.answered.items())
         ]
-        waiting = sum(len(hosted.desk) for hosted in self.endpoint.queues.all())
+        waiting = sum(len(hosted.waiters) for hosted in self.endpoint.queues.all())
         return "\n".join([*lines, "# TYPE tablequeue_sqs_waiting gauge", f"tablequeue_sqs_waiting {waiting}", ""])
 
 

@@ -138,13 +138,13 @@ async def _late(hosted: Hosted, handles: Iterable[Handle], all: bool) -> set[int
 async def _delete(hosted: Hosted, claims: list[AsyncClaim]) -> None:
     await hosted.queue.complete_many(claims)
     if hosted.settings.fifo:
-        hosted.desk.wake()  # the next messages of the groups are visible
+        hosted.waiters.wake()  # the next messages of the groups are visible
 
 
 def _extend(seconds: int) -> Callable[[Hosted, list[AsyncClaim]], Awaitable[None]]:
     async def extend(hosted: Hosted, claims: list[AsyncClaim]) -> None:
         await hosted.queue.extend_many(claims, seconds)
-        hosted.desk.wake()
+        hosted.waiters.wake()
 
     return extend
 

@@ -11,8 +11,8 @@ from tablequeue.aioqueue import AsyncQueue
 from tablequeue.errors import BadName, QueueNotFound
 from tablequeue.message import ORIGIN
 from tablequeue.sqs.attributes import PREFIX, Settings
-from tablequeue.sqs.desk import Desk
 from tablequeue.sqs.errors import SqsError, no_queue
+from tablequeue.sqs.waiting import Waiters
 
 
 class Hosted:
@@ -21,7 +21,7 @@ class Hosted:
     def __init__(self, name: str, queue: AsyncQueue) -> None:
         self.name = name
         self.queue = queue
-        self.desk = Desk(queue)
+        self.waiters = Waiters(queue)
         self._settings = Settings(queue.definition)
 
     @property

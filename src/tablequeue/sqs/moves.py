@@ -218,7 +218,7 @@ async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Ho
             raise SqsError("CouldNotDetermineMessageSource", "")
         moved = await source.queue.redrive(None if number is None else ids)
     for hosted in endpoint.queues.all():
-        hosted.desk.wake()
+        hosted.waiters.wake()
     return moved
 
 

@@ -74,7 +74,7 @@ async def delete_queue(call: Call) -> Result:
         # It keeps the policy, as with AWS; its messages are received for ever.
         open = await call.endpoint.queues.open(call.region, source.name)
         await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
-    hosted.desk.close()
+    hosted.waiters.close()
     call.endpoint.queues.forget(hosted.name)
     await hosted.queue.drop()
     return {}
@@ -90,7 +90,7 @@ async def purge_queue(call: Call) -> Result:
     # Ids of FIFO queues are not taken any more: the label is a part of their keys.
     await open.queue.alter(labels={label("purged"): str(time())})
     await open.queue.purge(in_progress=True)
-    open.desk.wake()
+    open.waiters.wake()
     return {}
 
 

@@ -36,7 +36,7 @@ async def receive_message(call: Call) -> Result:
     claims = await _again(call, hosted, attempt, lease) if attempt else []
     if not claims:
         seconds = settings.wait if wait is None else wait
-        claims = await hosted.desk.receive(1 if number is None else number, lease, seconds)
+        claims = await hosted.waiters.receive(1 if number is None else number, lease, seconds)
         if attempt and claims:
             call.endpoint.attempts.keep(hosted.seed, attempt, claims)
     call.claimed = claims

@@ -21,7 +21,7 @@ class Waiting:
     claims: asyncio.Future[list[AsyncClaim]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Desk:
+class Waiters:
     """Hands messages of one queue to the receives that wait, in their order.
 
     One task looks for all of them, so a push wakes one and not hundreds.
@@ -38,7 +38,7 @@ class Desk:
         return len(self._waiting)
 
     async def receive(self, n: int, lease: float, wait: float) -> list[AsyncClaim]:
-        """Claim up to `n` messages as soon as there are any; none after `wait` seconds, or when the desk is closed.
+        """Claim up to `n` messages as soon as there are any; none after `wait` seconds, or when they are closed.
 
         If the task is cancelled, what was claimed for it is released.
         """
