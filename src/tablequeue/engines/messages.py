@@ -174,11 +174,12 @@ class Messages(Part):
         return states
 
     def release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
-        """Release the messages among `ids` that are held under `token`. Return their ids, each with whether it ended.
+        """Release the messages among `ids` that are held under `token`. Return their ids, each with whether to promote.
 
-        Those end that were told to stop.
+        That is so for those that were told to stop, which end, and for those that were in a run of their group.
         """
-        released = dict.fromkeys(_ready_again(table, self._finished(cursor, table, "release", params)), False)
+        released = self._release(cursor, table, params)
+        _ready_again(table, [*released])
         if len(released) < len({*table.engine.load_ids(params["ids"])}):
             released |= dict.fromkeys(self.cancel_held(cursor, table, {**params, "error": None}), True)
         return released
@@ -318,6 +319,9 @@ class Messages(Part):
     def _finished(self, cursor: Cursor, table: Table, operation: str, params: Params) -> list[int]:
         """Run an operation that finishes messages. Return the ids that were held under `token`."""
         return [row[0] for row in self._rows(cursor, table, operation, params)]
+
+    def _release(self, cursor: Cursor, table: Table, params: Params) -> dict[int, bool]:
+        return {row[0]: bool(row[1]) for row in self._rows(cursor, table, "release", params)}
 
     def _fail(self, cursor: Cursor, table: Table, params: Params) -> dict[int, str]:
         operation = "fail_at_most_once" if table.definition.delivery == "at_most_once" else "fail"

@@ -47,8 +47,8 @@ def release(context: Context, claims: Iterable[Claim], delay: Duration, now: dat
     claims = tuple(claims)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
-    if ended := sum(sum(under.values()) for under in released.values()):
-        promote_after(context, now, connection, ended)
+    if promoting := sum(sum(under.values()) for under in released.values()):
+        promote_after(context, now, connection, promoting)
     if lost is not None:
         raise lost
 

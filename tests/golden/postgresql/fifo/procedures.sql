@@ -794,6 +794,7 @@ create or replace function public.tq_emails_release(
     declare
         released bigint;
         ended bigint;
+        was_in_run boolean;
         waited_for boolean;
     begin
         if p_delay is null or not p_delay between 0 and 3200000000 then
@@ -802,7 +803,7 @@ create or replace function public.tq_emails_release(
                 hint = 'Give seconds, from 0 to 100 years.';
         end if;
         perform public.tq_emails_unpack(p_token);
-        for released, waited_for in
+        for released, was_in_run, waited_for in
             with released as (
                 update public.tq_emails
                 set state = case when cast(p_delay as float8) > 0 then 'scheduled' else 'ready' end,
@@ -814,9 +815,9 @@ create or replace function public.tq_emails_release(
                     token = null,
                     lease_until = null
                 where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid) and cancelled_at is null
-                returning id
+                returning id, state = 'blocked' as was_in_run
             )
-            select id, (select case
+            select id, was_in_run, (select case
                 when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                 when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                 when true then true

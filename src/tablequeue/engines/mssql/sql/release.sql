@@ -13,7 +13,7 @@ set state = case{or_blocked} when @delay > 0 then 'scheduled' else 'ready' end,
     attempts = attempts - 1,
     token = null,
     lease_until = null{out_of_run}
-{note_inserted}output inserted.id
+{note_inserted}output inserted.id, case when inserted.state = 'blocked' then 1 else 0 end
 from {queue} as message with (rowlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
     and message.token = @token and message.cancelled_at is null;

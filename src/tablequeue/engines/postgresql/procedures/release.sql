@@ -11,6 +11,7 @@ create or replace function {queue}_release(
     declare
         released bigint;
         ended bigint;
+        was_in_run boolean;
         waited_for boolean;
         -- [ranges]
         held bigint[];
@@ -35,7 +36,7 @@ create or replace function {queue}_release(
         end if;
         -- [end]
         perform {queue}_unpack(p_token);
-        for released, waited_for in
+        for released, was_in_run, waited_for in
             {sql release within=true}
         loop
             return next released;

@@ -1,5 +1,5 @@
 -- The messages of :ids that are held under :token are released, unworked: they are ready after :delay seconds, and the
--- attempt does not count.
+-- attempt does not count. Returns which were in a run, so that their group goes on by a promotion.
 -- Index: the primary key. Locks: the rows. A crash leaves them in progress until the lease expires.
 with released as (
     update {queue}
@@ -12,6 +12,6 @@ with released as (
         token = null,
         lease_until = null{out_of_run}
     where id = any(cast(:ids as bigint[])) and token = cast(:token as uuid) and cancelled_at is null
-    returning id
+    returning id, state = 'blocked' as from_run
 )
-select id, {waited_for} as waited_for from released;
+select id, from_run, {waited_for} as waited_for from released;

@@ -8,4 +8,4 @@ set state = case{or_blocked} when :delay > 0 then 'scheduled' else 'ready' end,
     token = null,
     lease_until = null{out_of_run}
 where id in (select value from json_each(:ids)) and token = :token and cancelled_at is null
-returning id;
+returning id, state = 'blocked';
