@@ -33,7 +33,7 @@ def test_a_dead_letter_moves_with_its_errors_and_its_origin(work: Queue, failed:
     assert counts(work) == {}
     assert work.find(id) is None
     claim = claimed(failed, now=at(5))
-    origin = {"queue": "work", "id": id, "attempts": 2, "key": "k"}
+    origin = {"queue": "work", "table": "tq_work", "id": id, "attempts": 2, "key": "k"}
     assert (claim.payload, claim.headers) == ({"to": "ada"}, {"a": [1], "tablequeue-origin": origin})
     assert (claim.attempts, claim.key, claim.pushed_at) == (1, None, at(0))
     assert [(error.attempt, error.at, error.error) for error in found(failed, claim.id).errors] == [

@@ -59,12 +59,15 @@ def check_altered(name: str, definition: Definition, there: Table | None, rows: 
         way.append(target)
 
 
-def sources(rows: Sequence[NameRow], name: str) -> list[str]:
-    """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue."""
-    return [row.name for row in rows if json.loads(row.entry).get("dead_letter_to") == name]
+def sources(rows: Sequence[NameRow], name: str | None) -> list[str]:
+    """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue.
+
+    None is the name of a queue that was dropped, to which none does.
+    """
+    return [row.name for row in rows if name is not None and json.loads(row.entry).get("dead_letter_to") == name]
 
 
-def refuse_drop(name: str, rows: Sequence[NameRow]) -> None:
+def refuse_drop(name: str | None, rows: Sequence[NameRow]) -> None:
     """Refuse to drop a queue to which other queues send their dead letters."""
     if theirs := sources(rows, name):
         raise BadInput(f"The queue {theirs[0]!r} sends its dead letters to {name!r}.", f"Drop {theirs[0]!r} first.")
@@ -74,6 +77,8 @@ class Origin(NamedTuple):
     """Where a dead letter in another queue came from."""
 
     queue: str
+    table: str | None
+    """The table of the queue, which it keeps when it is renamed; None of a message that older versions have moved."""
     id: int
     key: str | None
 
@@ -82,8 +87,11 @@ class Origin(NamedTuple):
         """Return the origin of a message, from its header. None if it was pushed to the queue."""
         match message.headers.get(ORIGIN):
             case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
-                return cls(queue, id, key)
+                return cls(queue, message.headers[ORIGIN].get("table"), id, key)
         return None
+
+    def is_from(self, table: Table) -> bool:
+        return self.queue == table.name if self.table is None else self.table == table.table_name
 
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
@@ -94,7 +102,7 @@ def move_back(source: Context, target: Context, chosen: Callable[[Message, Origi
         keys = {
             id: origin.key
             for id, (message, origin) in origins.items()
-            if origin is not None and origin.queue == source.table.name and chosen(message, origin)
+            if origin is not None and origin.is_from(source.table) and chosen(message, origin)
         }
         if keys:
             ids = target.engine.dump_ids([*keys])
