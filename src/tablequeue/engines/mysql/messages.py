@@ -349,8 +349,8 @@ class MySQLMessages(FreeSlots, Messages):
             self._end_expired(cursor, table, params, [id for id, told in rows if told])
         return ids
 
-    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._found(cursor, table, by_history("expire", table), params))
+    def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._found(cursor, table, by_history("expire", table), params)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))
