@@ -45,8 +45,8 @@ def take(context: Context, cursor: Cursor, table: Table, params: Params, wanted:
     return context.messages.take_keys(cursor, table, params | {"token": secrets.token_hex(16), "taken": taken})
 
 
-def name(context: Context, cursor: Cursor, table: Table, params: Params, ids: Mapping[str, int]) -> None:
-    """Note the messages that have taken keys."""
+def name(context: Context, cursor: Cursor, table: Table, params: Params, ids: Mapping[str, int | None]) -> None:
+    """Note the messages that have taken keys. A key without one is free again."""
     context.messages.name_keys(cursor, table, params | {"taken": _dump(sorted(ids.items()))})
 
 

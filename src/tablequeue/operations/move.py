@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.errors import BadInput, DuplicateKey
 from tablequeue.message import Message
-from tablequeue.operations import move_between
+from tablequeue.operations import keys, move_between
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, whole_ids
 from tablequeue.operations.inspect import BATCH, find, peek
@@ -70,8 +71,10 @@ def _move(
     before: int = 0,
 ) -> dict[int, int]:
     """Move messages in one transaction; with `whole` all of them, or none."""
+    own = _keys(context, ids) if to.table.definition.key_for else {}
 
-    def run(cursor: object, target: Table, params: Params) -> dict[int, int]:
+    def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
+        taken = keys.take(to, cursor, target, params, sorted(own.values()))
         old, new = to.messages.move(cursor, target, params)
         if whole and (rest := sorted({*ids} - {*old})):
             raise BadInput(
@@ -81,7 +84,10 @@ def _move(
             )
         if len(new) < len(old):
             raise _KeysTaken
-        return dict(zip(old, new, strict=True))
+        moved = dict(zip(old, new, strict=True))
+        if taken:
+            keys.name(to, cursor, target, params, {key: moved.get(id) for id, key in own.items() if key in taken})
+        return moved
 
     if not ids:
         return {}
@@ -134,11 +140,16 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
 
 
-def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey:
+def _keys(context: Context, ids: Sequence[int]) -> dict[int, str]:
+    """Return the ids of the messages that have keys, each with its key."""
     found = (find(context, id) for id in ids)
-    keys = [message.key for message in found if message is not None and message.key is not None]
-    there = to.run(to.messages.find_keys, {"keys": keys})
-    taken = [key for key in keys if key in there]
+    return {message.id: message.key for message in found if message is not None and message.key is not None}
+
+
+def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey:
+    own = [*_keys(context, ids).values()]
+    there = to.run(to.messages.find_keys, {"keys": own})
+    taken = [key for key in own if key in there]
     first = ", ".join(map(repr, taken[:5])) + (", ..." if len(taken) > 5 else "")
     done = f"{before} messages were moved before" if before else "nothing was moved"
     return DuplicateKey(
