@@ -164,6 +164,21 @@ def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
     assert (again.payload, again.group) == (1, group)
 
 
+@pytest.mark.parametrize("design", [{"groups": True}, {"strict": True}])
+def test_those_that_are_blocked_in_their_queue_come_back_in_order(db: Database, design: dict[str, Any]) -> None:
+    failed = db.create_queue("failed", **design)
+    work = db.create_queue("work", dead_letter_to="failed", **design)
+    group = "g" if "groups" in design else None
+    work.push_many([NewMessage(number, group=group) for number in range(4)], now=at(0))
+    for _ in range(4):
+        claimed(work, now=at(0)).fail(retry=False, now=at(0))
+    claimed(failed, now=at(1)).fail(retry_in=60, now=at(1))
+    assert failed.stats(now=at(2)).blocked == 3
+    assert work.redrive(now=at(2)) == 4
+    assert counts(failed) == {}
+    assert [claim.payload for claim in work.pop_many(4, same_group=True, now=at(3))] == [0, 1, 2, 3]
+
+
 def test_a_queue_with_this_order_takes_them(db: Database) -> None:
     target = db.create_queue("failed", order="due")
     work = db.create_queue("work", dead_letter_to="failed")

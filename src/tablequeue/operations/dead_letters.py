@@ -12,11 +12,12 @@ from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.message import ORIGIN, Message
 from tablequeue.operations.context import Context
-from tablequeue.operations.inspect import in_batches
+from tablequeue.operations.inspect import BATCH, peek
 from tablequeue.states import LiveState
 
-# The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too.
-MOVABLE: tuple[LiveState, ...] = ("ready", "scheduled", "dead")
+# The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones
+# are read first: the next state of one is read after it.
+MOVABLE: tuple[LiveState, ...] = ("blocked", "scheduled", "ready", "dead")
 
 
 def check(name: str, definition: Definition, there: Table | None) -> None:
@@ -96,8 +97,11 @@ class Origin(NamedTuple):
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
     """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
-    total = 0
-    for batch in (batch for state in MOVABLE for batch in in_batches(target, state)):
+    total, after = 0, 0
+    # In the order of their ids, whatever their states: both queues may be strict, or have groups.
+    while found := [message for state in MOVABLE for message in peek(target, BATCH, state, after)]:
+        batch = sorted(found, key=lambda message: message.id)[:BATCH]
+        after = batch[-1].id
         origins = {message.id: (message, Origin.of(message)) for message in batch}
         keys = {
             id: origin.key
