@@ -759,7 +759,8 @@ def check_dead_letters_move(db: Database) -> None:
     there = failed.peek()
     assert [message.payload for message in there] == ["failed", "refused", "expired"]
     assert [[error.error for error in message.errors] for message in there] == [["no"], ["no"], ["lease expired"]]
-    assert [message.headers["tablequeue-origin"]["id"] for message in there] == [claim.id for claim in batch[:3]]
+    origins = [message.headers["tablequeue-origin"] for message in there]
+    assert [(origin["queue"], origin["id"]) for origin in origins] == [("work", claim.id) for claim in batch[:3]]
     assert work.dead() == []
     assert work.redrive(now=at(7)) == 3
     assert failed.peek() == []

@@ -90,6 +90,16 @@ def test_dead_letters_move_to_another_queue(db: Database) -> None:
     assert queue.redrive() == 2
 
 
+def test_expired_messages_without_a_history_move_there_too(db: Database) -> None:
+    failed = db.create_queue("failed")
+    queue = made(db, dead_letter_to="failed", expires=60, history="none")
+    ids = queue.push_many([1, 2], now=at(-30 * 365 * 86400))  # long before the database's clock
+    assert call(db, "pop") == []
+    assert [message.errors[-1].error for message in failed.peek()] == ["expired", "expired"]
+    assert [message.headers["tablequeue-origin"]["id"] for message in failed.peek()] == ids
+    assert counts(queue) == {}
+
+
 @pytest.mark.parametrize("verb", ["complete", "release", "fail", "extend"])
 def test_a_lost_lease_is_an_error(db: Database, verb: str) -> None:
     queue = made(db)

@@ -97,8 +97,8 @@ class Database:
                       `at_most_once`: it never does, and is found by `lost`.
         dead_letter_to   the name of another queue of this database, with the same payload: a message becomes a ready
                       message there instead of a dead letter here, in the transaction of its last failure, with its
-                      errors. Its header `tablequeue-origin` has the `queue`, `id`, `attempts` and `key` that it had;
-                      the key is free. `redrive`, of either queue, moves it back. Not if not given.
+                      errors. Its header `tablequeue-origin` has the `queue`, `table`, `id`, `attempts` and `key` that
+                      it had; the key is free. `redrive`, of either queue, moves it back. Not if not given.
         concurrency   how many messages may be in progress at once, in all consumers together; no limit if not given.
         rate          how many messages may be claimed in a time by all consumers together, a `Rate`; no limit if not
                       given.

@@ -196,8 +196,11 @@ def test_at_most_once_only_what_waits(db: Database) -> None:
 
 
 def test_what_is_no_id_is_refused(queue: Queue) -> None:
-    for wrong in ("1", [1, None], -1, True):
+    for wrong in ("1", [1, None], -1, True, 1.5, None):
         refuses(BadInput, queue.cancel, wrong)
+    for which in (1, 1.5, "1", [None]):
+        refuses(BadInput, queue.redrive, which)
+        refuses(BadInput, queue.purge_dead, which)
 
 
 def test_stats_leave_out_what_was_cancelled(queue: Queue) -> None:

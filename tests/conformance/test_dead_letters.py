@@ -33,7 +33,7 @@ def test_a_dead_letter_moves_with_its_errors_and_its_origin(work: Queue, failed:
     assert counts(work) == {}
     assert work.find(id) is None
     claim = claimed(failed, now=at(5))
-    origin = {"queue": "work", "id": id, "attempts": 2, "key": "k"}
+    origin = {"queue": "work", "table": "tq_work", "id": id, "attempts": 2, "key": "k"}
     assert (claim.payload, claim.headers) == ({"to": "ada"}, {"a": [1], "tablequeue-origin": origin})
     assert (claim.attempts, claim.key, claim.pushed_at) == (1, None, at(0))
     assert [(error.attempt, error.at, error.error) for error in found(failed, claim.id).errors] == [
@@ -162,6 +162,21 @@ def test_designs(db: Database, failed: Queue, design: dict[str, Any]) -> None:
     second.complete()
     again = claimed(work)
     assert (again.payload, again.group) == (1, group)
+
+
+@pytest.mark.parametrize("design", [{"groups": True}, {"strict": True}])
+def test_those_that_are_blocked_in_their_queue_come_back_in_order(db: Database, design: dict[str, Any]) -> None:
+    failed = db.create_queue("failed", **design)
+    work = db.create_queue("work", dead_letter_to="failed", **design)
+    group = "g" if "groups" in design else None
+    work.push_many([NewMessage(number, group=group) for number in range(4)], now=at(0))
+    for _ in range(4):
+        claimed(work, now=at(0)).fail(retry=False, now=at(0))
+    claimed(failed, now=at(1)).fail(retry_in=60, now=at(1))
+    assert failed.stats(now=at(2)).blocked == 3
+    assert work.redrive(now=at(2)) == 4
+    assert counts(failed) == {}
+    assert [claim.payload for claim in work.pop_many(4, same_group=True, now=at(3))] == [0, 1, 2, 3]
 
 
 def test_a_queue_with_this_order_takes_them(db: Database) -> None:

@@ -13,7 +13,7 @@ from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.operations.claim import leased
 from tablequeue.stream import Stream
 from tests.checks import check_expiry
-from tests.support import at, claimed, design_group, found, ids_of, refuses
+from tests.support import at, claimed, counts, design_group, found, ids_of, refuses
 
 
 @pytest.fixture
@@ -76,6 +76,28 @@ def test_a_last_failure_after_that_time_expires_it_too(db: Database) -> None:
     late.fail("no", now=at(60))
     assert queue.pop(now=at(200)) is None
     assert [message.state for message in queue.history()] == ["expired", "expired"]
+
+
+@pytest.mark.parametrize("retry_in", [None, 0, 5])
+def test_a_late_last_failure_is_tried_again_if_messages_do_not_expire_any_more(
+    db: Database, retry_in: float | None
+) -> None:
+    queue = db.create_queue("once", expires=60, max_attempts=1)
+    queue.push(1, now=at(0))
+    claimed(queue, lease=100, now=at(59)).fail("no", retry_in=retry_in, now=at(61))
+    queue.alter(expires=None)
+    assert claimed(queue, now=at(80)).payload == 1
+
+
+def test_without_a_history_it_moves_to_the_queue_for_dead_letters(db: Database) -> None:
+    failed = db.create_queue("failed")
+    queue = db.create_queue("work", expires=60, history="none", dead_letter_to="failed")
+    ids = queue.push_many("ab", now=at(0))
+    assert queue.pop(now=at(60)) is None
+    letters = [(message.headers["tablequeue-origin"]["id"], message.errors[-1].error) for message in failed.peek()]
+    assert (letters, counts(queue)) == ([(id, "expired") for id in ids], {})
+    assert queue.redrive() == 2
+    assert len(queue.pop_many(2, now=at(1000))) == 2
 
 
 def test_an_expired_head_does_not_hold_up_its_group(db: Database) -> None:

@@ -45,20 +45,6 @@ def test_a_waiting_message_holds_its_key_beyond_that_time(queue: Queue) -> None:
     assert queue.push(2, key="k", now=at(400)) > id, "the refused push took nothing"
 
 
-@pytest.mark.parametrize("by_id", [False, True])
-def test_a_message_that_is_moved_here_takes_its_key(db: Database, queue: Queue, by_id: bool) -> None:
-    other = db.create_queue("other")
-    ids = other.push_many([NewMessage(1, key="k"), NewMessage(2)], now=at(0))
-    moved = other.move(ids if by_id else None, to=queue, now=at(0))
-    assert queue.push(1, key="k", on_conflict="return", now=at(1)) == moved[ids[0]]
-    queue.complete_many(queue.pop_many(2, now=at(1)), now=at(1))
-    assert queue.push(1, key="k", on_conflict="return", now=at(299)) == moved[ids[0]]
-    other.push(3, key="k", now=at(2))
-    assert refuses(DuplicateKey, other.move, to=queue, now=at(2)).keys == ("k",)
-    assert other.stats().ready == 1
-    assert len(other.move(to=queue, now=at(300))) == 1
-
-
 def test_each_message_may_have_its_own_time(queue: Queue) -> None:
     queue.push(1, key="short", key_for=timedelta(seconds=10), now=at(0))
     messages = [NewMessage(2, key="long", key_for=1000), NewMessage(3, key="usual"), NewMessage(4)]

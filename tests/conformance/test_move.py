@@ -86,6 +86,19 @@ def test_messages_of_a_pack_are_not_moved(db: Database) -> None:
     assert counts(other) == {"ready": 300}
 
 
+def test_in_a_queue_with_key_for_the_time_of_a_key_begins_with_the_move(db: Database) -> None:
+    source, other = db.create_queue("a", key_for=60), db.create_queue("b", key_for=60)
+    source.push_many([NewMessage(1, key="k"), NewMessage(2, key="l"), 3], now=at(0))
+    moved = source.move(to=other, now=at(50))
+    other.complete_many(other.pop_many(3, now=at(50)), now=at(50))
+    assert other.push(4, key="k", on_conflict="return", now=at(109)) == moved[1]
+    assert other.push(4, key="k", on_conflict="return", now=at(110)) not in (None, moved[1])
+    source.push(5, key="l", now=at(70))
+    assert len(source.move(to=other, now=at(70))) == 1  # the key is taken there, by a message that is finished
+    assert len(other.move(to=source, now=at(75))) == 2  # and here, by one that was moved
+    assert source.push(6, key="l", on_conflict="skip", now=at(75)) is None
+
+
 def test_a_key_that_is_taken_moves_nothing(db: Database) -> None:
     source, other = db.create_queue("a"), db.create_queue("b")
     ids = source.push_many([NewMessage(1), NewMessage(2, key="k"), NewMessage(3, key="l")])

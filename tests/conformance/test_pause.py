@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,19 @@ def test_a_pause_is_a_part_of_the_callers_transaction(place: Place, queue: Queue
         queue.pause(connection=connection)
         connection.rollback()
     assert claimed(queue).payload == "a"
+
+
+@pytest.mark.parametrize("options", [{}, {"concurrency": 5}, {"groups": "fair"}, {"groups": "fair", "per_group": 9}])
+def test_a_pause_holds_in_the_transaction_that_begins_it(db: Database, options: dict[str, Any]) -> None:
+    queue = db.create_queue("paused", **options)
+    queue.push_many("abc")
+    with db.engine.connect() as connection, connection.begin() as transaction:
+        queue.pause(connection=connection)
+        assert queue.pop(connection=connection) is None
+        assert queue.pop_many(2, connection=connection) == []
+        assert queue.take(connection) is None
+        transaction.rollback()
+    assert len(queue.pop_many(3)) == 3
 
 
 def test_a_time_without_a_zone_is_refused(queue: Queue) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tablequeue import Database, TablequeueError, aio
-from tablequeue.errors import BadName, QueueDiffers, QueueNotFound
+from tablequeue.errors import BadInput, BadName, QueueDiffers, QueueNotFound
 from tests.servers import Place
 from tests.support import claimed, counts, refuses
 
@@ -53,6 +53,26 @@ def test_a_new_queue_of_the_old_name_has_a_table_of_its_own(db: Database) -> Non
     db.rename("c", "b")
     db.queue("a").drop()
     assert db.create_queue("a").context.table.table_name == "tq_a"
+
+
+def test_dead_letters_and_their_queue_know_each_other_by_their_tables(db: Database, place: Place) -> None:
+    failed = db.create_queue("failed")
+    work = db.create_queue("work", dead_letter_to="failed")
+    other = place.open().queue("work")
+    work.push_many("ab")
+    claimed(work).fail(retry=False)
+    db.rename("work", "renamed")
+    claimed(other).fail(retry=False)  # it was opened under the old name
+    new = db.create_queue("work", dead_letter_to="failed")
+    assert new.redrive() == 0
+    assert db.queue("renamed").redrive() == 2
+    work.fail_many(work.pop_many(2), retry=False)
+    db.rename("failed", "letters")
+    db.create_queue("failed")
+    assert failed.redrive() == 2
+    assert (counts(work), counts(new)) == ({"ready": 2}, {})
+    assert "'renamed'" in refuses(BadInput, failed.drop).cause
+    assert "letters" in db.queues()
 
 
 def test_what_is_refused_changes_nothing(db: Database) -> None:

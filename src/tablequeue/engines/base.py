@@ -381,7 +381,7 @@ class EngineBase(ABC):
             # In a grouped queue for dead letters, a message is blocked until it is promoted.
             "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
-            "origin_header": self.origin_header,
+            "origin_header": self.origin_header.replace("{table}", table.table_name),
             "origin_key": self.origin_key,
             "slot": self.slot,
             "and_slot": f", {self.slot} as slot" if definition.fair else "",

@@ -143,7 +143,12 @@ class Messages(Part):
 
         The messages of the queue expire. Return their number.
         """
-        return len(self._rows(cursor, table, by_history("expire", table), params))
+        if table.definition.keeps_history:
+            return len(self._outdated(cursor, table, params))
+        with self._moving(cursor, table):
+            dead = self._outdated(cursor, table, params)
+            self._move_dead(cursor, table, params, dead)
+        return len(dead)
 
     def promote(self, cursor: Cursor, table: Table, params: Params) -> int:
         """Promote the first blocked message of up to `n` groups that have no head. Return the number of groups."""
@@ -340,6 +345,9 @@ class Messages(Part):
         if ids and table.dead_letters is not None:
             moving: Params = {"ids": table.engine.dump_ids(ids), "origin": table.name, "now": params["now"]}
             self._run(cursor, table, "move_dead", moving)
+
+    def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return [row[0] for row in self._rows(cursor, table, by_history("expire", table), params)]
 
     def _reschedule(self, cursor: Cursor, table: Table, params: Params) -> bool:
         return bool(self._rows(cursor, table, "reschedule", params))

@@ -208,7 +208,9 @@ OPERATIONS: Mapping[str, Operation] = {
         {"range_due": "ranges", "range_expired": "ranges", "range_expire": "ranges", "sweep": ""}
         | {"move_dead": "dead_letter_to"},
     ),
-    "expire": Operation(Effect.WRITE, {"expire_keep": "keep", "expire_none": "none"}),
+    "expire": Operation(
+        Effect.WRITE, {"expire_keep": "keep", "expire_none": "none", "move_dead": "none dead_letter_to"}
+    ),
     "promote": Operation(Effect.WRITE, parts="retract"),
     "close_slots": Operation(Effect.WRITE),
     "pause": Operation(Effect.WRITE),

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from tablequeue.errors import BadInput
-from tablequeue.message import Message, checked_id
+from tablequeue.message import Message
 from tablequeue.operations.claim import notify_ended, promote_after
-from tablequeue.operations.context import Context, Params
+from tablequeue.operations.context import Context, Params, whole_ids
 from tablequeue.operations.inspect import in_batches
 from tablequeue.states import STATES
 
@@ -69,7 +69,7 @@ def _batches(context: Context, which: Chosen) -> Iterator[list[int]]:
     """Return the ids, all at once; or those that the predicate chooses, by state, in batches."""
     if not callable(which):
         given = [which] if isinstance(which, int) else which
-        if ids := sorted({checked_id(id) for id in given}):
+        if ids := sorted({*whole_ids(given)}):
             yield ids
         return
     # Of a subscription: its messages apart. Each is looked at in the state that it has then.

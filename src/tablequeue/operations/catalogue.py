@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Sequence
 
 from tablequeue.definition import (
     Definition,
@@ -172,6 +173,11 @@ def present(runner: Runner, table: Table) -> Table:
 def present_name(engine: Engine, cursor: object, table: Table) -> str | None:
     """Return the name that the catalogue has for a table, which may have been renamed; None if it was dropped."""
     there = engine.catalogue.names(cursor, table, {}) if engine.catalogue.has_catalogue(cursor, table, {}) else []
+    return name_in(there, table)
+
+
+def name_in(there: Sequence[NameRow], table: Table) -> str | None:
+    """Return the name that rows of the catalogue have for a table; None if they have none."""
     return next((row.name for row in there if table_in(row) == table.table_name), None)
 
 
@@ -184,7 +190,8 @@ def has_schema(runner: Runner) -> bool:
 def drop(context: Context) -> None:
     def drop(cursor: object, table: Table, params: Params) -> None:
         context.engine.catalogue.lock(cursor, table, params)
-        dead_letters.refuse_drop(table.name, context.engine.catalogue.names(cursor, table, params))
+        there = context.engine.catalogue.names(cursor, table, params)
+        dead_letters.refuse_drop(name_in(there, table), there)
         drop_within(context.engine, cursor, table)
 
     context.run(drop, {})

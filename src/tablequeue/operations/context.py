@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -163,8 +163,10 @@ def count(number: int, what: str) -> int:
     return number
 
 
-def whole_ids(ids: Sequence[int]) -> list[int]:
+def whole_ids(ids: Iterable[int]) -> list[int]:
     """Return the ids, if a bigint can hold each; else `BadInput`."""
+    if not isinstance(ids, Iterable):
+        raise BadInput(f"{ids!r} is no list of ids.", "Give the ids in a list.")
     return [checked_id(id) for id in ids]
 
 

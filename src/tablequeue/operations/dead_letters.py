@@ -12,11 +12,12 @@ from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.message import ORIGIN, Message
 from tablequeue.operations.context import Context
-from tablequeue.operations.inspect import in_batches
+from tablequeue.operations.inspect import BATCH, peek
 from tablequeue.states import LiveState
 
-# The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too.
-MOVABLE: tuple[LiveState, ...] = ("ready", "scheduled", "dead")
+# The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones
+# are read first: the next state of one is read after it.
+MOVABLE: tuple[LiveState, ...] = ("blocked", "scheduled", "ready", "dead")
 
 
 def check(name: str, definition: Definition, there: Table | None) -> None:
@@ -59,12 +60,15 @@ def check_altered(name: str, definition: Definition, there: Table | None, rows: 
         way.append(target)
 
 
-def sources(rows: Sequence[NameRow], name: str) -> list[str]:
-    """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue."""
-    return [row.name for row in rows if json.loads(row.entry).get("dead_letter_to") == name]
+def sources(rows: Sequence[NameRow], name: str | None) -> list[str]:
+    """Return the queues that send their dead letters to the one of that name; `rows` is the catalogue.
+
+    None is the name of a queue that was dropped, to which none does.
+    """
+    return [row.name for row in rows if name is not None and json.loads(row.entry).get("dead_letter_to") == name]
 
 
-def refuse_drop(name: str, rows: Sequence[NameRow]) -> None:
+def refuse_drop(name: str | None, rows: Sequence[NameRow]) -> None:
     """Refuse to drop a queue to which other queues send their dead letters."""
     if theirs := sources(rows, name):
         raise BadInput(f"The queue {theirs[0]!r} sends its dead letters to {name!r}.", f"Drop {theirs[0]!r} first.")
@@ -74,6 +78,8 @@ class Origin(NamedTuple):
     """Where a dead letter in another queue came from."""
 
     queue: str
+    table: str | None
+    """The table of the queue, which it keeps when it is renamed; None of a message that older versions have moved."""
     id: int
     key: str | None
 
@@ -82,19 +88,25 @@ class Origin(NamedTuple):
         """Return the origin of a message, from its header. None if it was pushed to the queue."""
         match message.headers.get(ORIGIN):
             case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
-                return cls(queue, id, key)
+                return cls(queue, message.headers[ORIGIN].get("table"), id, key)
         return None
+
+    def is_from(self, table: Table) -> bool:
+        return self.queue == table.name if self.table is None else self.table == table.table_name
 
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
     """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
-    total = 0
-    for batch in (batch for state in MOVABLE for batch in in_batches(target, state)):
+    total, after = 0, 0
+    # In the order of their ids, whatever their states: both queues may be strict, or have groups.
+    while found := [message for state in MOVABLE for message in peek(target, BATCH, state, after)]:
+        batch = sorted(found, key=lambda message: message.id)[:BATCH]
+        after = batch[-1].id
         origins = {message.id: (message, Origin.of(message)) for message in batch}
         keys = {
             id: origin.key
             for id, (message, origin) in origins.items()
-            if origin is not None and origin.queue == source.table.name and chosen(message, origin)
+            if origin is not None and origin.is_from(source.table) and chosen(message, origin)
         }
         if keys:
             ids = target.engine.dump_ids([*keys])

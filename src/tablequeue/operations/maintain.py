@@ -81,7 +81,8 @@ def _redrive_elsewhere(context: Context, which: Which, now: datetime | None) -> 
         target = at(context.table.dead_letters)
         total = dead_letters.move_back(context, target, lambda message, origin: chosen(message, origin.id))
         promote_after(context, now, messages=total)
-    for name in dead_letters.sources(context.run(context.engine.catalogue.names, {}), context.table.name):
+    there = context.run(context.engine.catalogue.names, {})
+    for name in dead_letters.sources(there, catalogue.name_in(there, context.table)):
         source = at(catalogue.find(context.runner, name))
         moved = dead_letters.move_back(source, context, lambda message, origin: chosen(message, message.id))
         promote_after(source, now, messages=moved)

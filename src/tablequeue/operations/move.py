@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
@@ -44,10 +43,7 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     target = to.engine.table(to.table.name, to.table.definition, to.table.table_name)
     target.source = context.table
     if which is not None and not callable(which):
-        named: dict[int, str | None] = dict.fromkeys(whole_ids(which))
-        if to.table.definition.key_for:  # else nobody needs to know the keys before
-            named |= {message.id: message.key for message in map(partial(find, context), named) if message is not None}
-        return _move(context, to, target, named, now, whole=True)
+        return _move(context, to, target, whole_ids(which), now, whole=True)
     moved: dict[int, int] = {}
     for ids in _chosen(context, which, MOVED if state is None else (state,)):
         moved |= _move(context, to, target, ids, now, before=len(moved))
@@ -68,18 +64,17 @@ def _move(
     context: Context,
     to: Context,
     target: Table,
-    ids: Mapping[int, str | None],
+    ids: Sequence[int],
     now: datetime | None,
     *,
     whole: bool = False,
     before: int = 0,
 ) -> dict[int, int]:
-    """Move messages, given by their ids with their keys, in one transaction; with `whole` all of them, or none."""
+    """Move messages in one transaction; with `whole` all of them, or none."""
+    own = _keys(context, ids) if to.table.definition.key_for else {}
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
-        taking = sorted(key for key in ids.values() if key is not None) if target.definition.key_for else []
-        if len(keys.take(to, cursor, target, params, taking)) < len(taking):
-            raise _KeysTaken
+        taken = keys.take(to, cursor, target, params, sorted(own.values()))
         old, new = to.messages.move(cursor, target, params)
         if whole and (rest := sorted({*ids} - {*old})):
             raise BadInput(
@@ -90,18 +85,17 @@ def _move(
         if len(new) < len(old):
             raise _KeysTaken
         moved = dict(zip(old, new, strict=True))
-        if taking:
-            # What a consumer has claimed meanwhile stays, and its key is free here.
-            keys.name(to, cursor, target, params, {key: moved.get(id) for id, key in ids.items() if key is not None})
+        if taken:
+            keys.name(to, cursor, target, params, {key: moved.get(id) for id, key in own.items() if key in taken})
         return moved
 
     if not ids:
         return {}
-    params: Params = {"ids": context.engine.dump_ids([*ids]), "token": secrets.token_hex(16), "now": context.time(now)}
+    params: Params = {"ids": context.engine.dump_ids(ids), "token": secrets.token_hex(16), "now": context.time(now)}
     try:
         moved = context.runner.run(run, target, params)
     except _KeysTaken:
-        raise _taken(context, to, [*ids], before, params["now"]) from None
+        raise _taken(context, to, ids, before) from None
     if moved:
         to.table.ready_after(min(moved.values()) - 1)
     for each in (context, to):
@@ -111,15 +105,15 @@ def _move(
 
 def _chosen(
     context: Context, which: Callable[[Message], bool] | None, states: Sequence[LiveState]
-) -> Iterator[dict[int, str | None]]:
-    """Yield the ids, with the keys, of messages in these states, in the order of their ids, whatever their states."""
+) -> Iterator[list[int]]:
+    """Yield the ids of messages in these states, in the order of their ids, whatever their states."""
     after = 0
     while True:
         found = [message for state in states for message in peek(context, BATCH, state, after)]
         batch = sorted(found, key=lambda message: message.id)[:BATCH]
         if not batch:
             return
-        yield {message.id: message.key for message in batch if which is None or which(message)}
+        yield [message.id for message in batch if which is None or which(message)]
         after = batch[-1].id
 
 
@@ -146,15 +140,16 @@ def _check(context: Context, to: Context, state: LiveState | None) -> None:
         raise BadInput(f"state is {state!r}.", f"Give one of: {', '.join(MOVED)}.")
 
 
-def _taken(context: Context, to: Context, ids: Sequence[int], before: int, now: Any) -> DuplicateKey:
+def _keys(context: Context, ids: Sequence[int]) -> dict[int, str]:
+    """Return the ids of the messages that have keys, each with its key."""
     found = (find(context, id) for id in ids)
-    wanted = [message.key for message in found if message is not None and message.key is not None]
+    return {message.id: message.key for message in found if message is not None and message.key is not None}
 
-    def look(cursor: Any, table: Table, params: Params) -> dict[str, int]:
-        return keys.find(to, cursor, table, params, wanted)
 
-    there = to.run(look, {"now": now})
-    taken = [key for key in wanted if key in there]
+def _taken(context: Context, to: Context, ids: Sequence[int], before: int) -> DuplicateKey:
+    own = [*_keys(context, ids).values()]
+    there = to.run(to.messages.find_keys, {"keys": own})
+    taken = [key for key in own if key in there]
     first = ", ".join(map(repr, taken[:5])) + (", ..." if len(taken) > 5 else "")
     done = f"{before} messages were moved before" if before else "nothing was moved"
     return DuplicateKey(

@@ -124,7 +124,8 @@ class SQLServer(Engine):
     origin_header = (
         "json_modify(coalesce(headers, N'{}'), N'$.\"tablequeue-origin\"', json_query((\n"
         "            select\n"
-        "                @origin as queue, id, attempts, convert(nvarchar(510), dedup_key) as [key]\n"
+        "                @origin as queue, '{table}' as [table], id, attempts,\n"
+        "                convert(nvarchar(510), dedup_key) as [key]\n"
         "            for json path, without_array_wrapper, include_null_values\n"
         "        )))"
     )

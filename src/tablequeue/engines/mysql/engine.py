@@ -84,7 +84,7 @@ class MySQL(Engine):
     )
     origin_header = (
         "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"', json_object(\n"
-        "            'queue', :origin, 'id', message.id, 'attempts', attempts,\n"
+        "            'queue', :origin, 'table', '{table}', 'id', message.id, 'attempts', attempts,\n"
         "            'key', convert(dedup_key using utf8mb4)))"
     )
     # Not now(): it depends on the time zone of the connection, which may be the caller's.

@@ -66,14 +66,27 @@ def until_room(cursor: Cursor, table: Table, params: Params) -> float | None:
     return min(waits, default=None)
 
 
+def seen_outside(cursor: Cursor, table: Table, params: Params, within: Sequence[Row]) -> list[Any]:
+    """Return the messages that `look` saw outside of the caller's transaction, which itself sees those `within`.
+
+    None if the transaction has paused the queue: only it can see that.
+    """
+    rows: list[Any] = params["seen"].rows if "seen" in params else []
+    if rows and not within:
+        cursor.execute(table.statement("paused"), params)
+        if cursor.fetchall():
+            return []
+    return rows
+
+
 def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
     """Lock up to `n` messages in the order of the turns: of those that were `seen`, and those that are found."""
     if table.definition.group_limited:
         return _locked_with_room(cursor, table, params)
-    seen: Sequence[Row] = params["seen"].rows if "seen" in params else ()
     more = 1
     while True:
         within = found(cursor, table, params | {"n": params["n"] * more})
+        seen = seen_outside(cursor, table, params, within)
         both = in_turn([*{row[0]: row for row in (*seen, *within)}.values()], table.ring.served)
         rows = _locked(cursor, table, params, both)
         while seen and (passed := _passed(both, rows)):
@@ -114,8 +127,8 @@ def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]
     A caller's transaction may not see what others have claimed, and what it has claimed itself only it can see. So it
     looks at both what was `seen` and what it finds itself; of each group that counts whose number of claims is current.
     """
-    seen: Sequence[Any] = params["seen"].rows if "seen" in params else ()
-    given = [*seen, *found(cursor, table, params)]
+    within = found(cursor, table, params)
+    given = [*seen_outside(cursor, table, params, within), *within]
     groups = {(row[-1], row[1]): row[2] for row in given}
     if not groups:
         return []

@@ -18,7 +18,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.fair import MySQLFair, locked
+from tablequeue.engines.mysql.fair import MySQLFair, locked, seen_outside
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
@@ -221,7 +221,7 @@ class MySQLMessages(FreeSlots, Messages):
         look = 2 * params["n"] + LOOK
         while True:
             within = self._look(cursor, table, params | {"look": look})
-            found = {row[0]: row for row in (*params["seen"].rows, *within)}
+            found = {row[0]: row for row in (*seen_outside(cursor, table, params, within), *within)}
             ids = [row[0] for row in sorted(found.values(), key=FOUND.get(table.definition.order))]
             cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
             rows = list(cursor.fetchall())
@@ -353,8 +353,8 @@ class MySQLMessages(FreeSlots, Messages):
             self._end_expired(cursor, table, params, [id for id, told in rows if told])
         return ids
 
-    def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
-        return len(self._found(cursor, table, by_history("expire", table), params))
+    def _outdated(self, cursor: Cursor, table: Table, params: Params) -> list[int]:
+        return self._found(cursor, table, by_history("expire", table), params)
 
     def purge(self, cursor: Cursor, table: Table, params: Params) -> int:
         return len(self._found(cursor, table, "purge", params, params["state"]))

@@ -105,8 +105,8 @@ class PostgreSQL(Engine):
     origin_key = "headers -> 'tablequeue-origin' ->> 'key'"
     origin_header = (
         "cast(coalesce(cast(headers as jsonb), jsonb_build_object()) || jsonb_build_object('tablequeue-origin',\n"
-        "            jsonb_build_object('queue', cast(:origin as text), 'id', id, 'attempts', attempts,\n"
-        "            'key', dedup_key)) as json)"
+        "            jsonb_build_object('queue', cast(:origin as text), 'table', '{table}', 'id', id,\n"
+        "            'attempts', attempts, 'key', dedup_key)) as json)"
     )
     # Not clock_timestamp(): it is volatile, so no index could serve a comparison with it. Not now(): a lease must
     # not begin when the caller's transaction began.

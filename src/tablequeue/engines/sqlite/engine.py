@@ -69,7 +69,8 @@ class SQLite(Engine):
     origin_key = "json_extract(headers, '$.\"tablequeue-origin\".key')"
     origin_header = (
         "json_set(coalesce(headers, json_object()), '$.\"tablequeue-origin\"',\n"
-        "            json_object('queue', :origin, 'id', id, 'attempts', attempts, 'key', dedup_key))"
+        "            json_object('queue', :origin, 'table', '{table}', 'id', id,\n"
+        "            'attempts', attempts, 'key', dedup_key))"
     )
     own_clock = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000"
     clock = f"coalesce(:now, {own_clock})"

@@ -785,7 +785,7 @@ begin
             end),
             'ready', 'scheduled', 'dead'
         ),
-        due_at = case when attempts < 5 then coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second else due_at end,
+        due_at = case when attempts >= 5 then due_at else coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) + interval delay second end,
         errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
             'attempt', attempts, 'at', cast(coalesce(cast(p_now as datetime(6)), utc_timestamp(6)) as char), 'consumer', consumer, 'error', p_error
         )),

@@ -1010,8 +1010,8 @@ begin
                 when given.delay > 0 then 'scheduled'
                 else 'ready'
             end,
-            due_at = case when attempts < @max_attempts then dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
-            dateadd(minute, cast(floor(given.delay / 60) as int), @now)) else due_at end,
+            due_at = case when attempts >= @max_attempts then due_at else dateadd(microsecond, cast(round((given.delay - floor(given.delay / 60) * 60) * 1e6, 0) as int),
+            dateadd(minute, cast(floor(given.delay / 60) as int), @now)) end,
             errors = json_modify(coalesce(errors, N'[]'), 'append $', json_query((
                 select
                     attempts as attempt, convert(nvarchar(33), @now, 126) as at, consumer, @error as error

@@ -725,8 +725,8 @@ create or replace function public.tq_emails_fail(
                     else 'ready'
                 end,
                 due_at = case
-                    when attempts < 5 then coalesce(cast(p_now as timestamptz), statement_timestamp()) + given.delay * interval '1 second'
-                    else due_at
+                    when attempts >= 5 then due_at
+                    else coalesce(cast(p_now as timestamptz), statement_timestamp()) + given.delay * interval '1 second'
                 end,
                 errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
                     'attempt', attempts, 'at', coalesce(cast(p_now as timestamptz), statement_timestamp()), 'consumer', consumer, 'error', cast(p_error as text)

@@ -8,9 +8,19 @@ create or alter procedure {queue}__expire
 as
 begin
     set xact_abort, nocount on;
+    -- [none dead_letter_to]
+    begin transaction;
+    -- [end]
     -- [none]
     {sql expire_none n=@p_n into=nothing};
-    return @@rowcount;
+    declare @moved int = @@rowcount;
+    -- [end]
+    -- [none dead_letter_to]
+    exec {queue}__move_dead @p_now;
+    commit transaction;
+    -- [end]
+    -- [none]
+    return @moved;
     -- [end]
     -- [keep]
     -- A statement has one OUTPUT ... INTO: its rows go to the history, and their groups to the notes, from a table.

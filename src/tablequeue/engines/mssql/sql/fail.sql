@@ -13,7 +13,7 @@ set state = case
         when given.delay > 0 then 'scheduled'
         else 'ready'
     end,
-    due_at = case when attempts < @max_attempts then {now_and_given_delay} else due_at end,
+    due_at = case when attempts >= @max_attempts{in_time} then due_at else {now_and_given_delay} end,
     errors = {errors_and_one},
     token = null,
     lease_until = null{out_of_run}

@@ -6,7 +6,7 @@ declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 select message.id
 from {target} as message with (rowlock, readpast, updlock, readcommittedlock, forceseek)
 where message.id in (select given.id from openjson(@ids) with (id bigint '$') as given)
-    and message.state in ('ready', 'scheduled', 'dead');
+    and message.state in ('ready', 'scheduled', 'blocked', 'dead');
 go
 declare @ids nvarchar(max) = cast(:ids as nvarchar(max));
 insert into {queue} (

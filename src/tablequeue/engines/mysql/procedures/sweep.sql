@@ -53,6 +53,10 @@ sweep: begin
         -- [expires none]
         {sql expire_none/3 ids=locked};
         -- [end]
+        -- [expires none dead_letter_to]
+        {sql move_dead/1 ids=locked origin=origin};
+        {sql move_dead/2 ids=locked};
+        -- [end]
         -- [expires]
         set p_moved = p_moved + json_length(locked);
     end if;

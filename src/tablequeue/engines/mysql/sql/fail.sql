@@ -22,7 +22,7 @@ set state = elt(
         end),
         'ready', 'scheduled', 'dead'{fourth}
     ),
-    due_at = case when attempts < :max_attempts then {now} + interval delay second else due_at end,
+    due_at = case when attempts >= :max_attempts{in_time} then due_at else {now} + interval delay second end,
     errors = json_array_append(coalesce(errors, '[]'), '$', json_object(
         'attempt', attempts, 'at', cast({now} as char), 'consumer', consumer, 'error', :error
     )),

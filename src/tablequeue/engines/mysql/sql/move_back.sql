@@ -3,7 +3,7 @@
 -- Index: the primary key. Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
 select message.id
 from {given} straight_join {target} as message force index (primary) on message.id = given.id
-where state in ('ready', 'scheduled', 'dead')
+where state in ('ready', 'scheduled', 'blocked', 'dead')
 for update skip locked;
 insert into {queue} (
     {queue_row without id token lease_until}

@@ -26,9 +26,6 @@ returns bigint language plpgsql as $$
             swept := swept || message;
             -- [end]
         end loop;
-        -- [dead_letter_to]
-        {sql move_dead ids=swept origin=origin};
-        -- [end]
         -- [expires keep]
         for message in
             {sql expire_keep n=most}
@@ -41,7 +38,15 @@ returns bigint language plpgsql as $$
             {sql expire_none n=most}
         loop
             moved := moved + 1;
+            -- [end]
+            -- [expires none dead_letter_to]
+            swept := swept || message;
+            -- [end]
+            -- [expires none]
         end loop;
+        -- [end]
+        -- [dead_letter_to]
+        {sql move_dead ids=swept origin=origin};
         -- [end]
         -- [grouped]
         moved := moved + {queue}_promote(most, p_now);

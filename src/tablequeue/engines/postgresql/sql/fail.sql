@@ -10,8 +10,8 @@ with failed as (
             else 'ready'
         end,
         due_at = case
-            when attempts < :max_attempts then {now} + given.delay * interval '1 second'
-            else due_at
+            when attempts >= :max_attempts{in_time} then due_at
+            else {now} + given.delay * interval '1 second'
         end,
         errors = coalesce(errors, '[]') || jsonb_build_array(jsonb_build_object(
             'attempt', attempts, 'at', {now}, 'consumer', consumer, 'error', cast(:error as text)

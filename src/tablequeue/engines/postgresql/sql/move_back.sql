@@ -2,7 +2,7 @@
 -- the keys that they had. The first statement finds and locks them, the others move them.
 -- Index: the primary key. Locks: the rows; locked rows are skipped. A crash leaves all moved, or none.
 select id from {target}
-where id = any(cast(:ids as bigint[])) and state || '' in ('ready', 'scheduled', 'dead')
+where id = any(cast(:ids as bigint[])) and state || '' in ('ready', 'scheduled', 'blocked', 'dead')
 for update skip locked;
 insert into {queue} (
     {queue_row without id token lease_until}

@@ -8,8 +8,8 @@ set state = case
         else 'ready'
     end,
     due_at = case
-        when attempts < :max_attempts then {now} + cast(given.delay * 1000000 as integer)
-        else due_at
+        when attempts >= :max_attempts{in_time} then due_at
+        else {now} + cast(given.delay * 1000000 as integer)
     end,
     errors = json_insert(
         coalesce(errors, '[]'), '$[#]',

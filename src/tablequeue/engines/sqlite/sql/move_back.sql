@@ -2,7 +2,7 @@
 -- the keys that they had. The first statement finds and locks them, the others move them.
 -- Index: the primary key. Locks: the database. A crash leaves all moved, or none.
 select id from {target}
-where id in (select value from json_each(:ids)) and state in ('ready', 'scheduled', 'dead');
+where id in (select value from json_each(:ids)) and state in ('ready', 'scheduled', 'blocked', 'dead');
 insert into {queue} (
     {queue_row without id token lease_until}
 )

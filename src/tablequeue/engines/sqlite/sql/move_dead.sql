@@ -1,6 +1,6 @@
 -- The dead letters among :ids move to {target}, where other queues send theirs too: ready messages, with their errors.
--- Their origin is the header tablequeue-origin: the name :origin of the queue, the id, the attempts and the key. The
--- key is free again: a message of {target} may have the same.
+-- Their origin is the header tablequeue-origin: the name :origin of the queue, its table, the id, the attempts and the
+-- key. The key is free again: a message of {target} may have the same.
 -- Index: the primary key. Locks: the database. In one transaction with the failure: a crash leaves the message in
 -- progress.
 insert into {target} (
