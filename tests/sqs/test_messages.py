@@ -298,6 +298,7 @@ def test_dead_letters_move_and_come_back(sqs: Any, ordered: bool) -> None:
     assert back["Body"] == "x"
     (task,) = sqs.list_message_move_tasks(SourceArn=arn_of(sqs, dead))["Results"]
     assert task["Status"] in ("RUNNING", "COMPLETED")
+    assert task["ApproximateNumberOfMessagesToMove"] == 1
 
 
 def test_a_message_is_invisible_for_twelve_hours_at_most(sqs: Any, queue_url: str) -> None:

@@ -16,10 +16,11 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
-from tablequeue.sqs.attributes import is_arn
+from tablequeue.sqs.attributes import COUNTS, is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
+from tablequeue.sqs.queues import counts
 
 MOST_LISTED = 10
 KEPT = 10
@@ -94,14 +95,14 @@ async def start_message_move_task(call: Call) -> Result:
             "UnsupportedOperation",
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
         )
-    stats = await source.queue.stats()
+    visible = (await counts(source))[COUNTS[0]]
     task = Task(
         str(uuid.uuid4()),
         "RUNNING",
         source_arn,
         destination_arn,
         rate,
-        stats.ready + stats.blocked,
+        int(visible),
         round(time() * 1000),
     )
     await _note(source, [task, *tasks][:KEPT])
