@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "results"
 
 OURS = "tablequeue"
 # Units in which less is better.
-LESS = ("ms", "s", "statements/min")
+LESS = ("ms", "s", "statements/min", "% of a core")
 
 
 @dataclass(frozen=True)

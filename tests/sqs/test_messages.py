@@ -298,6 +298,41 @@ def test_dead_letters_move_and_come_back(sqs: Any, ordered: bool) -> None:
     assert back["Body"] == "x"
     (task,) = sqs.list_message_move_tasks(SourceArn=arn_of(sqs, dead))["Results"]
     assert task["Status"] in ("RUNNING", "COMPLETED")
+    assert task["ApproximateNumberOfMessagesToMove"] == 1
+
+
+def test_a_message_is_invisible_for_twelve_hours_at_most(sqs: Any, queue_url: str) -> None:
+    sqs.send_message(QueueUrl=queue_url, MessageBody="x")
+    (message,) = received(sqs, queue_url)
+    handle = message["ReceiptHandle"]
+    change = {"QueueUrl": queue_url, "ReceiptHandle": handle}
+    words = refused("InvalidParameterValue", sqs.change_message_visibility, **change, VisibilityTimeout=43_200)
+    assert words.endswith("Reason: Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
+    entries = [{"Id": "1", "ReceiptHandle": handle, "VisibilityTimeout": 43_200}]
+    (failed,) = sqs.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries)["Failed"]
+    assert failed["Message"] == words
+    sqs.change_message_visibility(**change, VisibilityTimeout=43_000)
+    assert received(sqs, queue_url) == []
+
+
+def test_a_move_task_is_cancelled(sqs: Any, queue_url: str) -> None:
+    dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+    source = arn_of(sqs, dead)
+    policy = {"deadLetterTargetArn": source, "maxReceiveCount": 1}
+    sqs.set_queue_attributes(QueueUrl=queue_url, Attributes={"RedrivePolicy": json.dumps(policy)})
+    for n in range(9):
+        sqs.send_message(QueueUrl=dead, MessageBody=str(n))
+    start = {"SourceArn": source, "DestinationArn": arn_of(sqs, queue_url)}
+    assert "must not be the same" in refused(
+        "InvalidParameterValue", sqs.start_message_move_task, **start | {"DestinationArn": source}
+    )
+    handle = sqs.start_message_move_task(**start, MaxNumberOfMessagesPerSecond=3)["TaskHandle"]
+    assert received(sqs, queue_url, WaitTimeSeconds=10)
+    sqs.cancel_message_move_task(TaskHandle=handle)
+    while (task := sqs.list_message_move_tasks(SourceArn=source)["Results"][0])["Status"] == "CANCELLING":
+        pass
+    assert task["Status"] == "CANCELLED"
+    assert counts(sqs, dead)[0] > 0
 
 
 def test_python_and_sqs_share_a_queue(sqs: Any, db: Database) -> None:

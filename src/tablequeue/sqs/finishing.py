@@ -18,6 +18,7 @@ from tablequeue.sqs.messages import Handle
 
 _GONE = "Message does not exist or is not available for visibility timeout change."
 _EXPIRED = "The receipt handle has expired."
+_TOO_LONG = f"Total VisibilityTimeout for the message is beyond the limit [{LONGEST_VISIBILITY} seconds]"
 
 Lost = Callable[[Hosted, Handle, str], Awaitable[None]]
 
@@ -43,7 +44,7 @@ async def change_message_visibility(call: Call) -> Result:
     hosted = await call.queue()
     seconds, text = call.parameters["VisibilityTimeout"], call.parameters["ReceiptHandle"]
     _check_visibility(seconds)
-    (error,) = await _finished(call, hosted, [text], _extend(seconds), _extend_lost)
+    (error,) = await _finished(call, hosted, [text], _extend(seconds), _extend_lost, seconds)
     if error is not None:
         raise error
     return {}
@@ -66,7 +67,7 @@ async def change_message_visibility_batch(call: Call) -> Result:
             errors[place] = error
     for seconds, places in by_seconds.items():
         texts = [entries[place]["ReceiptHandle"] for place in places]
-        found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost)
+        found = await _finished(call, hosted, texts, _extend(seconds), _extend_lost, seconds)
         for place, refused in zip(places, found, strict=True):
             errors[place] = refused
     return _answer(entries, errors)
@@ -88,9 +89,17 @@ def _check_visibility(seconds: int) -> None:
 
 
 async def _finished(
-    call: Call, hosted: Hosted, texts: Sequence[str], finish: Callable[..., Awaitable[Any]], lost: Lost
+    call: Call,
+    hosted: Hosted,
+    texts: Sequence[str],
+    finish: Callable[..., Awaitable[Any]],
+    lost: Lost,
+    seconds: int | None = None,
 ) -> list[SqsError | None]:
-    """Finish what receipt handles stand for, in one call of the queue; return the error of each, or None."""
+    """Finish what receipt handles stand for, in one call of the queue; return the error of each, or None.
+
+    `seconds` is the new visibility timeout, where that is what changes.
+    """
     errors: list[SqsError | None] = []
     handles: dict[str, Handle] = {}
     for text in texts:
@@ -100,10 +109,12 @@ async def _finished(
             errors.append(None)
         except SqsError as error:
             errors.append(error)
-    late = set()
-    if lost is _extend_lost or hosted.settings.fifo:
-        late = await _late(hosted, handles.values(), all=lost is _extend_lost)
-    held = [handle for handle in handles.values() if handle.id not in late]
+    there: dict[int, Message | None] = {}
+    if seconds is not None or hosted.settings.fifo:
+        there = await _there(hosted, handles.values(), all=seconds is not None)
+    late = {id for id, message in there.items() if message is None or _visible(message)}
+    long = {id for id, message in there.items() if seconds and message is not None and _too_long(message, seconds)}
+    held = [handle for handle in handles.values() if handle.id not in late | long]
     gone: Collection[int] = late
     try:
         if held:
@@ -111,28 +122,28 @@ async def _finished(
     except LeaseLost as error:
         gone = late.union(error.ids)
     for place, text in enumerate(texts):
-        if (handle := handles.get(text)) is not None and handle.id in gone:
+        if (handle := handles.get(text)) is None:
+            continue
+        if handle.id in gone:
             try:
                 await lost(hosted, handle, text)
             except SqsError as refused:
                 errors[place] = refused
+        elif handle.id in long:
+            errors[place] = invalid(seconds, "VisibilityTimeout", _TOO_LONG)
     return errors
 
 
-async def _late(hosted: Hosted, handles: Iterable[Handle], all: bool) -> set[int]:
-    """Return the ids of messages whose visibility timeout is over, though no other receive has got them yet.
-
-    It looks at those whose lease has ended, unless it was extended; with `all` also at those that may have been ended
-    before.
-    """
+async def _there(hosted: Hosted, handles: Iterable[Handle], all: bool) -> dict[int, Message | None]:
+    """Return the messages of handles whose lease has ended, unless it was extended; with `all` those of all handles."""
     now = datetime.now(UTC).timestamp()
-    late = set()
-    for handle in handles:
-        if all or handle.end <= now:
-            there = await hosted.queue.find(handle.id)
-            if there is None or _visible(there):
-                late.add(handle.id)
-    return late
+    return {handle.id: await hosted.queue.find(handle.id) for handle in handles if all or handle.end <= now}
+
+
+def _too_long(message: Message, seconds: int) -> bool:
+    """Whether so many seconds more make a message invisible for longer than it may be since its receive."""
+    received = message.popped_at
+    return received is not None and (datetime.now(UTC) - received).total_seconds() + seconds > LONGEST_VISIBILITY
 
 
 async def _delete(hosted: Hosted, claims: list[AsyncClaim]) -> None:

@@ -183,6 +183,8 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_name(name: str) -> None:
+    if not name:
+        raise bad_parameter("The request must contain non-empty message attribute name.")
     if len(name) > 256:
         raise bad_parameter("Message (user) attribute names must be shorter than 256 Bytes")
     if not _NAME.fullmatch(name) or name in (OURS, ORIGIN):

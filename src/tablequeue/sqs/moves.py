@@ -16,19 +16,18 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
-from tablequeue.sqs.attributes import is_arn
+from tablequeue.sqs.attributes import COUNTS, is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
+from tablequeue.sqs.queues import counts
 
 MOST_LISTED = 10
 KEPT = 10
 """The last tasks of a queue are kept."""
 FASTEST = 500
-STEP = 100
-"""Messages that are moved at once."""
-HEARTBEAT = 2.0
-"""Seconds between two notes of the progress of a task."""
+STEP = 1000
+"""Messages that are moved at once, if the rate allows it."""
 STALE = 60
 """Seconds after which a running task without a note has failed: its process has ended."""
 
@@ -86,6 +85,8 @@ async def start_message_move_task(call: Call) -> Result:
     ]
     if not sources:
         raise bad_parameter("Source queue must be configured as a Dead Letter Queue.")
+    if destination is not None and destination.queue.name == source.queue.name:
+        raise bad_parameter("Source and destination queues must not be the same.")
     if destination is not None and destination.settings.fifo is not source.settings.fifo:
         raise bad_parameter("Source and destination queues must be of the same type.")
     tasks = _tasks_of(source)
@@ -94,14 +95,14 @@ async def start_message_move_task(call: Call) -> Result:
             "UnsupportedOperation",
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
         )
-    stats = await source.queue.stats()
+    visible = (await counts(source))[COUNTS[0]]
     task = Task(
         str(uuid.uuid4()),
         "RUNNING",
         source_arn,
         destination_arn,
         rate,
-        stats.ready + stats.blocked,
+        int(visible),
         round(time() * 1000),
     )
     await _note(source, [task, *tasks][:KEPT])
@@ -179,20 +180,17 @@ async def _note(source: Hosted, tasks: list[Task]) -> None:
 
 
 async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, task: Task) -> None:
-    noted = monotonic()
     try:
         while True:
             begun = monotonic()
-            moved = await _step(endpoint, region, source, destination, task.rate and min(STEP, task.rate))
+            moved = await _step(endpoint, region, source, destination, min(STEP, task.rate or STEP))
             task.moved += moved
             if not moved:
                 task.status = "COMPLETED"
                 break
-            if monotonic() - noted >= HEARTBEAT or task.rate is not None:
-                noted = monotonic()
-                if await _is_cancelled(endpoint, region, source, task):
-                    task.status = "CANCELLED"
-                    break
+            if await _is_cancelled(endpoint, region, source, task):
+                task.status = "CANCELLED"
+                break
             if task.rate is not None:
                 await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
     except asyncio.CancelledError:
@@ -204,9 +202,9 @@ async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hos
     await _finish(endpoint, region, source, task)
 
 
-async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int | None) -> int:
-    """Move up to so many messages, the oldest first; all of them, or a good part, without a number. Return how many."""
-    messages = await _waiting(source, STEP if number is None else number)
+async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int) -> int:
+    """Move up to so many messages, the oldest first, and return how many."""
+    messages = await _waiting(source, number)
     ids = [message.id for message in messages]
     if not ids:
         return 0
@@ -216,7 +214,7 @@ async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Ho
     else:
         if not any(origin_of(message.headers, source.queue.name) for message in messages):
             raise SqsError("CouldNotDetermineMessageSource", "")
-        moved = await source.queue.redrive(None if number is None else ids)
+        moved = await source.queue.redrive(ids)
     for hosted in endpoint.queues.all():
         hosted.waiters.wake()
     return moved

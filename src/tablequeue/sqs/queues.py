@@ -100,7 +100,7 @@ async def get_queue_attributes(call: Call) -> Result:
     everything = "All" in names
     found: dict[str, str] = {"QueueArn": call.arn(hosted.name)}
     if everything or not {*COUNTS}.isdisjoint(names):
-        found |= await _counts(hosted)
+        found |= await counts(hosted)
     found |= await _kept(call, hosted)
     chosen = {name: text for name, text in found.items() if everything or name in names}
     return {"Attributes": chosen} if chosen else {}
@@ -122,6 +122,25 @@ async def altered(call: Call, hosted: Hosted, options: Mapping[str, Any]) -> Non
     # Through the queue that is open here: so it holds at once.
     open = await call.endpoint.queues.open(call.region, hosted.name)
     await open.queue.alter(**{**options, "labels": labels})
+
+
+async def counts(hosted: Hosted) -> dict[str, str]:
+    """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
+    stats = await hosted.queue.stats()
+    now = datetime.now(UTC)
+    back = due = 0
+    if stats.in_progress:
+        held = await hosted.queue.peek(MOST_COUNTED, state="in_progress")
+        back = sum(message.lease_until is not None and message.lease_until <= now for message in held)
+    if stats.scheduled:
+        waiting = await hosted.queue.peek(MOST_COUNTED, state="scheduled")
+        due = sum(message.due_at is not None and message.due_at <= now for message in waiting)
+    visible, in_flight, delayed = COUNTS
+    return {
+        visible: str(stats.ready + stats.blocked + back + due),
+        in_flight: str(stats.in_progress - back),
+        delayed: str(stats.scheduled - due),
+    }
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -224,25 +243,6 @@ def _same(attribute: str, there: str, wanted: str) -> bool:
         return there == wanted or json.loads(there) == json.loads(wanted)
     except ValueError:
         return False
-
-
-async def _counts(hosted: Hosted) -> dict[str, str]:
-    """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
-    stats = await hosted.queue.stats()
-    now = datetime.now(UTC)
-    back = due = 0
-    if stats.in_progress:
-        held = await hosted.queue.peek(MOST_COUNTED, state="in_progress")
-        back = sum(message.lease_until is not None and message.lease_until <= now for message in held)
-    if stats.scheduled:
-        waiting = await hosted.queue.peek(MOST_COUNTED, state="scheduled")
-        due = sum(message.due_at is not None and message.due_at <= now for message in waiting)
-    visible, in_flight, delayed = COUNTS
-    return {
-        visible: str(stats.ready + stats.blocked + back + due),
-        in_flight: str(stats.in_progress - back),
-        delayed: str(stats.scheduled - due),
-    }
 
 
 def _page(call: Call, field: str, names: list[str]) -> Result:
