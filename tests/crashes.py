@@ -327,7 +327,7 @@ VERBS: dict[str, Verb] = {
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), {"expires": 5}, push_four, commits=2, time=20
     ),
     "pop_many within limits": Verb(
-        lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"concurrency": 3, "rate": Rate(2, burst=99)}, push_four
+        lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)), {"concurrency": 3, "rate": Rate(2, burst=99)}, push_four
     ),
     "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }

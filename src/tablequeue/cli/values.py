@@ -40,6 +40,7 @@ _EXAMPLES = {
     "ends": "9223372036854775807",
     "noted": "0",
     "places": "'[]'",
+    "by_group": "'[[0, 0, 1]]'",
     "slots": "'[]'",
     "removes": "0",
     "result": "'1'",

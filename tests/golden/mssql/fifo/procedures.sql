@@ -370,7 +370,7 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
-        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
@@ -482,7 +482,7 @@ begin
             throw 51001, N'Both delay and due are given. Give one of them.', 1;
         if @p_delay not between 0 and 3200000000
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
-        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
         if @p_priority is not null
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if @p_group is not null throw 51001, N'The queue has no groups. Leave the group out.', 1;
@@ -599,7 +599,7 @@ begin
         if exists (select 1 from @given where delay not between 0 and 3200000000)
             throw 51001, N'The delay is not from 0 to 100 years. Give another one.', 1;
         if exists (select 1 from @given where expires is not null)
-            throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+            throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
         if exists (select 1 from @given where priority is not null)
             throw 51001, N'The queue does not go by priority. Leave the priority out.', 1;
         if exists (select 1 from @given where group_key is not null)

@@ -815,9 +815,9 @@ create or replace function public.tq_emails_release(
                     token = null,
                     lease_until = null
                 where id = any(cast(p_ids as bigint[])) and token = cast(p_token as uuid) and cancelled_at is null
-                returning id, state = 'blocked' as was_in_run
+                returning id, state = 'blocked' as from_run
             )
-            select id, was_in_run, (select case
+            select id, from_run, (select case
                 when true and pg_advisory_xact_lock_shared(hashtextextended('tq_emails', 8318836323)) is null then null
                 when pg_try_advisory_lock(hashtextextended('tq_emails', 8318836321)) then not pg_advisory_unlock(hashtextextended('tq_emails', 8318836321))
                 when true then true

@@ -83,7 +83,7 @@ begin
         -- [end]
         -- [not expires]
         if exists (select 1 from @given where expires is not null)
-            throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+            throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
         -- [end]
         -- [not priority]
         if exists (select 1 from @given where priority is not null)

@@ -54,7 +54,7 @@ begin
             throw 51001, N'expires is not above 0, to 100 years. Give another number of seconds.', 1;
         -- [end]
         -- [not expires]
-        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave expires out.', 1;
+        if @p_expires is not null throw 51001, N'The messages of this queue do not expire. Leave the seconds out.', 1;
         -- [end]
         -- [not priority]
         if @p_priority is not null
