@@ -142,6 +142,8 @@ class Verb:
     promotes: bool = False
     """Whether there is one more that promotes groups, where the engine has no triggers that do."""
     time: float = 2
+    sweeps_first: bool = False
+    """Whether it sweeps before it claims. A refused sweep stops no claim, which then finds the server back."""
     outside: bool = False
     """Whether it runs in a transaction of the application, which SQLAlchemy commits."""
     in_run: bool = False
@@ -292,7 +294,10 @@ VERBS: dict[str, Verb] = {
     "complete of one of many": Verb(lambda m: m.held[5].complete(now=at(2)), before=push_many, hold=MANY),
     "fail of one of many": Verb(lambda m: m.held[5].fail("why", retry_in=5, now=at(2)), before=push_many, hold=MANY),
     "pop_many of a group": Verb(
-        lambda m: m.queue.pop_many(3, lease=LEASE, same_group=True, now=at(2)), {"strict": True}, push_four
+        lambda m: m.queue.pop_many(3, lease=LEASE, same_group=True, now=at(2)),
+        {"strict": True},
+        push_four,
+        sweeps_first=True,
     ),
     "complete of a run": Verb(complete, GROUPS, push_to_groups, hold=2, promotes=True, in_run=True),
     "fail of one of a run": Verb(
@@ -327,7 +332,10 @@ VERBS: dict[str, Verb] = {
         lambda m: m.queue.pop_many(5, lease=LEASE, now=at(20)), {"expires": 5}, push_four, commits=2, time=20
     ),
     "pop_many within limits": Verb(
-        lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)), {"concurrency": 3, "rate": Rate(2, burst=99)}, push_four
+        lambda m: m.queue.pop_many(3, lease=LEASE, now=at(2)),
+        {"concurrency": 3, "rate": Rate(2, burst=99)},
+        push_four,
+        sweeps_first=True,
     ),
     "pop_many in turn": Verb(lambda m: m.queue.pop_many(4, lease=LEASE, now=at(2)), {"groups": "fair"}, push_to_groups),
 }
