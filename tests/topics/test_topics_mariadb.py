@@ -131,8 +131,10 @@ def test_an_id_that_is_closed_before_its_row_is_there(place: Place, topic: Topic
                 pass
             closing = threads.submit(place.execute, f"insert into {table} (id, payload) values ({id}, '0')")  # noqa: S608
             holder.rollback()
-            assert pushing.result(60) != id or closing.exception(60) is not None
-        assert popped(mail) == ["x"]
+            closed = closing.exception(60) is None
+            assert pushing.result(60) != id or not closed
+        # No hole was noted here, so the row that closes the id is handed out like a message.
+        assert popped(mail) == (["0", "x"] if closed else ["x"])
 
 
 def next_id(place: Place) -> int:
