@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -81,18 +83,25 @@ def test_a_producer_waits_for_it(queue: Queue, place: Place) -> None:
         assert waiting.result(60) == SOME
 
 
-def test_a_completion_wakes_the_producer(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def waiting_producer(queue: Queue, id: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Future[Any]]:
+    """A thread that waits for the result of a message, and looks only when it is woken."""
     notifier = queue.context.runner.notifier
     if queue.context.engine.name not in ("sqlite", "postgresql"):
         pytest.skip("nothing notifies here")
     assert notifier is not None
     monkeypatch.setattr("tablequeue.operations.results.PAUSES", (1000.0, 1000.0))
-    id = queue.push(1)
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(queue.result, id, wait=1000)
         channel = queue.context.table.waiting_for_results.channel
         while not notifier._waiting.get(channel):
             assert not waiting.done()
+        yield waiting
+
+
+def test_a_completion_wakes_the_producer(place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = queue.push(1)
+    with waiting_producer(queue, id, monkeypatch) as waiting:
         claimed(place.open().queue("work")).complete(result=SOME)
         assert waiting.result(60) == SOME
 
@@ -102,17 +111,8 @@ def test_an_end_without_a_result_wakes_the_producer(
     place: Place, db: Database, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     queue = db.create_queue("ending", results=True, expires=60)
-    notifier = queue.context.runner.notifier
-    if queue.context.engine.name not in ("sqlite", "postgresql"):
-        pytest.skip("nothing notifies here")
-    assert notifier is not None
-    monkeypatch.setattr("tablequeue.operations.results.PAUSES", (1000.0, 1000.0))
     id = queue.push(1)
-    with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(queue.result, id, wait=1000)
-        channel = queue.context.table.waiting_for_results.channel
-        while not notifier._waiting.get(channel):
-            assert not waiting.done()
+    with waiting_producer(queue, id, monkeypatch) as waiting:
         other = place.open().queue("ending")
         if end == "cancelled":
             other.cancel(id)

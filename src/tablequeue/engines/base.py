@@ -1,7 +1,7 @@
 """The base of an engine: the traits of a database system, its SQL, connections, errors and values; a queue's table.
 
-The operations are in the parts of an `Engine`: see engine.py. Over 400 lines, because an engine and its tables know
-each other, and modules may not.
+The operations are in the parts of an `Engine`: see engine.py. Over 400 lines, because an engine makes its tables
+and a table calls its engine, and two modules must not import each other.
 """
 
 from __future__ import annotations
@@ -146,8 +146,6 @@ class Table(Statements):
             other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
-        if definition.dead_letter_to is None:
-            other.dead_letters = None
         return other
 
     def ready_after(self, id: int) -> None:
@@ -377,9 +375,9 @@ class EngineBase(ABC):
             "moved_due": "coalesce(due_at, pushed_at)" if definition.order == "due" else "due_at",
             "moved_group": "group_key" if definition.groups else self.no_group if definition.strict else "null",
             "default_due": self.clock if definition.order == "due" else "null",
-            # The table to which dead letters move, if the definition names a queue for them.
             # In a grouped queue for dead letters, a message is blocked until it is promoted.
             "moved_dead": "blocked" if table.dead_letters and table.dead_letters.definition.grouped else "ready",
+            # The table to which dead letters move, if the definition names a queue for them.
             "target": f"{self.prefix}{(table.dead_letters or table).table_name}",
             "origin_header": self.origin_header.replace("{table}", table.table_name),
             "origin_key": self.origin_key,

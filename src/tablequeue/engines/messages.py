@@ -105,7 +105,7 @@ class Messages(Part):
 
         The queue has ordered groups.
         """
-        return self._claim_run(cursor, table, params)
+        return self._claimed(cursor, table, "claim_run", params)
 
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
@@ -297,9 +297,6 @@ class Messages(Part):
 
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, "claim", params)
-
-    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._claimed(cursor, table, "claim_run", params)
 
     def _take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._claimed(cursor, table, by_history("take", table), params)

@@ -58,8 +58,7 @@ def _target(engine: Engine, cursor: object, name: str, definition: Definition, b
     target = definition.dead_letter_to
     if target is None:
         return None
-    row = engine.catalogue.lookup(cursor, engine.shared, {"name": target})
-    there = None if row is None else catalogue.entered(engine, target, row)
+    there = catalogue.there(engine, cursor, target)
     if target != before.dead_letter_to:
         dead_letters.check_altered(name, definition, there, engine.catalogue.names(cursor, engine.shared, {}))
     return there

@@ -44,9 +44,7 @@ def made(runner: Runner, name: str, definition: Definition) -> Table:
         if row is not None:
             return row
         if definition.dead_letter_to is not None:
-            target = engine.catalogue.lookup(cursor, table, {"name": definition.dead_letter_to})
-            there = None if target is None else entered(engine, definition.dead_letter_to, target)
-            dead_letters.check(name, definition, there)
+            dead_letters.check(name, definition, there(engine, cursor, definition.dead_letter_to))
         # A queue of another name may have the table: it had this name before, or its name has the same hash.
         taken = {table_in(row) for row in engine.catalogue.names(cursor, table, {})}
         made = engine.table(name, definition, table_of(name, definition.kind, taken))
@@ -288,6 +286,12 @@ def lookup(runner: Runner, name: str) -> QueueRow | None:
     """Return what the catalogue has of the queue, or None."""
     engine = runner.engine
     return runner.run(engine.catalogue.lookup, engine.shared, {"name": name}) if _installed(runner) else None
+
+
+def there(engine: Engine, cursor: object, name: str) -> Table | None:
+    """Return the table of the queue in a transaction; None if the catalogue has none of that name."""
+    row = engine.catalogue.lookup(cursor, engine.shared, {"name": name})
+    return None if row is None else entered(engine, name, row)
 
 
 def entered(engine: Engine, name: str, row: QueueRow, oldest: int | None = None) -> Table:

@@ -12,7 +12,7 @@ from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
 from tablequeue.message import ORIGIN, Message
 from tablequeue.operations.context import Context
-from tablequeue.operations.inspect import BATCH, peek
+from tablequeue.operations.inspect import in_batches
 from tablequeue.states import LiveState
 
 # The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones
@@ -97,11 +97,9 @@ class Origin(NamedTuple):
 
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
     """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
-    total, after = 0, 0
+    total = 0
     # In the order of their ids, whatever their states: both queues may be strict, or have groups.
-    while found := [message for state in MOVABLE for message in peek(target, BATCH, state, after)]:
-        batch = sorted(found, key=lambda message: message.id)[:BATCH]
-        after = batch[-1].id
+    for batch in in_batches(target, *MOVABLE):
         origins = {message.id: (message, Origin.of(message)) for message in batch}
         keys = {
             id: origin.key

@@ -29,13 +29,14 @@ def peek(context: Context, limit: int, state: LiveState, after: int = 0) -> list
     return [_message(context, row) for row in context.run(context.reads.peek, params)]
 
 
-def in_batches(context: Context, state: LiveState) -> Iterator[list[Message]]:
-    """Return the messages in a state, a batch at a time, in the order of their ids.
+def in_batches(context: Context, *states: LiveState) -> Iterator[list[Message]]:
+    """Return the messages in these states, a batch at a time, in the order of their ids, whatever their states.
 
     Each batch is read when it is asked for: after what was done with the one before.
     """
     after = 0
-    while batch := peek(context, BATCH, state, after):
+    while found := [message for state in states for message in peek(context, BATCH, state, after)]:
+        batch = sorted(found, key=lambda message: message.id)[:BATCH]
         yield batch
         after = batch[-1].id
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.errors import BadInput, DuplicateKey
-from tablequeue.message import Message
 from tablequeue.operations import keys, move_between
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, whole_ids
-from tablequeue.operations.inspect import BATCH, find, peek
+from tablequeue.operations.inspect import find, in_batches
 from tablequeue.operations.maintain import Which
 from tablequeue.states import WAITING_STATES, LiveState
 
@@ -43,10 +42,14 @@ def move(context: Context, to: Context, which: Which, state: LiveState | None, n
     target = to.engine.table(to.table.name, to.table.definition, to.table.table_name)
     target.source = context.table
     if which is not None and not callable(which):
-        return _move(context, to, target, whole_ids(which), now, whole=True)
+        ids = whole_ids(which)
+        own = _keys(context, ids) if to.table.definition.key_for else {}
+        return _move(context, to, target, ids, own, now, whole=True)
     moved: dict[int, int] = {}
-    for ids in _chosen(context, which, MOVED if state is None else (state,)):
-        moved |= _move(context, to, target, ids, now, before=len(moved))
+    for batch in in_batches(context, *(MOVED if state is None else (state,))):
+        chosen = [message for message in batch if which is None or which(message)]
+        own = {message.id: message.key for message in chosen if message.key is not None}
+        moved |= _move(context, to, target, [message.id for message in chosen], own, now, before=len(moved))
     return moved
 
 
@@ -65,16 +68,20 @@ def _move(
     to: Context,
     target: Table,
     ids: Sequence[int],
+    own: Mapping[int, str],
     now: datetime | None,
     *,
     whole: bool = False,
     before: int = 0,
 ) -> dict[int, int]:
-    """Move messages in one transaction; with `whole` all of them, or none."""
-    own = _keys(context, ids) if to.table.definition.key_for else {}
+    """Move messages in one transaction; with `whole` all of them, or none.
+
+    own   the keys of the messages, by their ids: for a queue in which keys stay taken for a time.
+    """
 
     def run(cursor: Any, target: Table, params: Params) -> dict[int, int]:
-        taken = keys.take(to, cursor, target, params, sorted(own.values()))
+        wanted = sorted(own.values()) if target.definition.key_for else []
+        taken = keys.take(to, cursor, target, params, wanted)
         old, new = to.messages.move(cursor, target, params)
         if whole and (rest := sorted({*ids} - {*old})):
             raise BadInput(
@@ -101,20 +108,6 @@ def _move(
     for each in (context, to):
         promote_after(each, now, messages=len(moved))
     return moved
-
-
-def _chosen(
-    context: Context, which: Callable[[Message], bool] | None, states: Sequence[LiveState]
-) -> Iterator[list[int]]:
-    """Yield the ids of messages in these states, in the order of their ids, whatever their states."""
-    after = 0
-    while True:
-        found = [message for state in states for message in peek(context, BATCH, state, after)]
-        batch = sorted(found, key=lambda message: message.id)[:BATCH]
-        if not batch:
-            return
-        yield [message.id for message in batch if which is None or which(message)]
-        after = batch[-1].id
 
 
 def _check(context: Context, to: Context, state: LiveState | None) -> None:

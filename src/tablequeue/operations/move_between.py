@@ -42,7 +42,7 @@ RETRIES = 100
 OUTCOMES = ("cancelled", "expired")
 # Instead of the id of a message in the target: it goes back to the source.
 BACK = 0
-# A payload of each type, of rows that nobody sees.
+# An empty payload of each type, for rows that are deleted in the same transaction, or that no consumer can get.
 EMPTY: Mapping[str, Any] = {"json": None, "text": "", "bytes": b""}
 
 

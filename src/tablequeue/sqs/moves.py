@@ -20,7 +20,7 @@ from tablequeue.sqs.attributes import COUNTS, is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
-from tablequeue.sqs.queues import counts
+from tablequeue.sqs.queues import counts, sources
 
 MOST_LISTED = 10
 KEPT = 10
@@ -77,13 +77,7 @@ async def start_message_move_task(call: Call) -> Result:
     source = await _resource(call, source_arn, "SourceArn")
     destination = None if destination_arn is None else await _resource(call, destination_arn, "DestinationArn")
     check_range(rate, "MaxNumberOfMessagesPerSecond", 1, FASTEST, f"Must be between 1 and {FASTEST}.")
-    sources = [
-        each
-        for name in await call.endpoint.queues.names(call.region)
-        if (each := await call.endpoint.queues.open(call.region, name)).queue.definition.dead_letter_to
-        == source.queue.name
-    ]
-    if not sources:
+    if not await sources(call, source):
         raise bad_parameter("Source queue must be configured as a Dead Letter Queue.")
     if destination is not None and destination.queue.name == source.queue.name:
         raise bad_parameter("Source and destination queues must not be the same.")

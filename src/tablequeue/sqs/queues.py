@@ -64,13 +64,13 @@ async def list_queues(call: Call) -> Result:
 
 async def list_dead_letter_source_queues(call: Call) -> Result:
     hosted = await call.queue()
-    names = [source.name for source in await _sources(call, hosted)]
+    names = [source.name for source in await sources(call, hosted)]
     return {"queueUrls": [], **_page(call, "queueUrls", names)}
 
 
 async def delete_queue(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
-    for source in await _sources(call, hosted):
+    for source in await sources(call, hosted):
         # It keeps the policy, as with AWS; its messages are received for ever.
         open = await call.endpoint.queues.open(call.region, source.name)
         await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
@@ -143,6 +143,13 @@ async def counts(hosted: Hosted) -> dict[str, str]:
     }
 
 
+async def sources(call: Call, hosted: Hosted) -> list[Hosted]:
+    """Return the queues that send their dead letters to this one."""
+    names = await call.endpoint.queues.names(call.region)
+    found = [await call.endpoint.queues.open(call.region, name, fresh=True) for name in names]
+    return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name]
+
+
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
@@ -208,13 +215,6 @@ def _allowed(call: Call, name: str, target: Hosted) -> bool:
         case "byQueue":
             return call.arn(name) in policy.get("sourceQueueArns", ())
     return True
-
-
-async def _sources(call: Call, hosted: Hosted) -> list[Hosted]:
-    """Return the queues that send their dead letters to this one."""
-    names = await call.endpoint.queues.names(call.region)
-    found = [await call.endpoint.queues.open(call.region, name, fresh=True) for name in names]
-    return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name]
 
 
 async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:

@@ -88,11 +88,11 @@ def locked(cursor: Cursor, table: Table, params: Params) -> list[Row]:
         within = found(cursor, table, params | {"n": params["n"] * more})
         seen = seen_outside(cursor, table, params, within)
         both = in_turn([*{row[0]: row for row in (*seen, *within)}.values()], table.ring.served)
-        rows = _locked(cursor, table, params, both)
+        rows = lock_found(cursor, table, params, both)
         while seen and (passed := _passed(both, rows)):
             # The transaction itself has claimed some of those that were seen: they had no turn.
             both = in_turn([row for row in both if row[0] not in passed], table.ring.served)
-            rows = _locked(cursor, table, params, both)
+            rows = lock_found(cursor, table, params, both)
         if rows or len(within) < params["n"] * more + SPARE:
             return rows
         more *= 8  # others have locked all of them
@@ -136,13 +136,14 @@ def _locked_with_room(cursor: Cursor, table: Table, params: Params) -> list[Row]
     cursor.execute(table.statement("lock_stripes"), {"by_group": triples})
     held = {(slot, claims) for slot, claims, _ in cursor.fetchall()}
     current = {row[0]: row for row in given if (row[-1], row[1]) in held}
-    rows = _locked(cursor, table, params, in_turn(_within_room([*current.values()]), table.ring.served))
+    rows = lock_found(cursor, table, params, in_turn(_within_room([*current.values()]), table.ring.served))
     if rows:
         cursor.execute(table.statement("note_stripes"), {"slots": json.dumps([*{row[-1] for row in rows}])})
     return rows
 
 
-def _locked(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
+def lock_found(cursor: Cursor, table: Table, params: Params, given: Sequence[Row]) -> list[Row]:
+    """Lock up to `n` of the messages that were found, in their order. Return them as CLAIMED."""
     _, lock = table.statements("claim_find")
     cursor.execute(lock, {"lease": None} | params | {"ids": str([row[0] for row in given])})
     return list(cursor.fetchall())

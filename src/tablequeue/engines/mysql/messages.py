@@ -18,7 +18,7 @@ from tablequeue.engines.connection import Cursor
 from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
-from tablequeue.engines.mysql.fair import MySQLFair, locked, seen_outside
+from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
 from tablequeue.engines.mysql.gate import at_once
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
@@ -190,7 +190,7 @@ class MySQLMessages(FreeSlots, Messages):
         return list(cursor.fetchall())
 
     @at_once(CLAIMS)
-    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         if not table.definition.limited:
             with atomic(cursor):
                 return self._run_locked(cursor, table, params)
@@ -217,14 +217,11 @@ class MySQLMessages(FreeSlots, Messages):
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Lock up to `n` messages in a caller's transaction: those that `look` saw outside of it, and its own."""
-        _, lock = table.statements("claim_find")
         look = 2 * params["n"] + LOOK
         while True:
             within = self._look(cursor, table, params | {"look": look})
             found = {row[0]: row for row in (*seen_outside(cursor, table, params, within), *within)}
-            ids = [row[0] for row in sorted(found.values(), key=FOUND.get(table.definition.order))]
-            cursor.execute(lock, {"lease": None} | params | {"ids": str(ids)})
-            rows = list(cursor.fetchall())
+            rows = lock_found(cursor, table, params, sorted(found.values(), key=FOUND.get(table.definition.order)))
             if len(rows) == params["n"] or len(within) < look:
                 return rows
             look *= 8  # the rows that are locked by now are found again, and count

@@ -57,8 +57,8 @@ class SQLiteMessages(SQLiteLimits, Messages):
     def _claim(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         return self._limited(super()._claim, cursor, table, params)
 
-    def _claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
-        return self._limited(super()._claim_run, cursor, table, params)
+    def claim_run(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        return self._limited(super().claim_run, cursor, table, params)
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:
         return super().expire(cursor, table, at_one_time(cursor, table, params))

@@ -2,8 +2,8 @@
 -- lease: lock the first one, find the others without locks, lock those that no other transaction is changing, and mark
 -- them. The third statement tells of each whether it is due. No message of the group is promoted while one is in
 -- progress, so the group is closed until all of them are finished.
--- Indexes: {claim_index}, {table}__blocked, the primary key. Locks: the rows; locked ones are skipped. Only who has the
--- lock on the first message may claim the others.
+-- Indexes: {claim_index}, {table}__blocked, the primary key. Locks: the rows; locked ones are skipped. A claim must
+-- lock the first message before it claims the others.
 -- A crash before the commit claims none.
 select id
 from {queue} force index ({claim_index})

@@ -2,7 +2,7 @@
 -- lease. The run ends before the first one that is due later, or that another transaction is changing. No message of
 -- the group is promoted while one is in progress, so the group is closed until all of them are finished.
 -- Indexes: {table}__ready, {table}__blocked, the primary key; for state || '' see promote. Locks: the rows; locked ones
--- are skipped, so it waits for nobody. Only who has the lock on the first message may claim the others.
+-- are skipped, so it waits for nobody. A claim must lock the first message before it claims the others.
 -- A consumer that dies leaves its messages in progress; sweep returns them when the lease has expired.
 with
 -- [limited]
