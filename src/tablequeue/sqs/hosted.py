@@ -9,7 +9,7 @@ from urllib.parse import quote
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aioqueue import AsyncQueue
 from tablequeue.errors import BadName, QueueNotFound
-from tablequeue.message import ORIGIN
+from tablequeue.message import Origin
 from tablequeue.sqs.attributes import PREFIX, Settings
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.waiting import Waiters
@@ -30,6 +30,11 @@ class Hosted:
         if self._settings.definition is not self.queue.definition:
             self._settings = Settings(self.queue.definition)
         return self._settings
+
+    def origin_of(self, headers: Mapping[str, Any]) -> Origin | None:
+        """Return where a dead letter was before it came here; None of any other message."""
+        origin = Origin.of(headers)
+        return None if origin is None or origin.is_from(self.queue.name, self.queue.table) else origin
 
     @property
     def seed(self) -> str:
@@ -91,13 +96,24 @@ class Queues:
     def path(self, name: str) -> str:
         return f"/{self.account}/{quote(name, safe='')}"
 
-    async def seed_of_origin(self, region: str, stored: str) -> str:
-        """Return the seed of the queue from which a dead letter came; its name, if it is gone."""
-        name = shown(stored, region)
+    async def origin(self, region: str, origin: Origin) -> tuple[str, str]:
+        """Return the name and the seed of the queue from which a dead letter came; its name twice, if it is gone."""
+        named = shown(origin.queue, region)
+        seed = await self._seed(region, named, origin)
+        if seed is not None:
+            return named, seed
+        for name in await self.names(region):  # it was renamed
+            if (seed := await self._seed(region, name, origin)) is not None:
+                return name, seed
+        return named, named
+
+    async def _seed(self, region: str, name: str, origin: Origin) -> str | None:
+        """Return the seed of a queue, if it is the origin."""
         try:
-            return (await self.open(region, name)).seed
+            hosted = await self.open(region, name)
         except SqsError:
-            return name
+            return None
+        return hosted.seed if origin.is_from(hosted.queue.name, hosted.queue.table) else None
 
     def all(self) -> list[Hosted]:
         return [*self._open.values()]
@@ -115,14 +131,6 @@ def shown(stored: str, region: str) -> str:
 
 def name_in_arn(arn: str) -> str:
     return arn.rpartition(":")[2]
-
-
-def origin_of(headers: Mapping[str, Any], of: str) -> tuple[str, int, str | None] | None:
-    """Return queue, id and key of a dead letter before it came to the queue `of`; None of any other message."""
-    match headers.get(ORIGIN):
-        case {"queue": str(queue), "id": int(id), "key": key} if queue != of:
-            return queue, id, key
-    return None
 
 
 def label(name: str) -> str:

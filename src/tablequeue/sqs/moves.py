@@ -19,7 +19,7 @@ from tablequeue.message import Message
 from tablequeue.sqs.attributes import COUNTS, is_arn
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
-from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
+from tablequeue.sqs.hosted import Hosted, label, name_in_arn
 from tablequeue.sqs.queues import counts, sources
 
 MOST_LISTED = 10
@@ -206,7 +206,7 @@ async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Ho
         to = await endpoint.queues.open(region, destination.name, fresh=True)
         moved = len(await source.queue.move(ids, to=to.queue))
     else:
-        if not any(origin_of(message.headers, source.queue.name) for message in messages):
+        if not any(source.origin_of(message.headers) for message in messages):
             raise SqsError("CouldNotDetermineMessageSource", "")
         moved = await source.queue.redrive(ids)
     for hosted in endpoint.queues.all():

@@ -11,7 +11,7 @@ from tablequeue.sqs import messages, model
 from tablequeue.sqs.attributes import LONGEST_VISIBILITY
 from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import check_range, invalid, unknown_attribute
-from tablequeue.sqs.hosted import Hosted, origin_of, shown
+from tablequeue.sqs.hosted import Hosted
 from tablequeue.sqs.messages import OURS, Handle
 from tablequeue.sqs.sending import check_id
 
@@ -70,11 +70,12 @@ async def _message(
     call: Call, hosted: Hosted, claim: AsyncClaim, system: frozenset[str], names: list[str]
 ) -> dict[str, Any]:
     headers = claim.headers
-    origin = origin_of(headers, hosted.queue.name)
+    origin, source = hosted.origin_of(headers), None
     seed, id = hosted.seed, claim.id
     if origin is not None:
         # A dead letter has the id that it had in its queue.
-        seed, id = await call.endpoint.queues.seed_of_origin(call.region, origin[0]), origin[1]
+        source, seed = await call.endpoint.queues.origin(call.region, origin)
+        id = origin.id
     body = messages.body_of(claim.payload, hosted.settings.definition.payload)
     end = claim.lease_until
     handle = Handle(claim.id, claim.token, 0.0 if end is None else end.timestamp()).text(hosted.seed)
@@ -85,7 +86,7 @@ async def _message(
         "Body": body,
     }
     if system:
-        found["Attributes"] = await _attributes(call, hosted, claim, system, headers, origin)
+        found["Attributes"] = await _attributes(call, hosted, claim, system, source)
     if names and (chosen := messages.chosen(messages.attributes_of(headers), names)):
         found["MD5OfMessageAttributes"] = messages.md5_of(chosen)
         found["MessageAttributes"] = chosen
@@ -97,22 +98,21 @@ async def _attributes(
     hosted: Hosted,
     claim: AsyncClaim,
     wanted: frozenset[str],
-    headers: dict[str, Any],
-    origin: tuple[str, int, str | None] | None,
+    source: str | None,
 ) -> dict[str, str]:
-    ours = headers.get(OURS)
+    origin, ours = hosted.origin_of(claim.headers), claim.headers.get(OURS)
     ours = ours if isinstance(ours, dict) else {}
     fifo = hosted.settings.fifo
     found: dict[str, Any] = {
         "SenderId": call.endpoint.account,
         "SentTimestamp": _milliseconds(claim.pushed_at),
-        "ApproximateReceiveCount": str(claim.attempts),
+        "ApproximateReceiveCount": str(claim.attempts + (origin.attempts if origin else 0)),
         "ApproximateFirstReceiveTimestamp": None,
         "SequenceNumber": messages.sequence_number(claim.id) if fifo else None,
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
         "MessageGroupId": claim.group or ours.get("group"),
         "AWSTraceHeader": ours.get("trace"),
-        "DeadLetterQueueSourceArn": call.arn(shown(origin[0], call.region)) if origin else None,
+        "DeadLetterQueueSourceArn": call.arn(source) if source is not None else None,
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at
