@@ -11,6 +11,7 @@ from typing import Any
 from tablequeue.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
+from tablequeue.sqs.urls import Place
 
 PREFIX = "sqs."
 """How the labels begin that belong to this room."""
@@ -76,7 +77,6 @@ KEPT: Mapping[str, Attribute] = {
 }
 # Attributes that an empty value removes.
 REMOVABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
-COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
 
 class Settings:
@@ -92,8 +92,12 @@ class Settings:
         self.largest = self._number("MaximumMessageSize")
         self.by_content = self.text("ContentBasedDeduplication") == "true"
         self.by_group = self.text("DeduplicationScope") == "messageGroup"
-        self.region = self.labels.get(f"{PREFIX}region")
         self.seed = self.labels.get(f"{PREFIX}seed", "")
+
+    def is_in(self, place: Place) -> bool:
+        """Whether the queue is of that place; one that Python made is of all."""
+        account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
+        return account in (None, place.account) and region in (None, place.region)
 
     def text(self, name: str) -> str | None:
         """Return the value of an attribute that is kept; None if the queue has none."""
@@ -126,8 +130,8 @@ class Settings:
         return int(self.text(name) or 0)
 
 
-def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
-    """Return attributes that a client sets, if the queue may have them."""
+def checked(given: Mapping[str, str], fifo: bool, there: Mapping[str, str]) -> dict[str, str]:
+    """Return attributes that a client sets, if the queue may have them; `there` are those that it has."""
     found = {}
     for name, text in ((name.strip(), text) for name, text in given.items()):
         attribute = KEPT.get(name)
@@ -144,8 +148,8 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
         if not attribute.allows(text):
             raise bad_attribute(name)
         found[name] = text
-    limit = found.get("FifoThroughputLimit")
-    if limit == "perMessageGroupId" and found.get("DeduplicationScope") == "queue":
+    both = {**there, **found}
+    if both.get("FifoThroughputLimit") == "perMessageGroupId" and both.get("DeduplicationScope", "queue") == "queue":
         raise bad_parameter(
             "The combination of FifoThroughputLimit perMessageGroupId and DeduplicationScope queue is not allowed"
         )

@@ -64,8 +64,11 @@ class SqsError(Exception):
         return f"{'com.amazon.coral.service' if common else 'com.amazonaws.sqs'}#{self.name}"
 
 
+NO_QUEUE = "The specified queue does not exist."
+
+
 def no_queue() -> SqsError:
-    return SqsError("QueueDoesNotExist", "The specified queue does not exist.")
+    return SqsError("QueueDoesNotExist", NO_QUEUE)
 
 
 def missing(parameter: str) -> SqsError:

@@ -1,0 +1,180 @@
+"""What is answered to the letter as AWS answers it: codes, statuses, words, and what is there or absent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tablequeue import Database, connect
+from tablequeue.sqs import app, counting
+from tests.sqs.support import PROTOCOLS, client, serving
+from tests.sqs.test_endpoint import asked
+from tests.sqs.test_messages import arn_of, counts, fifo, received, refused
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with connect(f"sqlite:///{tmp_path_factory.mktemp('sqs') / 'work.db'}") as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def address(shared: Database) -> Iterator[str]:
+    with serving(app(shared)) as url:
+        yield url
+
+
+@pytest.fixture(params=PROTOCOLS)
+def either(request: pytest.FixtureRequest, address: str) -> Any:
+    return client(address, request.param)
+
+
+@pytest.fixture
+def sqs(address: str) -> Any:
+    return client(address)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"queue{next(_numbers)}"
+
+
+@pytest.fixture
+def url(sqs: Any, name: str) -> str:
+    found: str = sqs.create_queue(QueueName=name)["QueueUrl"]
+    return found
+
+
+@pytest.fixture
+def ordered(sqs: Any, name: str) -> str:
+    return fifo(sqs, f"{name}.fifo")
+
+
+def answer(call: Any, **options: Any) -> tuple[str, int, str]:
+    """Return the code, the status and the words of the error of a call."""
+    with pytest.raises(ClientError) as caught:
+        call(**options)
+    response = caught.value.response
+    return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Message"]
+
+
+def test_a_queue_that_is_not_there(address: str) -> None:
+    code = "AWS.SimpleQueueService.NonExistentQueue"
+    words = "The specified queue does not exist"
+    assert answer(client(address, "json").get_queue_url, QueueName="none") == (code, 400, f"{words}.")
+    assert answer(client(address, "query").get_queue_url, QueueName="none") == (
+        code,
+        400,
+        f"{words} for this wsdl version.",
+    )
+
+
+def test_accounts_and_regions_are_kept_apart(sqs: Any, address: str, url: str, name: str) -> None:
+    other = client(address, key="1" * 12)
+    refused("AWS.SimpleQueueService.NonExistentQueue", other.get_queue_url, QueueName=name)
+    theirs = other.create_queue(QueueName=name)["QueueUrl"]
+    assert urlsplit(theirs).path == f"/{'1' * 12}/{name}"
+    assert arn_of(other, theirs) == f"arn:aws:sqs:us-east-1:{'1' * 12}:{name}"
+    far = client(address, key="1" * 12, region="eu-west-1")
+    far.create_queue(QueueName=name)
+    other.send_message(QueueUrl=theirs, MessageBody="theirs")
+    assert received(sqs, url) == []
+    assert sqs.get_queue_url(QueueName=name, QueueOwnerAWSAccountId="1" * 12)["QueueUrl"] == theirs
+    (message,) = received(sqs, theirs)
+    assert message["Attributes"]["SenderId"] == "1" * 12
+    assert [urlsplit(each).path for each in far.list_queues()["QueueUrls"]] == [f"/{'1' * 12}/{name}"]
+    sqs.send_message(QueueUrl=f"http://sqs.eu-west-1.localhost/{'1' * 12}/{name}", MessageBody="far")
+    host = f"sqs.eu-west-1.localhost:{urlsplit(address).port}"
+    status, body = asked(address, "GET", f"/{'1' * 12}/{name}?Action=ReceiveMessage", Host=host)
+    assert (status, b"<Body>far</Body>" in body) == (200, True)
+
+
+def test_urls_have_several_forms(sqs: Any, url: str, name: str) -> None:
+    for form in (name, f"/{'0' * 12}/{name}", f"http://host/{name}", f"http://host/queue/{name}", f"{url}/"):
+        sqs.send_message(QueueUrl=form, MessageBody="x")
+    sqs.send_message(QueueUrl=f"http://host/queue/us-east-1/{'0' * 12}/{name}", MessageBody="x")
+    assert counts(sqs, url) == (6, 0, 0)
+    gone = "AWS.SimpleQueueService.NonExistentQueue"
+    refused(gone, sqs.send_message, QueueUrl=f"http://host/queue/eu-west-1/{'0' * 12}/{name}", MessageBody="x")
+    refused(gone, sqs.send_message, QueueUrl=f"http://host/{'2' * 12}/{name}", MessageBody="x")
+
+
+def test_json_is_taken_at_the_url_of_a_queue(address: str, url: str) -> None:
+    target = {"X_Amz_Target": "AmazonSQS.SendMessage", "Content_Type": "application/x-amz-json-1.0"}
+    status, body = asked(address, "POST", urlsplit(url).path, '{"MessageBody": "x"}', **target)
+    assert (status, b"MD5OfMessageBody" in body) == (200, True)
+
+
+def test_only_one_version_of_the_query_protocol_is_there(address: str) -> None:
+    assert asked(address, "GET", "/?Action=ListQueues&Version=2012-11-05")[0] == 200
+    status, body = asked(address, "GET", "/?Action=ListQueues&Version=2008-01-01")
+    assert (status, b"<Code>NoSuchVersion</Code>" in body) == (400, True)
+    assert asked(address, "HEAD", "/") == (404, b"")
+
+
+def test_a_queue_has_a_limit_in_flight(sqs: Any, url: str, ordered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_IN_FLIGHT", 2)
+    monkeypatch.setattr(counting, "LOOK_EVERY", 0.0)
+    for n in range(4):
+        sqs.send_message(QueueUrl=url, MessageBody=str(n))
+        sqs.send_message(QueueUrl=ordered, MessageBody=str(n), MessageGroupId=str(n))
+    first = received(sqs, url, MaxNumberOfMessages=2)
+    assert answer(sqs.receive_message, QueueUrl=url)[:2] == ("OverLimit", 403)
+    assert received(sqs, url, WaitTimeSeconds=1) == []
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first[0]["ReceiptHandle"], VisibilityTimeout=0)
+    assert len(received(sqs, url)) == 1, "what is visible again is not in flight"
+    assert len(received(sqs, ordered, MaxNumberOfMessages=2)) == 2
+    assert received(sqs, ordered) == []
+
+
+def test_a_dead_letter_counts_its_receives_in_all_queues(sqs: Any, url: str, name: str, shared: Database) -> None:
+    work = sqs.create_queue(QueueName=f"{name}-work")["QueueUrl"]
+    policy = {"deadLetterTargetArn": arn_of(sqs, url), "maxReceiveCount": 2}
+    sqs.set_queue_attributes(QueueUrl=work, Attributes={"RedrivePolicy": json.dumps(policy)})
+    sent = sqs.send_message(QueueUrl=work, MessageBody="x")
+    for _ in range(2):
+        assert received(sqs, work, VisibilityTimeout=0)
+    assert received(sqs, work) == []
+    shared.rename(f"{name}-work", f"{name}-job")
+    with serving(app(shared)) as other:
+        (dead,) = received(client(other), url, VisibilityTimeout=0)
+    assert dead["Attributes"]["ApproximateReceiveCount"] == "3"
+    assert dead["MessageId"] == sent["MessageId"]
+    assert dead["Attributes"]["DeadLetterQueueSourceArn"] == f"arn:aws:sqs:us-east-1:{'0' * 12}:{name}-job"
+
+
+def test_a_limit_of_each_group_needs_a_scope_of_each_group(sqs: Any, ordered: str) -> None:
+    limit = {"FifoThroughputLimit": "perMessageGroupId"}
+    refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=ordered, Attributes=limit)
+    sqs.set_queue_attributes(QueueUrl=ordered, Attributes={**limit, "DeduplicationScope": "messageGroup"})
+    scope = {"DeduplicationScope": "queue"}
+    refused("InvalidParameterValue", sqs.set_queue_attributes, QueueUrl=ordered, Attributes=scope)
+    sqs.set_queue_attributes(QueueUrl=ordered, Attributes={**scope, "FifoThroughputLimit": "perQueue"})
+
+
+def test_urls_may_be_signed_in_advance(tmp_path: Path) -> None:
+    with connect(f"sqlite:///{tmp_path / 'a.db'}") as db, serving(app(db, credentials={"key": "secret"})) as address:
+
+        def get(secret: str = "secret", seconds: int = 60) -> tuple[int, bytes]:
+            mine = client(address, "query", secret=secret, region="eu-west-1")
+            url = mine.generate_presigned_url("create_queue", {"QueueName": "a"}, seconds, "GET")
+            return asked(address, "GET", url.removeprefix(address))
+
+        status, body = get()
+        assert (status, f"{address}/000000000000/a".encode() in body) == (200, True)
+        assert arn_of(client(address, region="eu-west-1"), f"{address}/000000000000/a").split(":")[3] == "eu-west-1"
+        status, body = get("other")
+        assert (status, b"SignatureDoesNotMatch" in body) == (403, True)
+        status, body = get(seconds=-1)
+        assert (status, b"IncompleteSignature" in body) == (400, True)
+        status, body = get(seconds=0)
+        assert (status, b"RequestExpired" in body) in ((400, True), (200, False))
