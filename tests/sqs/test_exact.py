@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tablequeue import Database, connect
-from tablequeue.sqs import app, counting
+from tablequeue.sqs import app, attributes, counting
 from tests.sqs.support import PROTOCOLS, client, serving
 from tests.sqs.test_endpoint import asked
 from tests.sqs.test_messages import arn_of, counts, fifo, received, refused
@@ -178,3 +178,16 @@ def test_urls_may_be_signed_in_advance(tmp_path: Path) -> None:
         assert (status, b"IncompleteSignature" in body) == (400, True)
         status, body = get(seconds=0)
         assert (status, b"RequestExpired" in body) in ((400, True), (200, False))
+
+
+def test_a_new_scope_counts_a_minute_later(sqs: Any, ordered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(group: str) -> str:
+        options = {"MessageBody": "x", "MessageGroupId": group, "MessageDeduplicationId": "d"}
+        id: str = sqs.send_message(QueueUrl=ordered, **options)["MessageId"]
+        return id
+
+    first = send("a")
+    sqs.set_queue_attributes(QueueUrl=ordered, Attributes={"DeduplicationScope": "messageGroup"})
+    assert send("b") == first
+    monkeypatch.setattr(attributes, "SCOPE_AFTER", 0)
+    assert send("b") != first

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from tablequeue.definition import Definition
@@ -22,6 +23,9 @@ RETENTION = 345_600
 LONGEST_RETENTION = 1_209_600
 KEYS_FOR = 300.0
 """Seconds for which a deduplication id of a FIFO queue stays taken."""
+
+SCOPE_AFTER = 60
+"""Seconds after which another deduplication scope counts. With AWS attributes may take as long."""
 
 Check = Callable[[str], bool]
 
@@ -91,8 +95,14 @@ class Settings:
         self.wait = self._number("ReceiveMessageWaitTimeSeconds")
         self.largest = self._number("MaximumMessageSize")
         self.by_content = self.text("ContentBasedDeduplication") == "true"
-        self.by_group = self.text("DeduplicationScope") == "messageGroup"
         self.seed = self.labels.get(f"{PREFIX}seed", "")
+
+    @property
+    def by_group(self) -> bool:
+        """Whether deduplication ids count in each message group, and not in the whole queue."""
+        changed, _, before = self.labels.get(f"{PREFIX}scoped", "0 ").partition(" ")
+        scope = before if time() < float(changed) + SCOPE_AFTER else self.text("DeduplicationScope")
+        return scope == "messageGroup"
 
     def is_in(self, place: Place) -> bool:
         """Whether the queue is of that place; one that Python made is of all."""

@@ -72,7 +72,7 @@ def _policy(hosted: Hosted) -> dict[str, Any]:
     if text:
         policy: dict[str, Any] = {"Statement": [], **json.loads(text)}
         return policy
-    return {"Version": "2008-10-17", "Id": f"{hosted.arn}/SQSDefaultPolicy", "Statement": []}
+    return {"Version": "2012-10-17", "Id": f"{hosted.arn}/SQSDefaultPolicy", "Statement": []}
 
 
 async def _keep(hosted: Hosted, policy: dict[str, Any] | None) -> None:

@@ -110,6 +110,9 @@ async def set_queue_attributes(call: Call) -> Result:
     options = attributes.options(set)
     if "RedrivePolicy" in set:
         options |= await _dead_letters(call, hosted.place, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
+    scope = hosted.settings.text("DeduplicationScope")
+    if set.get("DeduplicationScope", scope) != scope:
+        options["labels"][label("scoped")] = f"{time()} {scope}"
     await altered(call, hosted, options)
     return {}
 
