@@ -21,13 +21,18 @@ async def counts(queue: AsyncQueue) -> dict[str, str]:
     """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
     stats = await queue.stats()
     now = datetime.now(UTC)
-    back = await _over(queue, "in_progress", now) if stats.in_progress else 0
-    due = await _over(queue, "scheduled", now) if stats.scheduled else 0
+    back = due = behind = 0
+    if stats.in_progress:
+        back = sum(end <= now for end in await _ends(queue, "in_progress"))
+    if stats.scheduled:
+        due = sum(end <= now for end in await _ends(queue, "scheduled"))
+    if stats.scheduled and stats.blocked:
+        behind = sum(end > now for end in await _ends(queue, "blocked"))
     visible, in_flight, delayed = COUNTS
     return {
-        visible: str(stats.ready + stats.blocked + back + due),
+        visible: str(stats.ready + stats.blocked - behind + back + due),
         in_flight: str(stats.in_progress - back),
-        delayed: str(stats.scheduled - due),
+        delayed: str(stats.scheduled - due + behind),
     }
 
 
@@ -55,14 +60,14 @@ class InFlight:
         self._room -= received
 
 
-async def _over(queue: AsyncQueue, state: LiveState, now: datetime) -> int:
-    """Return how many of the first messages in a state are visible by now. Few are read at once: they may be large."""
-    over = after = 0
+async def _ends(queue: AsyncQueue, state: LiveState) -> list[datetime]:
+    """Return when the first messages in a state are visible. Few are read at once: they may be large."""
+    found: list[datetime] = []
+    after = 0
     for _ in range(MOST_COUNTED // AT_ONCE):
         page = await queue.peek(AT_ONCE, state=state, after=after)
-        ends = [message.lease_until or message.due_at for message in page]
-        over += sum(end is not None and end <= now for end in ends)
+        found += [end for message in page if (end := message.lease_until or message.due_at) is not None]
         if len(page) < AT_ONCE:
             break
         after = page[-1].id
-    return over
+    return found
