@@ -400,9 +400,3 @@ def test_the_words_of_aws(either: Any, url: str, operation: str, options: Any, e
     code, status, words = answer(getattr(either, operation), QueueUrl=url, **options)
     assert (code, words) == expected
     assert status == {"ReceiptHandleIsInvalid": 404}.get(code, 400)
-
-
-def test_a_url_without_a_queue_is_no_address(either: Any) -> None:
-    where = "https://queue.example.com/"
-    words = f"The address {where} is not valid for this endpoint."
-    assert answer(either.purge_queue, QueueUrl=where) == ("InvalidAddress", 404, words)

@@ -9,7 +9,7 @@ from typing import Any
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aioqueue import AsyncClaim
 from tablequeue.sqs.attempts import Attempts
-from tablequeue.sqs.errors import SqsError, missing
+from tablequeue.sqs.errors import missing
 from tablequeue.sqs.hosted import Hosted, Queues
 from tablequeue.sqs.housekeeping import Housekeeping
 from tablequeue.sqs.urls import Place
@@ -55,10 +55,7 @@ class Call:
         url = self.parameters.get("QueueUrl")
         if url is None:
             raise missing("QueueUrl")
-        place, name = self.place.of(url)
-        if not name:
-            raise SqsError("InvalidAddress", f"The address {url} is not valid for this endpoint.")
-        return await self.endpoint.queues.open(place, name, fresh=fresh)
+        return await self.endpoint.queues.open(*self.place.of(url), fresh=fresh)
 
     def url(self, place: Place, name: str) -> str:
         return self.base + place.path(name)
