@@ -177,25 +177,25 @@ async def _note(source: Hosted, task: Task) -> None:
 
 async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
     try:
-        while True:
+        while not await _is_cancelled(endpoint, source, task):
             begun = monotonic()
             moved = await _step(endpoint, source, destination, min(STEP, task.rate or STEP))
             task.moved += moved
             if not moved:
                 task.status = "COMPLETED"
                 break
-            if await _is_cancelled(endpoint, source, task):
-                task.status = "CANCELLED"
-                break
             if task.rate is not None:
+                await _tell(endpoint, source, task)
                 await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
+        else:
+            task.status = "CANCELLED"
     except asyncio.CancelledError:
         task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
     except SqsError as error:
         task.status, task.failure = "FAILED", error.code
     except TablequeueError as error:
         task.status, task.failure = "FAILED", error.cause
-    await _finish(endpoint, source, task)
+    await _tell(endpoint, source, task)
 
 
 async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, number: int) -> int:
@@ -235,7 +235,8 @@ async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
     return there.settings.labels.get(label("cancelled_move")) == task.id
 
 
-async def _finish(endpoint: Endpoint, source: Hosted, task: Task) -> None:
+async def _tell(endpoint: Endpoint, source: Hosted, task: Task) -> None:
+    """Note the progress, if the queue is there."""
     try:
         await _note(await endpoint.queues.open(source.place, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
