@@ -400,3 +400,14 @@ def test_the_words_of_aws(either: Any, url: str, operation: str, options: Any, e
     code, status, words = answer(getattr(either, operation), QueueUrl=url, **options)
     assert (code, words) == expected
     assert status == {"ReceiptHandleIsInvalid": 404}.get(code, 400)
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov"), ("eu-west-1", "aws")]
+)
+def test_regions_have_partitions(address: str, name: str, region: str, partition: str) -> None:
+    mine = client(address, region=region)
+    arn = arn_of(mine, mine.create_queue(QueueName=f"{name}-dead")["QueueUrl"])
+    assert arn == f"arn:{partition}:sqs:{region}:{'0' * 12}:{name}-dead"
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    mine.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})

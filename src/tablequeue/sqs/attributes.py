@@ -12,7 +12,7 @@ from typing import Any
 from tablequeue.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
-from tablequeue.sqs.urls import Place
+from tablequeue.sqs.urls import Place, is_arn
 
 PREFIX = "sqs."
 """How the labels begin that belong to this room."""
@@ -215,11 +215,6 @@ def redrive_policy(text: str) -> tuple[str, int]:
             f"Invalid value for maxReceiveCount: {most}, valid values are from 1 to 1000 both inclusive.",
         )
     return arn, number
-
-
-def is_arn(text: str) -> bool:
-    """Whether a text has the form of the ARN of a queue."""
-    return text.startswith("arn:aws:sqs:") and text.count(":") == 5
 
 
 def wanted(names: list[str]) -> list[str]:

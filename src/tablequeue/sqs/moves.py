@@ -17,12 +17,12 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
-from tablequeue.sqs.attributes import is_arn
 from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
 from tablequeue.sqs.hosted import Hosted, label
 from tablequeue.sqs.queues import sources
+from tablequeue.sqs.urls import is_arn, of_arn
 
 MOST_LISTED = 10
 KEPT = 10
@@ -150,7 +150,7 @@ async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
         )
     try:
-        return await call.endpoint.queues.open(*call.place.of_arn(arn), fresh=True)
+        return await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
         words = f"The resource that you specified for the {parameter} parameter doesn't exist."
         raise SqsError("ResourceNotFoundException", words) from None

@@ -18,7 +18,7 @@ from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, invalid
 from tablequeue.sqs.hosted import Hosted, label, shown
-from tablequeue.sqs.urls import Place
+from tablequeue.sqs.urls import Place, of_arn
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = ".fifo"
@@ -178,7 +178,7 @@ async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
     try:
-        target = await call.endpoint.queues.open(*place.of_arn(arn), fresh=True)
+        target = await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
         raise invalid(policy, "RedrivePolicy", "Dead letter target does not exist.") from None
     if target.settings.fifo is not fifo:

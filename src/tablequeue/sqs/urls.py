@@ -9,6 +9,9 @@ from urllib.parse import quote, unquote, urlsplit
 _REGION = r"[a-z]{2}(?:-[a-z]+)+-\d"
 _IN_HOST = re.compile(rf"(?:(?:sqs|queue)\.({_REGION})|({_REGION})\.(?:sqs|queue))(?:\.|:|$)")
 _IN_PATH = re.compile(rf"(?:.*/)?({_REGION})/\d{{12}}/[^/]*")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[^:]*:[^:]*:[^:]+")
+# Regions by their start, whose ARNs have another partition than `aws`.
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 ACCOUNT = re.compile(r"\d{12}")
 
 
@@ -19,7 +22,8 @@ class Place(NamedTuple):
     region: str
 
     def arn(self, name: str) -> str:
-        return f"arn:aws:sqs:{self.region}:{self.account}:{name}"
+        partition = next((of for start, of in _PARTITIONS.items() if self.region.startswith(start)), "aws")
+        return f"arn:{partition}:sqs:{self.region}:{self.account}:{name}"
 
     def path(self, name: str) -> str:
         return f"/{self.account}/{quote(name, safe='')}"
@@ -33,10 +37,16 @@ class Place(NamedTuple):
         found = _IN_PATH.fullmatch(path)
         return Place(account, (found and found[1]) or region_in(parts.netloc) or self.region), unquote(name)
 
-    def of_arn(self, arn: str) -> tuple[Place, str]:
-        """Return the place and the name of the queue of an ARN."""
-        *_, region, account, name = ("", self.region, self.account, *arn.split(":"))[-3:]
-        return Place(account, region), name
+
+def of_arn(arn: str) -> tuple[Place, str]:
+    """Return the place and the name of the queue of an ARN."""
+    region, account, name = arn.split(":")[-3:]
+    return Place(account, region), name
+
+
+def is_arn(text: str) -> bool:
+    """Whether a text has the form of the ARN of a queue."""
+    return _ARN.fullmatch(text) is not None
 
 
 def region_in(host: str) -> str | None:
