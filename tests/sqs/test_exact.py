@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from tablequeue import Database, connect
 from tablequeue.sqs import app, attributes, counting
+from tablequeue.sqs.urls import Place
 from tests.sqs.support import PROTOCOLS, client, serving
 from tests.sqs.test_endpoint import asked
 from tests.sqs.test_messages import arn_of, counts, fifo, received, refused
@@ -411,3 +412,25 @@ def test_regions_have_partitions(address: str, name: str, region: str, partition
     assert arn == f"arn:{partition}:sqs:{region}:{'0' * 12}:{name}-dead"
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
     mine.create_queue(QueueName=name, Attributes={"RedrivePolicy": policy})
+
+
+async def never(self: Any) -> bool:
+    return False
+
+
+def of_one_account(self: Place, url: str) -> tuple[Place, str]:
+    return self, urlsplit(url).path.rpartition("/")[2]
+
+
+def test_mutants_are_caught(
+    sqs: Any, address: str, url: str, name: str, ordered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught = (AssertionError, ClientError, pytest.fail.Exception)
+    with monkeypatch.context() as mutant:
+        mutant.setattr(counting.InFlight, "is_full", never)
+        with pytest.raises(caught):
+            test_a_queue_has_a_limit_in_flight(sqs, url, ordered, mutant)
+    with monkeypatch.context() as mutant:
+        mutant.setattr(Place, "of", of_one_account)
+        with pytest.raises(caught):
+            test_urls_have_several_forms(sqs, url, name)
