@@ -434,3 +434,12 @@ def test_mutants_are_caught(
         mutant.setattr(Place, "of", of_one_account)
         with pytest.raises(caught):
             test_urls_have_several_forms(sqs, url, name)
+
+
+def test_a_handle_of_a_fifo_queue_expires_with_its_visibility_timeout(sqs: Any, ordered: str) -> None:
+    sqs.send_message(QueueUrl=ordered, MessageBody="x", MessageGroupId="g")
+    (message,) = received(sqs, ordered, VisibilityTimeout=0)
+    handle = message["ReceiptHandle"]
+    words = f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
+    for call, options in ((sqs.delete_message, {}), (sqs.change_message_visibility, {"VisibilityTimeout": 1})):
+        assert answer(call, QueueUrl=ordered, ReceiptHandle=handle, **options) == (INVALID, 400, words)

@@ -41,7 +41,7 @@ async def receive_message(call: Call) -> Result:
             call.endpoint.attempts.keep(hosted.seed, attempt, claims)
     call.claimed = claims
     names = call.get("MessageAttributeNames", ())
-    found = [await _message(call, hosted, claim, system, names) for claim in claims]
+    found = [await _message(call, hosted, claim, lease, system, names) for claim in claims]
     return {"Messages": found} if found else {}
 
 
@@ -79,7 +79,7 @@ def _system_names(call: Call) -> frozenset[str]:
 
 
 async def _message(
-    call: Call, hosted: Hosted, claim: AsyncClaim, system: frozenset[str], names: list[str]
+    call: Call, hosted: Hosted, claim: AsyncClaim, lease: float, system: frozenset[str], names: list[str]
 ) -> dict[str, Any]:
     headers = claim.headers
     origin, source = hosted.origin_of(headers), None
@@ -89,7 +89,7 @@ async def _message(
         source, seed = await call.endpoint.queues.origin(hosted.place, origin)
         id = origin.id
     body = messages.body_of(claim.payload, hosted.settings.definition.payload)
-    end = claim.lease_until
+    end = claim.lease_until if lease else None
     handle = Handle(claim.id, claim.token, 0.0 if end is None else end.timestamp()).text(hosted.seed)
     found: dict[str, Any] = {
         "MessageId": messages.uuid_of(seed, id),
