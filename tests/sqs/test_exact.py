@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from tablequeue import Database, connect
@@ -443,3 +447,18 @@ def test_a_handle_of_a_fifo_queue_expires_with_its_visibility_timeout(sqs: Any, 
     words = f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
     for call, options in ((sqs.delete_message, {}), (sqs.change_message_visibility, {"VisibilityTimeout": 1})):
         assert answer(call, QueueUrl=ordered, ReceiptHandle=handle, **options) == (INVALID, 400, words)
+
+
+def test_a_signature_is_of_the_operation_and_the_body(tmp_path: Path) -> None:
+    with connect(f"sqlite:///{tmp_path / 'a.db'}") as db, serving(app(db, credentials={"key": "secret"})) as address:
+
+        def status(target: dict[str, str], body: str, **more: str) -> int:
+            hashed = {"X-Amz-Content-SHA256": sha256(b"{}").hexdigest()}
+            request = AWSRequest("POST", f"{address}/", headers=target | hashed, data="{}")
+            SigV4Auth(Credentials("key", "secret"), "sqs", "us-east-1").add_auth(request)
+            return asked(address, "POST", "/", body, **dict(request.headers.items()), **more)[0]
+
+        listed = "AmazonSQS.ListQueues"
+        assert status({"X-Amz-Target": listed}, "{}") == 200
+        assert status({"X-Amz-Target": listed}, '{"MaxResults": 1}') == 403
+        assert status({}, "{}", X_Amz_Target=listed) == 403

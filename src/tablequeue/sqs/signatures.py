@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
@@ -64,7 +65,8 @@ def verify(
     if secret is None:
         raise SqsError("InvalidClientTokenId", "The security token included in the request is invalid.")
     _check_time(signature)
-    if not compare_digest(_expected(scope, headers, query, body, secret, signature), signature.text):
+    right = compare_digest(_expected(scope, headers, query, body, secret, signature), signature.text)
+    if not right or not _is_of_all(headers, body, signature):
         raise SqsError(
             "SignatureDoesNotMatch",
             "The request signature we calculated does not match the signature you provided. Check your AWS Secret "
@@ -116,6 +118,15 @@ def _check_time(signature: Signature) -> None:
     elif time < now - SKEW:
         words = f"Signature expired: {signature.time} is now earlier than {now - SKEW:{_TIME}}"
         raise SqsError("SignatureDoesNotMatch", f"{words} ({now:{_TIME}} - 15 min.)")
+
+
+def _is_of_all(headers: Mapping[str, str], body: bytes, signature: Signature) -> bool:
+    """Whether a signature is of the operation and the body, and not only of a header that says what the body is."""
+    if "x-amz-target" in headers and "x-amz-target" not in signature.headers:
+        return False
+    if "x-amz-content-sha256" not in signature.headers:
+        return True
+    return headers.get("x-amz-content-sha256") == sha256(body).hexdigest()
 
 
 def _expected(
