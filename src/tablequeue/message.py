@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from tablequeue.errors import BadInput, Cancelled
 from tablequeue.pacing import LARGEST, Duration
@@ -17,9 +17,6 @@ from tablequeue.states import FailedState, State
 # as a NamedTuple: to make one for each message takes 0.5 µs of the 15 that a message takes by hundreds on SQLite.
 CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
 ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
-
-# The header in which a dead letter that moved to another queue names its origin.
-ORIGIN = "tablequeue-origin"
 
 C = TypeVar("C")
 
@@ -92,30 +89,6 @@ class Message:
     def run_time(self) -> timedelta | None:
         """Time from the last pop to the finish."""
         return self.finished_at - self.popped_at if self.finished_at and self.popped_at else None
-
-
-class Origin(NamedTuple):
-    """Where a dead letter in another queue came from."""
-
-    queue: str
-    table: str | None
-    """The table of the queue, which it keeps when it is renamed; None of a message that older versions have moved."""
-    id: int
-    attempts: int
-    key: str | None
-
-    @classmethod
-    def of(cls, headers: Mapping[str, Any]) -> Origin | None:
-        """Return the origin of a message, from its headers. None if it was pushed to the queue."""
-        header: Any = headers.get(ORIGIN)
-        match header:
-            case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
-                return cls(queue, header.get("table"), id, header.get("attempts", 0), key)
-        return None
-
-    def is_from(self, name: str, table: str) -> bool:
-        """Whether it is the queue of that name, or of that table if the origin has one."""
-        return self.queue == name if self.table is None else self.table == table
 
 
 class Finisher(Protocol):

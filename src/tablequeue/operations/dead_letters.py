@@ -9,9 +9,10 @@ from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
-from tablequeue.message import Message, Origin
+from tablequeue.message import Message
 from tablequeue.operations.context import Context
 from tablequeue.operations.inspect import in_batches
+from tablequeue.origin import Origin
 from tablequeue.states import LiveState
 
 # The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones

@@ -8,7 +8,7 @@ from typing import Any
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aioqueue import AsyncQueue
 from tablequeue.errors import BadName, QueueNotFound
-from tablequeue.message import Origin
+from tablequeue.origin import Origin
 from tablequeue.sqs.attributes import PREFIX, Settings
 from tablequeue.sqs.counting import InFlight
 from tablequeue.sqs.errors import SqsError, no_queue

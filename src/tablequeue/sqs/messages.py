@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tablequeue.definition import PayloadType
-from tablequeue.message import ORIGIN
+from tablequeue.origin import ORIGIN
 from tablequeue.sqs.errors import SqsError, bad_parameter
 
 OURS = "tablequeue-sqs"
