@@ -110,7 +110,8 @@ def test_urls_have_several_forms(sqs: Any, url: str, name: str) -> None:
     assert counts(sqs, url) == (6, 0, 0)
     gone = "AWS.SimpleQueueService.NonExistentQueue"
     refused(gone, sqs.send_message, QueueUrl=f"http://host/queue/eu-west-1/{'0' * 12}/{name}", MessageBody="x")
-    refused(gone, sqs.send_message, QueueUrl=f"http://host/{'2' * 12}/{name}", MessageBody="x")
+    for none in (f"http://host/{'2' * 12}/{name}", "http://[", "//", "http://host", ""):
+        refused(gone, sqs.send_message, QueueUrl=none, MessageBody="x")
 
 
 def test_json_is_taken_at_the_url_of_a_queue(address: str, url: str) -> None:

@@ -98,7 +98,7 @@ def _signature(headers: Mapping[str, str], query: str) -> Signature:
     who = _CREDENTIAL.fullmatch(credential)
     if who is None or who["service"] != SERVICE or not time.startswith(who["date"]) or not text.isascii():
         raise incomplete
-    if not _SIGNED_HEADERS.fullmatch(signed) or "host" not in signed.split(";"):
+    if not _SIGNED_HEADERS.fullmatch(signed) or "host" not in signed.split(";") or "host" not in headers:
         raise incomplete
     return Signature(who["key"], who["date"], who["region"], signed.split(";"), time, text, valid)
 

@@ -30,7 +30,10 @@ class Place(NamedTuple):
 
     def of(self, url: str) -> tuple[Place, str]:
         """Return the place and the name of the queue of a URL, a path, or a name alone. What it leaves out is here."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return self, ""  # no queue has this name
         path = parts.path.rstrip("/")
         *before, name = path.split("/")
         account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else self.account
