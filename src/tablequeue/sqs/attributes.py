@@ -192,7 +192,7 @@ def redrive_policy(text: str) -> tuple[str, int]:
         raise invalid(text, "RedrivePolicy", "Invalid value for deadLetterTargetArn.")
     try:
         number = int(most)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = 0
     if isinstance(most, (bool, float)) or not 1 <= number <= 1000:
         raise invalid(
@@ -222,7 +222,7 @@ def _check_allowance(text: str) -> None:
     reason = None
     if permission not in ("allowAll", "denyAll", "byQueue"):
         reason = "Amazon SQS can't create the redrive allow policy. Invalid value for redrivePermission."
-    elif permission == "byQueue" and not sources:
+    elif permission == "byQueue" and not (sources and isinstance(sources, list)):
         reason = "Amazon SQS can't create the redrive allow policy, as it has no sourceQueueArns."
     elif permission == "byQueue" and len(sources) > 10:
         reason = (

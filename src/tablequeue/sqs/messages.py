@@ -168,6 +168,7 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
                 f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
                 "prefixes is Binary, Number, and String."
             )
+        check_text(type)
         if len(type) > 256:
             raise bad_parameter("Message (user) attribute types must be shorter than 256 Bytes")
         value = attribute.get("BinaryValue" if kind == "Binary" else "StringValue")
@@ -176,10 +177,15 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
         if kind == "Number" and not _NUMBER.fullmatch(value):
             raise bad_parameter(f"Can't cast the value of message (user) attribute '{name}' to a number.")
         if kind == "String":
-            try:
-                check_body(value)
-            except SqsError as error:
-                raise bad_parameter(error.message) from None
+            check_text(value)
+
+
+def check_text(text: str) -> None:
+    """Refuse characters that SQS does not take in a part of an attribute."""
+    try:
+        check_body(text)
+    except SqsError as error:
+        raise bad_parameter(error.message) from None
 
 
 def _check_name(name: str) -> None:

@@ -138,7 +138,10 @@ class QueryInJson(Query):
 
 def queue_in(url: str) -> str:
     """Return the name of the queue in a URL or a path, or in a name alone; "" if there is none."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
     return unquote(parts.path.rstrip("/").rpartition("/")[2])
 
 
