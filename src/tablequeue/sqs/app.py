@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tablequeue.aio import THREADS, AsyncDatabase
@@ -39,12 +40,12 @@ LARGEST_BODY = 8 << 20
 MOST_BYTES = 128 << 20
 """Bytes of all requests that come in at the same time; small ones do not count."""
 SMALL = 256 << 10
-LARGE = 64 << 10
-"""Bytes of an answer that may not fit into the buffers of a connection."""
 BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
 PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
 """Errors that a client does well to try again after."""
+UNREAD = "tablequeue.unread"
+"""An extension of ASGI: a server that has it calls a function if the client has not read the answer."""
 _PLAIN = "text/plain; charset=utf-8"
 
 log = logging.getLogger("tablequeue.sqs")
@@ -122,7 +123,7 @@ class SqsApp:
             name = request.operation.name
             call = Call(self.endpoint, request.parameters, self._region(headers), _base(scope, headers))
             if name == "ReceiveMessage":
-                await self._received(wire, request, call, receive, send, id)
+                await self._received(wire, request, call, scope, receive, send, id)
                 return
             answer = wire.result(request.operation, await self._result(request, call), id)
         except SqsError as error:
@@ -139,7 +140,14 @@ class SqsApp:
         await _reply(send, answer, id)
 
     async def _received(
-        self, wire: protocol.Wire, request: protocol.Request, call: Call, receive: Receive, send: Send, id: str
+        self,
+        wire: protocol.Wire,
+        request: protocol.Request,
+        call: Call,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        id: str,
     ) -> None:
         """Answer a receive. If that cannot be done, what was claimed for it is released.
 
@@ -153,7 +161,10 @@ class SqsApp:
                 raise _GoneError
             answer = wire.result(request.operation, await work, id)
             self.answered[request.operation.name, "OK"] += 1
-            await _reply(send, answer, id, gone)
+            await _reply(send, answer, id)
+            if call.claimed and UNREAD in scope.get("extensions", ()):
+                give = partial(give_back, (await call.queue()).queue, call.claimed)
+                scope["extensions"][UNREAD]["call"](give)
         except BaseException:
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -245,8 +256,7 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _reply(send: Send, answer: Answer, id: str, gone: asyncio.Future[None] | None = None) -> None:
-    """Send an answer; `_GoneError` if `gone` says that the client is, and does not have a large one."""
+async def _reply(send: Send, answer: Answer, id: str) -> None:
     headers = [
         (b"content-type", answer.type.encode()),
         (b"content-length", str(len(answer.body)).encode()),
@@ -255,13 +265,6 @@ async def _reply(send: Send, answer: Answer, id: str, gone: asyncio.Future[None]
     if id:
         headers.append((b"x-amzn-requestid", id.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if gone is not None and len(answer.body) > LARGE:
-        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})  # when the client has read most
-        if gone.done():
-            raise _GoneError
-        await send({"type": "http.response.body", "body": b""})
-        return
     await send({"type": "http.response.body", "body": answer.body})
 
 

@@ -39,7 +39,7 @@ class Attribute:
 
 
 def _number(low: int, high: int) -> Check:
-    return lambda text: re.fullmatch(r"\d{1,9}", text) is not None and low <= int(text) <= high
+    return lambda text: re.fullmatch("[0-9]{1,9}", text) is not None and low <= int(text) <= high
 
 
 def _one_of(*texts: str) -> Check:
