@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -47,8 +48,8 @@ class Handle(NamedTuple):
         try:
             key, id, token, end = _HANDLE.unpack(base64.b64decode(text, validate=True))
         except (binascii.Error, ValueError, struct.error):
-            key = b""
-        if key != _key(seed):
+            key, id, end = b"", 0, 0.0
+        if key != _key(seed) or id >= 1 << 63 or not isfinite(end):
             raise SqsError(
                 "ReceiptHandleIsInvalid", f'The input receipt handle "{text}" is not a valid receipt handle.'
             )
