@@ -27,6 +27,7 @@ from tests.sqs.support import client
 from tests.sqs.test_endpoint import asked
 from tests.sqs.test_messages import fifo, received, refused
 
+NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 SURROGATE = "\ud800"
 APP = importlib.import_module("tablequeue.sqs.app")  # whose function has the same name
@@ -222,19 +223,29 @@ def test_a_slow_body_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -
         assert b"RequestTimeout" in connection.recv(1 << 16)
 
 
-@pytest.fixture
-def held(sqs: Any, address: str) -> Callable[[str], int]:
-    """Return the number of messages in flight."""
+Held = Callable[[], int]
 
-    def held(url: str) -> int:
+
+@pytest.fixture
+def held(sqs: Any, queue_url: str) -> Held:
+    """Return what tells the number of messages in flight."""
+
+    def held() -> int:
         name = "ApproximateNumberOfMessagesNotVisible"
-        return int(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
+        return int(sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=[name])["Attributes"][name])
 
     return held
 
 
+def none_held(held: Held, within: float = 60) -> None:
+    end = time.monotonic() + within
+    while held():
+        assert time.monotonic() < end, "a message is held for nobody"
+        time.sleep(0.01)
+
+
 def test_an_answer_that_nobody_reads_gives_the_messages_back(
-    sqs: Any, address: str, queue_url: str, held: Callable[[str], int]
+    sqs: Any, address: str, queue_url: str, held: Held
 ) -> None:
     for n in range(5):
         sqs.send_message(QueueUrl=queue_url, MessageBody=str(n))
@@ -244,8 +255,7 @@ def test_an_answer_that_nobody_reads_gives_the_messages_back(
             connection.sendall(asked)
             if n % 4 == 3:  # its answer is there, and unread
                 connection.recv(1, socket.MSG_PEEK)
-    while held(queue_url):
-        time.sleep(0.01)
+    none_held(held)
     with connected(address) as connection:
         connection.sendall(asked)
         read = b""
@@ -257,8 +267,20 @@ def test_an_answer_that_nobody_reads_gives_the_messages_back(
     assert counts == [1] * 4, "what was read is held"
 
 
+def test_a_mutant_that_keeps_what_was_not_read_is_detected(
+    sqs: Any, address: str, queue_url: str, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.Connection, "_if_unread", lambda self, call: None)
+    sqs.send_message(QueueUrl=queue_url, MessageBody="x")
+    with connected(address) as connection:
+        connection.sendall(request("ReceiveMessage", {"QueueUrl": queue_url, "VisibilityTimeout": 3600}))
+        connection.recv(1, socket.MSG_PEEK)
+    with pytest.raises(AssertionError, match="held for nobody"):
+        none_held(held, within=0.5)
+
+
 def test_a_large_answer_that_nobody_reads_gives_the_messages_back(
-    sqs: Any, address: str, queue_url: str, held: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    sqs: Any, address: str, queue_url: str, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(10):
         sqs.send_message(QueueUrl=queue_url, MessageBody="x" * (900 << 10))
@@ -268,22 +290,20 @@ def test_a_large_answer_that_nobody_reads_gives_the_messages_back(
         host = urlsplit(address)
         connection.connect((host.hostname, host.port))
         connection.sendall(asked)
-        while not held(queue_url):
+        while not held():
             time.sleep(0.01)
         monkeypatch.setattr(server, "TAKEN_WITHIN", 0.0)
-        while held(queue_url):
-            time.sleep(0.01)
+        none_held(held)
 
 
 def test_a_receive_that_fails_gives_the_messages_back(
-    sqs: Any, queue_url: str, monkeypatch: pytest.MonkeyPatch, held: Callable[[str], int]
+    sqs: Any, queue_url: str, monkeypatch: pytest.MonkeyPatch, held: Held
 ) -> None:
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     with monkeypatch.context() as broken:
         broken.setattr("tablequeue.sqs.messages.md5", None)
         refused("InternalFailure", sqs.receive_message, QueueUrl=queue_url)
-    while held(queue_url):
-        time.sleep(0.01)
+    none_held(held)
     assert received(sqs, queue_url)[0]["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
@@ -293,7 +313,7 @@ def test_a_queue_may_be_dropped_while_receives_wait(sqs: Any, address: str, db: 
         waiting = [
             pool.submit(
                 refused,
-                "AWS.SimpleQueueService.NonExistentQueue",
+                NO_QUEUE,
                 sqs.receive_message,
                 QueueUrl=url,
                 WaitTimeSeconds=20,
