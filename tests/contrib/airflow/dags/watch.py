@@ -1,0 +1,48 @@
+"""The DAGs of tests/contrib/airflow/real.py, which Airflow reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
+from airflow.sdk import DAG, Asset, AssetWatcher, task
+
+from tablequeue.contrib.airflow.hook import Hook
+from tablequeue.contrib.airflow.operator import PushOperator
+from tablequeue.contrib.airflow.sensor import Sensor
+
+
+def watcher(queue_name: str) -> AssetWatcher:
+    return AssetWatcher("tablequeue", trigger=MessageQueueTrigger(scheme="tablequeue", queue_name=queue_name))
+
+
+orders = Asset("orders", watchers=[watcher("orders")])
+missing = Asset("missing", watchers=[watcher("missing")])  # a queue that is made later
+
+with DAG("watch", schedule=orders | missing, max_active_runs=1):
+
+    @task
+    def see(triggering_asset_events: Any = None) -> None:
+        """Push the ids of the messages of the events to the queue `seen`."""
+        events = [event.extra["payload"] for found in triggering_asset_events.values() for event in found]
+        with Hook().database() as database:
+            database.queue("seen").push_many([event["queue"], event["id"]] for event in events)
+
+    see()
+
+for kind, deferrable in (("poking", False), ("deferred", True)):
+    with DAG(f"chain_{kind}", schedule=None):
+
+        @task
+        def work(name: str) -> Any:
+            """Pop the message that the sensor has seen, and complete it at the end."""
+            with Hook().database() as database, database.queue(name).receive() as message:
+                database.queue("worked").push({"by": name, "payload": message.payload})
+
+        (
+            Sensor(task_id="wait", queue_name=kind, deferrable=deferrable, poke_interval=1, timeout=120)
+            >> work(kind)
+            >> PushOperator(
+                task_id="tell", queue_name="told", payload={"run": "{{ run_id }}", "of": kind}, key="{{ run_id }}"
+            )
+        )
