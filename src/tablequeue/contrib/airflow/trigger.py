@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from airflow.sdk import BaseHook
+from airflow.sdk.execution_time import task_runner
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
@@ -48,13 +49,32 @@ class Trigger(BaseEventTrigger):
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> Producer:
         return Producer(**kwargs)
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        async for event in shared_stream:
-            yield TriggerEvent(event)
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Delivery]) -> AsyncIterator[TriggerEvent]:
+        async for delivery in shared_stream:
+            yield TriggerEvent(delivery.event)
+            delivery.note()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        raise BadInput("This Airflow shares no streams between triggers.", "Use Airflow 3.3 or newer.")
+        raise BadInput("This Airflow shares no streams between triggers.", "Use Airflow 3.3.")
         yield
+
+
+class Delivery:
+    """A message on its way to the triggers that watch its queue.
+
+    noted   how many triggers have handed over its event while Airflow still waited for confirmations. It counts an
+            event that comes later, while the triggerer stops, as stored, which it is not (3.3.2).
+    """
+
+    def __init__(self, message: aio.AsyncClaim, event: dict[str, Any], producer: Producer) -> None:
+        self.message = message
+        self.event = event
+        self.noted = 0
+        self._producer = producer
+
+    def note(self) -> None:
+        """Count the event that a trigger has handed over; to be called when the trigger is asked for the next."""
+        self.noted += self._producer.is_confirmed_to
 
 
 class Producer(SharedStreamProducer):
@@ -66,9 +86,17 @@ class Producer(SharedStreamProducer):
         self._room = asyncio.Semaphore(IN_PROGRESS)
         self._held: set[aio.AsyncClaim] = set()
         self._database: aio.AsyncDatabase | None = None
+        self._streaming = True
+        # The task in which the triggerer receives confirmations. It ends before the triggers do.
+        self._confirmations: asyncio.Task[Any] = task_runner.SUPERVISOR_COMMS._reader_task  # noqa: SLF001
 
-    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], aio.AsyncClaim]]:
-        """Yield each message as an event, and its claim; at most IN_PROGRESS before they are stored."""
+    @property
+    def is_confirmed_to(self) -> bool:
+        """Whether Airflow confirms each event that it stores from now on."""
+        return self._streaming and not self._confirmations.done()
+
+    async def open_stream(self) -> AsyncIterator[tuple[Delivery, Delivery]]:
+        """Yield each message; at most IN_PROGRESS whose events are not stored."""
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
         self._queue = await self._database.queue(self._queue_name)
         if self._queue.definition.delivery == "at_most_once":
@@ -77,34 +105,39 @@ class Producer(SharedStreamProducer):
                 "Watch a queue that delivers at least once.",
             )
         consuming: Any = self._queue.consume(prefetch=PREFETCH)
-        async with aclosing(consuming) as messages:
-            async for message in messages:
-                event = {name: getattr(message, name) for name in ("id", "payload", "headers")}
-                event["queue"] = self._queue_name
-                if reason := unfit(event):
-                    await message.fail(reason, retry=False)
-                    continue
-                self._held.add(message)
-                await self._room.acquire()
-                yield event, message
+        try:
+            async with aclosing(consuming) as messages:
+                async for message in messages:
+                    event = {name: getattr(message, name) for name in ("id", "payload", "headers")}
+                    event["queue"] = self._queue_name
+                    if reason := unfit(event):
+                        await message.fail(reason, retry=False)
+                        continue
+                    self._held.add(message)
+                    await self._room.acquire()
+                    delivery = Delivery(message, event, self)
+                    yield delivery, delivery
+        finally:
+            self._streaming = False
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Complete the messages whose events are stored, and fail or release the others.
 
         A message whose lease was lost meanwhile is delivered again.
         """
-        stored = [message for message, outcome in batch if outcome.is_clean]
-        failed = [message for message, outcome in batch if outcome.failed]
-        unwatched = [message for message, outcome in batch if not (outcome.is_clean or outcome.failed)]
+        done: dict[str, list[aio.AsyncClaim]] = {"stored": [], "failed": [], "unknown": []}
+        for delivery, outcome in batch:
+            stored = outcome.is_clean and outcome.acked == delivery.noted
+            done["stored" if stored else "failed" if outcome.failed else "unknown"].append(delivery.message)
         for finish in (
-            self._queue.complete_many(stored),
-            self._queue.fail_many(failed, "Airflow did not store the event in time."),
-            self._queue.release_many(unwatched),
+            self._queue.complete_many(done["stored"]),
+            self._queue.fail_many(done["failed"], "Airflow has not stored the event."),
+            self._queue.release_many(done["unknown"]),
         ):
             with suppress(LeaseLost):
                 await finish
-        for message, _ in batch:
-            self._held.discard(message)
+        for delivery, _ in batch:
+            self._held.discard(delivery.message)
             self._room.release()
 
     async def aclose(self) -> None:

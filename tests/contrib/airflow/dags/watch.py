@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
@@ -21,7 +22,7 @@ missing = Asset("missing", watchers=[watcher("missing")])  # a queue that is mad
 
 with DAG("watch", schedule=orders | missing, max_active_runs=1):
 
-    @task
+    @task(retries=3, retry_delay=timedelta(seconds=1))
     def see(triggering_asset_events: Any = None) -> None:
         """Push the ids of the messages of the events to the queue `seen`."""
         events = [event.extra["payload"] for found in triggering_asset_events.values() for event in found]
