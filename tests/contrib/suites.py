@@ -3,7 +3,7 @@
     python -m tests.contrib.suites [dramatiq|taskiq] [--url sqlite:///…] [-- arguments of pytest]
 
 Their source distributions are fetched from PyPI into a folder of the machine's cache, with an environment of their own.
-Nothing of them is a part of this project. What fails for reasons of theirs is in EXCUSED.
+Nothing of them is a part of this project. What fails for reasons of theirs is `excused`.
 """
 
 from __future__ import annotations
