@@ -165,6 +165,7 @@ SUITES = {
             "test_actors_can_be_sent_messages": "reads the Queue inside the StubBroker",
             "eta": "puts a message into the Queue inside the StubBroker",
             "process_messages_in_order": "looks before a database can have delivered all messages",
+            "doesnt_leak": "our stand-in keeps the errors, so that join can raise them",
             "lookup_options": "is about Redis as a result backend",
             **dict.fromkeys(
                 "unacked_messages dead_lettered redis_messages_belonging connect_via requeues_unhandled redis_consumer "

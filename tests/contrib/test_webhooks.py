@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -198,6 +199,24 @@ def test_an_endpoint_that_does_not_answer_is_retried(queue: Queue, receiver: Rec
     outcome = to(receiver)(popped(queue))
     assert isinstance(outcome, Retry)
     assert "ConnectionRefusedError" in str(outcome.error)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"h: x\r\n" * 500])
+def test_what_is_no_answer_of_http_is_retried(queue: Queue, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reply() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        outcome = Webhooks(Endpoint(url, [SECRET]), private=True)(popped(queue))
+        thread.join()
+    assert isinstance(outcome, Retry)
 
 
 def test_private_addresses_are_refused(queue: Queue, receiver: Receiver) -> None:

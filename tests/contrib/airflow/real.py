@@ -154,7 +154,7 @@ def main() -> None:
 
 def check(airflow: Airflow, db: tablequeue.Database, metadata: sa.Engine, messages: int, kills: int) -> None:
     orders = db.create_queue("orders", lease=LEASE, max_attempts=kills + 3)
-    seen, worked, told = (db.create_queue(name) for name in ("seen", "worked", "told"))
+    seen, worked, told, _ = (db.create_queue(name) for name in ("seen", "worked", "told", "shared"))
     poking, deferred = db.create_queue("poking"), db.create_queue("deferred")
 
     def events() -> Counter[tuple[str, int]]:
@@ -198,6 +198,10 @@ def check(airflow: Airflow, db: tablequeue.Database, metadata: sa.Engine, messag
     late = db.create_queue("missing").push("late")
     wait("an event of a queue that was made later", lambda: ("missing", late) in events())
     print("a queue that was made later is watched")
+
+    shared = db.queue("shared").push_many(range(30))
+    wait("events of two assets that watch one queue", lambda: all(events()["shared", id] >= 2 for id in shared))
+    print("two assets that watch one queue get each message")
 
     expected = {("orders", id) for id in pushed} | {("missing", late)}
 

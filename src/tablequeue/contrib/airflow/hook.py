@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from airflow.sdk import BaseHook
 
 import tablequeue
-from tablequeue.errors import BadUrl
+from tablequeue.definition import Definition
+from tablequeue.errors import BadInput, BadUrl
 
 DEFAULT = "tablequeue_default"
 
@@ -56,6 +57,12 @@ class Hook(BaseHook):
                 return True, f"The database answers, and has {len(database.queues())} queues."
         except Exception as error:
             return False, str(error)
+
+
+def check_delivery(name: str, definition: Definition) -> None:
+    """`BadInput` if a message of the queue cannot be released: the death of a triggerer or a worker would lose it."""
+    if definition.delivery == "at_most_once":
+        raise BadInput(f"The queue {name!r} delivers at most once.", "Watch a queue that delivers at least once.")
 
 
 def url_of(connection: Any) -> sa.URL:

@@ -9,7 +9,7 @@ from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tablequeue import aio
-from tablequeue.contrib.airflow.hook import DEFAULT, url_of
+from tablequeue.contrib.airflow.hook import DEFAULT, check_delivery, url_of
 
 
 class ReadyTrigger(BaseTrigger):
@@ -28,6 +28,7 @@ class ReadyTrigger(BaseTrigger):
         url = url_of(await BaseHook.aget_connection(self.tablequeue_conn_id))
         async with await aio.connect(url) as database:
             queue = await database.queue(self.queue_name)
+            check_delivery(self.queue_name, queue.definition)
             async for message in queue.consume():
                 await message.release()
                 break

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
 
-from tablequeue.contrib.airflow.hook import DEFAULT, Hook
+from tablequeue.contrib.airflow.hook import DEFAULT, Hook, check_delivery
 from tablequeue.contrib.airflow.ready import ReadyTrigger
 
 
@@ -37,7 +37,9 @@ class Sensor(BaseSensorOperator):
 
     def poke(self, context: Any) -> bool:
         with Hook(self.tablequeue_conn_id).database() as database:
-            message = database.queue(self.queue_name).pop()
+            queue = database.queue(self.queue_name)
+            check_delivery(self.queue_name, queue.definition)
+            message = queue.pop()
             if message is not None:
                 message.release()
             return message is not None

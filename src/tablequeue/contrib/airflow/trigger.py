@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from tablequeue import aio
-from tablequeue.contrib.airflow.hook import DEFAULT, url_of
+from tablequeue.contrib.airflow.hook import DEFAULT, check_delivery, url_of
 from tablequeue.errors import BadInput, LeaseLost
 
 # Messages that wait until Airflow has stored their events. It confirms them about once a second.
@@ -99,11 +99,7 @@ class Producer(SharedStreamProducer):
         """Yield each message; at most IN_PROGRESS whose events are not stored."""
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
         self._queue = await self._database.queue(self._queue_name)
-        if self._queue.definition.delivery == "at_most_once":
-            raise BadInput(
-                f"The queue {self._queue_name!r} delivers at most once: a killed triggerer would lose messages.",
-                "Watch a queue that delivers at least once.",
-            )
+        check_delivery(self._queue_name, self._queue.definition)
         consuming: Any = self._queue.consume(prefetch=PREFETCH)
         try:
             async with aclosing(consuming) as messages:

@@ -19,6 +19,10 @@ def watcher(queue_name: str) -> AssetWatcher:
 
 orders = Asset("orders", watchers=[watcher("orders")])
 missing = Asset("missing", watchers=[watcher("missing")])  # a queue that is made later
+both = [Asset(name, watchers=[watcher("shared")]) for name in ("left", "right")]
+
+with DAG("both", schedule=both):
+    task(lambda: None, task_id="nothing")()
 
 with DAG("watch", schedule=orders | missing, max_active_runs=1):
 
