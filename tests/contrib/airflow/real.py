@@ -214,6 +214,13 @@ def check(airflow: Airflow, db: tablequeue.Database, metadata: sa.Engine, messag
     wait("DAG runs for all events", drained, 300)
     print("every message was in the events of a DAG run")
 
+    refused = db.create_queue("refused")
+    refused.push("stays")
+    airflow.run("dags", "trigger", "refused")
+    wait("the end of a task that is deferred with this trigger", lambda: has("refused", "wait", "failed"))
+    assert refused.stats().ready == 1
+    print("a task that is deferred with this trigger fails, and takes no message")
+
     for name, queue in (("poking", poking), ("deferred", deferred)):
         airflow.run("dags", "trigger", f"chain_{name}")
         wait(f"the sensor of {name}", partial(has, f"chain_{name}", "wait", *WAITING))

@@ -20,7 +20,6 @@ from tablequeue.errors import BadInput, LeaseLost
 
 # Messages that wait until Airflow has stored their events. It confirms them about once a second.
 IN_PROGRESS = 100
-PREFETCH = 20
 
 
 class Trigger(BaseEventTrigger):
@@ -41,9 +40,9 @@ class Trigger(BaseEventTrigger):
         kwargs = {"queue_name": self.queue_name, "tablequeue_conn_id": self.tablequeue_conn_id}
         return f"{type(self).__module__}.{type(self).__qualname__}", kwargs
 
-    def shared_stream_key(self) -> Hashable:
-        """All watchers of a queue share one consumer."""
-        return self.tablequeue_conn_id, self.queue_name
+    def shared_stream_key(self) -> Hashable | None:
+        """Return what all watchers of a queue have in common: they share one consumer. None for a deferred task."""
+        return None if self.task_instance else (self.tablequeue_conn_id, self.queue_name)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> Producer:
@@ -55,7 +54,8 @@ class Trigger(BaseEventTrigger):
             delivery.note()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        raise BadInput("This Airflow shares no streams between triggers.", "Use Airflow 3.3.")
+        """Refuse: a deferred task takes one event, and Airflow drops the others; older Airflows confirm none."""
+        raise BadInput("This trigger is for asset watchers of Airflow 3.3.", "Defer a task with the Sensor.")
         yield
 
 
@@ -100,7 +100,7 @@ class Producer(SharedStreamProducer):
         self._database = await aio.connect(url_of(await BaseHook.aget_connection(self._conn_id)))
         self._queue = await self._database.queue(self._queue_name)
         check_delivery(self._queue_name, self._queue.definition)
-        consuming: Any = self._queue.consume(prefetch=PREFETCH)
+        consuming: Any = self._queue.consume()
         try:
             async with aclosing(consuming) as messages:
                 async for message in messages:

@@ -19,7 +19,6 @@ class Broker(AsyncBroker):
 
     url          that of `tablequeue.aio.connect`. The connection is made by `startup`.
     queue_name   the queue; it is made if it is not there.
-    prefetch     how many messages a worker process claims at a time.
     options      those of `Database.create_queue`, for a queue that is not there yet; `max_attempts` counts the
                  deliveries of one message, and not taskiq's retries, which are messages.
 
@@ -27,11 +26,10 @@ class Broker(AsyncBroker):
     `priority` is for a queue with `order="priority"`.
     """
 
-    def __init__(self, url: Any, *, queue_name: str = "taskiq", prefetch: int = 10, **options: Any) -> None:
+    def __init__(self, url: Any, *, queue_name: str = "taskiq", **options: Any) -> None:
         super().__init__()
         self._url = url
         self._queue_name = queue_name
-        self._prefetch = prefetch
         self._options = options
         self._held: set[aio.AsyncClaim] = set()
         self._database: aio.AsyncDatabase | None = None
@@ -70,7 +68,7 @@ class Broker(AsyncBroker):
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield messages. Each is under a lease, which is extended until taskiq acknowledges the message."""
-        consuming: Any = self._queue.consume(prefetch=self._prefetch)
+        consuming: Any = self._queue.consume()  # one by one: what is not handed over has no one to extend it
         async with aclosing(consuming) as messages:
             async for claim in messages:
                 self._held.add(claim)

@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
-from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow.sdk import DAG, Asset, AssetWatcher, BaseOperator, task
 
 from tablequeue.contrib.airflow.hook import Hook
 from tablequeue.contrib.airflow.operator import PushOperator
 from tablequeue.contrib.airflow.sensor import Sensor
+from tablequeue.contrib.airflow.trigger import Trigger
 
 
 def watcher(queue_name: str) -> AssetWatcher:
@@ -34,6 +35,17 @@ with DAG("watch", schedule=orders | missing, max_active_runs=1):
             database.queue("seen").push_many([event["queue"], event["id"]] for event in events)
 
     see()
+
+
+class Deferring(BaseOperator):
+    """A task that is deferred with the trigger of asset watchers, which refuses."""
+
+    def execute(self, context: Any) -> None:
+        self.defer(trigger=Trigger("refused"), method_name="execute")
+
+
+with DAG("refused", schedule=None):
+    Deferring(task_id="wait")
 
 for kind, deferrable in (("poking", False), ("deferred", True)):
     with DAG(f"chain_{kind}", schedule=None):
