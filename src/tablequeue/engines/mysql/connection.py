@@ -93,17 +93,6 @@ def adopt(dbapi: Any) -> MySQLConnection:
     return MySQLConnection(dbapi, cursor)
 
 
-def join(dbapi: Any) -> Any:
-    check_charset(dbapi)
-    if type(dbapi).__module__.startswith("MySQLdb."):
-        from tablequeue.engines.mysql.mysqlclient_cursor import (
-            MysqlclientCursor,  # there only if a caller has the driver
-        )
-
-        return MysqlclientCursor(dbapi)
-    return dbapi.cursor(MySQLCursor)
-
-
 def check_charset(dbapi: Any) -> None:
     charset = dbapi.charset if hasattr(dbapi, "charset") else dbapi.character_set_name()
     if charset != "utf8mb4":

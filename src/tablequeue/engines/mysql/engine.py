@@ -22,7 +22,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
-from tablequeue.engines.mysql.connection import adopt, check_charset, commits_each, join
+from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
 from tablequeue.engines.mysql.reads import MySQLReads
@@ -162,7 +162,12 @@ class MySQL(Engine):
         return commits_each(getattr(dbapi, "driver_connection", dbapi))
 
     def join(self, dbapi: Any) -> Cursor:
-        return join(dbapi)
+        check_charset(dbapi)
+        if not type(dbapi).__module__.startswith("MySQLdb."):
+            return dbapi.cursor(MySQLCursor)
+        from tablequeue.engines.mysql.mysqlclient_cursor import MysqlclientCursor  # there only if a caller has it
+
+        return MysqlclientCursor(dbapi)
 
     def join_async(self, adapted: Any) -> Cursor:
         from tablequeue.engines.mysql.aiomysql_cursor import AiomysqlCursor  # there only if a caller has the driver
