@@ -63,8 +63,6 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.test.utils import override_settings  # noqa: E402
 
-from tablequeue.contrib.django import database  # noqa: E402
-
 
 @pytest.fixture(params=[kind for kind in KINDS if kind.name in BACKENDS], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
@@ -116,7 +114,6 @@ def site(place: Place, kind: Kind) -> Iterator[Site]:
         "OPTIONS": dict(options),
     }
     connections.configure_settings(connections.databases)  # the defaults of the others
-    database.database.cache_clear()
     yield Site(alias)
     connections[alias].close()
     del connections[alias], connections.databases[alias]

@@ -236,7 +236,8 @@ def test_times_without_time_zones(site: Site) -> None:
 
 @only("sqlite")
 def test_a_queue_that_was_not_migrated(site: Site) -> None:
-    with site.tasks(), override_settings(TASKS={"default": {"BACKEND": "tablequeue.contrib.django.Backend"}}):
+    backend = {"BACKEND": "tablequeue.contrib.django.Backend", "OPTIONS": {"database": site.alias}}
+    with override_settings(TASKS={"default": backend}):
         assert "migrate" in refuses(QueueNotFound, add.enqueue, 1, 2).remedy
 
 

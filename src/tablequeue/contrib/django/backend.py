@@ -47,7 +47,6 @@ class Backend(BaseTaskBackend):
         super().__init__(alias, params)
         self.database: str = self.options.get("database", "default")
         self.retry: bool = self.options.get("retry", False)
-        self._opened: dict[str, Queue] = {}
 
     def definition(self) -> dict[str, Any]:
         """Return the options with which the queues are made."""
@@ -60,12 +59,10 @@ class Backend(BaseTaskBackend):
 
     def queue(self, queue_name: str) -> Queue:
         """Return the table queue of a queue of tasks, on Django's connections."""
-        if queue_name not in self._opened:
-            try:
-                self._opened[queue_name] = database.database(self.database).queue(self.table_queue(queue_name))
-            except QueueNotFound as error:
-                raise QueueNotFound(error.cause, "Run `manage.py migrate`.") from None
-        return self._opened[queue_name]
+        try:
+            return database.queue(self.database, self.table_queue(queue_name))
+        except QueueNotFound as error:
+            raise QueueNotFound(error.cause, "Run `manage.py migrate`.") from None
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
         """Push the task in the transaction that is open on Django's connection, or in one of its own."""

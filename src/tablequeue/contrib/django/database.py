@@ -16,6 +16,7 @@ from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import ConnectionLost
+from tablequeue.queue import Queue
 
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound=Statements)
@@ -90,6 +91,12 @@ def database(alias: str) -> Database:
     """Return the queues of that database of Django's settings, on Django's connections."""
     sa_engine = sa.create_engine(f"{_driver(alias)}://")
     return Database(sa_engine, DjangoRunner(alias, sa_engine), None)
+
+
+@cache
+def queue(alias: str, name: str) -> Queue:
+    """Return a queue of that database. Once in a process: under ASGI, Django makes a backend for each request."""
+    return database(alias).queue(name)
 
 
 def url_of(alias: str) -> sa.URL:
