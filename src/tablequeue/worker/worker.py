@@ -68,6 +68,8 @@ class Worker:
         self.abandoned = False
         """Whether handlers may still run after `run` has returned."""
         self._fetchers: list[Fetcher] = []
+        self._fetching: set[Fetcher] = set()
+        """Those that have not ended. A thread is alive for a moment after it has said so."""
         self._stopping = Event()
         self._tick = Event()
         self._running = Lock()
@@ -175,9 +177,10 @@ class Worker:
         scheduler = Scheduler(database, [] if drain else self.schedules)
         threads = [Thread(target=self._fetch, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
         with stop_on_signals(self.stop, self._kill):
+            self._fetching = set(self._fetchers)
             for thread in threads:
                 thread.start()
-            self._balance_until_over(threads, drain)
+            self._balance_until_over(drain)
             self._shut_down(threads, completer, helpers, scheduler, loop)
         self._stopping.clear()
         if self._failure is not None:
@@ -210,6 +213,7 @@ class Worker:
         except Exception as error:
             self._fail(error)
         finally:
+            self._fetching.discard(fetcher)
             self._tick.set()
 
     def _fail(self, error: Exception) -> None:
@@ -236,10 +240,10 @@ class Worker:
                 if now != before:
                     logger.debug("%s: %d consumers after %d", fetcher.queue.name, now, before)
 
-    def _balance_until_over(self, threads: list[Thread], drain: bool) -> None:
+    def _balance_until_over(self, drain: bool) -> None:
         """Adjust the numbers of consumers until `stop`, or until all queues are drained. Sleeps while all are idle."""
-        only_schedules = not threads and not drain
-        while not self._stopping.is_set() and (only_schedules or any(thread.is_alive() for thread in threads)):
+        only_schedules = not self._fetchers and not drain
+        while not self._stopping.is_set() and (only_schedules or self._fetching):
             self._balance()
             idle = all(fetcher.is_idle() for fetcher in self._fetchers)
             self._tick.wait(None if idle else TICK)
