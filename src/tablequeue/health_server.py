@@ -64,7 +64,7 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind without the look-up of the host's full name, which can take seconds."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = "", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._places.acquire(blocking=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -71,8 +72,8 @@ def run(
         from tablequeue.spark.pipeline.file import load
         from tablequeue.spark.pipeline.health import Watched
     chosen = load(file)
-    if health_port is not None:
-        logs.configure(as_json=settings.json)
+    logs.configure(as_json=settings.json)
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it notes each call of Python by Java
     stop = Event()
     watched = Watched(chosen, stop)
     with (
