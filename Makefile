@@ -29,6 +29,7 @@ CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or 
 ENGINE ?=
 K ?=
 PG ?=
+URL ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
@@ -36,6 +37,7 @@ CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "             make demo URL=postgresql+psycopg://...: in that database instead of SQLite"
 	@echo "make events  the same flights on a topic with three services, each killed on the way"
 	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
@@ -67,7 +69,7 @@ clients:
 	@scripts/install-clients
 
 demo: setup
-	$(RUN)/python -m examples.flights
+	$(RUN)/python -m examples.flights $(if $(URL),--url '$(URL)')
 
 events: setup
 	$(RUN)/python -m examples.events
