@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -188,7 +189,11 @@ def test_the_query_of_keda_counts_what_workers_are_needed_for(db: Database, plac
     assert needed() == 301, "one is dead; 200 in a pack are in progress"
     emails.complete_many(held)
     assert needed() == 101
-    place.execute("update {} set due_at = now() where state = 'scheduled'".format(place.table("emails")))
+    with place.sa_engine().begin() as connection:
+        emails_table = sa.table("tq_emails", sa.column("due_at"), sa.column("state"), schema=place.schema)
+        connection.execute(
+            emails_table.update().where(emails_table.c.state == "scheduled").values(due_at=sa.func.now())
+        )
     assert needed() == 102, "it is due, and no claim has seen it"
 
 
