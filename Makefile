@@ -19,7 +19,7 @@ CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --ex
 CHECK_RUN := .venv-check/bin
 CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
     $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
-    $(patsubst %,tests/test_%.py,cli_bad_input docs doctor golden project redaction refusals settings sqlite \
+    $(patsubst %,tests/test_%.py,cli_bad_input deploy docs doctor golden health project redaction refusals settings sqlite \
     sqlite_file states stress_checks texts mutants typing upgrade)
 # By name, as pytest's -k has it: the texts of every engine, and of the rest what needs no server.
 CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or mssql)
