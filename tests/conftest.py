@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -22,6 +23,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # PyMySQL loads the machine's certificates for every connection, which takes 37 ms, even if the server has no TLS.
 if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
     os.environ["SSL_CERT_FILE"] = os.devnull
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say in one line at the end which server was left out."""
+    yield
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    reasons = Counter(where[2].removeprefix("Skipped: ") for where in skipped if not isinstance(where, str))
+    for reason, number in reasons.items():
+        if "names no server" in reason:
+            terminalreporter.write_line(f"Left out, {number} tests: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")
