@@ -54,6 +54,13 @@ def name_of(queue: Queue) -> str:
     return queue.context.engine.words(queue.context.table)["queue"]
 
 
+def lapse(connection: sa.Connection, queue: Queue) -> None:
+    """Have all leases end an hour ago."""
+    connection.exec_driver_sql(
+        f"update {name_of(queue)} set lease_until = now() - interval '1 hour'"  # noqa: S608 (a checked name)
+    )
+
+
 def ready_far_below(place: Place, queue: Queue) -> int:
     """Have another process release a message that is further below the mark than marked claims look."""
     queue.push_many(["a"] * (LATE_IDS + 50))
@@ -129,7 +136,7 @@ def check_a_full_sweep_is_not_the_last(place: Place, engine: type[Engine]) -> No
     for _ in range(7):
         queue.pop_many(150)
     with place.sa_engine().begin() as connection:
-        connection.exec_driver_sql(f"update {name_of(queue)} set lease_until = now() - interval '1 hour'")
+        lapse(connection, queue)
     queue.context.table.walks.swept_at = None  # as if it had not swept yet
     found = 0
     while batch := queue.pop_many(SWEPT):
@@ -148,7 +155,7 @@ def test_what_a_sweep_missed_is_found_by_a_whole_one(place: Place, kind: Kind) -
     message = claimed(queue)
     assert queue.pop() is None
     with place.sa_engine().begin() as connection:
-        connection.exec_driver_sql(f"update {name_of(queue)} set lease_until = now() - interval '1 hour'")
+        lapse(connection, queue)
     assert queue.pop() is None
     queue.context.table.walks.sweeps.next_whole = 0
     assert claimed(queue).id == message.id
@@ -173,27 +180,27 @@ def test_only_what_costs_something_is_seldom_whole(kind: Kind) -> None:
 @contextmanager
 def held(place: Place, queue: Queue) -> Any:
     with place.sa_engine().connect().execution_options(isolation_level="REPEATABLE READ") as reader:
-        reader.execute(sa.text(f"select count(*) from {name_of(queue)}"))
+        reader.execute(sa.text(f"select count(*) from {name_of(queue)}"))  # noqa: S608 (a checked name)
         yield
 
 
 def test_marks_spare_the_dead_entries(place: Place, kind: Kind) -> None:
     """The pages that a claim, a sweep and a look read while a snapshot is held: few of those of a whole one."""
     queue = marked_queue(place, kind.engine_class, lease=0.001)
-    table, number = queue.context.table, 3 * LATE_IDS
+    engine, table, number = queue.context.engine, queue.context.table, 3 * LATE_IDS
     queue.push_many(["a"] * number)
     with held(place, queue):
         claims = [claim for _ in range(number // 150) for claim in queue.pop_many(150, lease=0.001)]
         with place.sa_engine().begin() as connection:
-            connection.exec_driver_sql(f"delete from {name_of(queue)}")
+            connection.exec_driver_sql(f"delete from {name_of(queue)}")  # noqa: S608 (a checked name)
             assert len(claims) >= number
             marks = {"low_water": str(number), "since_sweep": "0", "until_lease": "1"}
             whole = {"low_water": "0", "since_sweep": "null", "until_lease": "null"}
             common = {"now": "null", "n": "10", "max_attempts": "5", "consumer": "'a'", "lease": "60"}
             for operation in ("claim", "sweep", "until_next"):
-                text = table.engine.render(operation, table)
+                text = engine.render(operation, table)
                 pages = [
-                    _pages(connection, put(table.engine, text, {**common, "token": f"'{'0' * 32}'", **values}))
+                    _pages(connection, put(engine, text, {**common, "token": f"'{'0' * 32}'", **values}))
                     for values in (marks, whole)
                 ]
                 assert 3 * pages[0] < pages[1], (operation, pages)
