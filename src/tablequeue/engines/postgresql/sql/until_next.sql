@@ -1,6 +1,6 @@
 -- Seconds until a message can be popped: 0 if one is ready, null if none is expected; and whether an open transaction
--- has pushed, so that a message may come at any moment. For waiting consumers. Last, for the marks of the next look, the
--- seconds until a lease ends, if no message is ready, and the last id, if the role may know it.
+-- has pushed, so that a message may come at any moment. For waiting consumers. Last, for the marks of the next look,
+-- the seconds until a lease ends, if no message is ready, and the last id, if the role may know it.
 -- Indexes: {table}__ready from :low_water on, {table}__scheduled of the last :since_sweep seconds, {table}__in_progress
 -- from :until_lease seconds on, {table}__packs_lease; one entry of each, but with dead ones before it: see walks.py.
 -- Locks: an advisory one, for the length of a look.
