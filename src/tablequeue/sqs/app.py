@@ -27,6 +27,7 @@ from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpo
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
 from tablequeue.sqs.protocol import Answer
+from tablequeue.sqs.urls import ACCOUNT, Place, region_in
 from tablequeue.sqs.waiting import give_back
 from tablequeue.threads import Threads
 
@@ -56,8 +57,9 @@ def app(
     """Return an ASGI application that serves the queues of a database as Amazon SQS.
 
     credentials  secret keys by access key: requests must be signed with one of them. None: requests are not checked.
-    account      the account in URLs and ARNs, 12 digits.
-    region       the region of requests that are not signed, and so name none.
+    account      the account in URLs and ARNs, 12 digits. Without `credentials`, an access key of 12 digits is the
+                 account of its client instead.
+    region       the region of requests that are not signed, and whose host names none.
     fair         make standard queues so that message groups take turns (`groups="fair"`). A receive of one message
                  takes up to three times as long then.
 
@@ -113,7 +115,7 @@ class SqsApp:
                 signatures.verify(scope, headers, body, self._credentials)
             request = wire.read(path, scope["query_string"].decode("latin-1"), body)
             name = request.operation.name
-            call = Call(self.endpoint, request.parameters, self._region(headers), _base(scope, headers))
+            call = Call(self.endpoint, request.parameters, self._place(scope, headers), _base(scope, headers))
             answer = await self._answer(wire, request, call, receive, id)
         except SqsError as error:
             answer, code = wire.error(error, id), error.code
@@ -154,7 +156,7 @@ class SqsApp:
         try:
             return await OPERATIONS[request.operation.name](call)
         except QueueNotFound:  # another process dropped it
-            self.endpoint.queues.forget(protocol.queue_in(call.get("QueueUrl", "")))
+            self.endpoint.queues.forget(call.place.of(call.get("QueueUrl", ""))[1])
             raise no_queue() from None
         except TablequeueError as error:
             if isinstance(error, (BadInput, BadDefinition)):
@@ -163,8 +165,13 @@ class SqsApp:
             name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"
             raise SqsError(name, str(error)) from None
 
-    def _region(self, headers: Mapping[str, str]) -> str:
-        return signatures.region(headers) or self.endpoint.region
+    def _place(self, scope: Scope, headers: Mapping[str, str]) -> Place:
+        """Return the account and the region of a client: those of its credentials, or of the host that it called."""
+        own = self.endpoint.place
+        key, region = signatures.claimed(headers, scope["query_string"].decode("latin-1"))
+        if self._credentials is None and ACCOUNT.fullmatch(key):
+            own = own._replace(account=key)
+        return own._replace(region=region or region_in(headers.get("host", "")) or own.region)
 
     def _metrics(self) -> str:
         """Return what was answered, and who waits, in the format of Prometheus."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tablequeue.definition import PayloadType
-from tablequeue.message import ORIGIN
+from tablequeue.origin import ORIGIN
 from tablequeue.sqs.errors import SqsError, bad_parameter
 
 OURS = "tablequeue-sqs"
@@ -165,8 +165,8 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
         kind = type.partition(".")[0]
         if kind not in ("String", "Number", "Binary"):
             raise bad_parameter(
-                f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
-                "prefixes is Binary, Number, and String."
+                f"The type of message (user) attribute '{name}' is invalid. You must use only the following supported "
+                "type prefixes: Binary, Number, String."
             )
         if len(type) > 256:
             raise bad_parameter("Message (user) attribute types must be shorter than 256 Bytes")

@@ -1,7 +1,8 @@
 """Message move tasks: the messages of a dead-letter queue go back, or to another queue, in the background.
 
-A task is a label of its queue, so every endpoint of the database lists it. It runs in the process that started it; if
-that ends, the task has failed, and what it has not moved stays in the queue.
+A task is in a label of its queue, so every endpoint of the database lists it. It runs in the process that started it;
+if that ends, the task has failed, and what it has not moved stays in the queue. A cancel writes another label: the
+task, which notes its progress meanwhile, cannot undo it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
-from tablequeue.sqs.attributes import COUNTS, is_arn
+from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
-from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
-from tablequeue.sqs.queues import counts, sources
+from tablequeue.sqs.hosted import Hosted, label
+from tablequeue.sqs.queues import sources
+from tablequeue.sqs.urls import is_arn, of_arn
 
 MOST_LISTED = 10
 KEPT = 10
@@ -83,13 +85,12 @@ async def start_message_move_task(call: Call) -> Result:
         raise bad_parameter("Source and destination queues must not be the same.")
     if destination is not None and destination.settings.fifo is not source.settings.fifo:
         raise bad_parameter("Source and destination queues must be of the same type.")
-    tasks = _tasks_of(source)
-    if any(task.is_active for task in tasks):
+    if any(task.is_active for task in _tasks_of(source)):
         raise SqsError(
             "UnsupportedOperation",
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
         )
-    visible = (await counts(source))[COUNTS[0]]
+    visible = (await counts(source.queue))[COUNTS[0]]
     task = Task(
         str(uuid.uuid4()),
         "RUNNING",
@@ -99,8 +100,8 @@ async def start_message_move_task(call: Call) -> Result:
         int(visible),
         round(time() * 1000),
     )
-    await _note(source, [task, *tasks][:KEPT])
-    runner = asyncio.create_task(_run(call.endpoint, call.region, source, destination, task))
+    await _note(source, task)
+    runner = asyncio.create_task(_run(call.endpoint, source, destination, task))
     _running[task.id] = runner
     runner.add_done_callback(lambda _: _running.pop(task.id, None))
     return {"TaskHandle": task.handle}
@@ -121,14 +122,12 @@ async def cancel_message_move_task(call: Call) -> Result:
     except (binascii.Error, ValueError, KeyError, TypeError):
         raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
     source = await _resource(call, arn, "SourceArn")
-    tasks = _tasks_of(source)
-    task = next((each for each in tasks if each.id == id), None)
+    task = next((each for each in _tasks_of(source) if each.id == id), None)
     if task is None:
         raise SqsError("ResourceNotFoundException", "Task does not exist.")
     if not task.is_active:
         raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
-    task.status = "CANCELLING"
-    await _note(source, tasks)
+    await source.queue.alter(labels={label("cancelled_move"): task.id})
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
 
@@ -151,7 +150,7 @@ async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
         )
     try:
-        return await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
+        return await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
         words = f"The resource that you specified for the {parameter} parameter doesn't exist."
         raise SqsError("ResourceNotFoundException", words) from None
@@ -163,50 +162,53 @@ def _tasks_of(source: Hosted) -> list[Task]:
     for task in tasks:
         if task.status in ("RUNNING", "CANCELLING") and time() * 1000 - task.noted > STALE * 1000:
             task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
+        elif task.is_active and task.id == source.settings.labels.get(label("cancelled_move")):
+            task.status = "CANCELLING"
     return tasks
 
 
-async def _note(source: Hosted, tasks: list[Task]) -> None:
-    for task in tasks:
-        if task.status in ("RUNNING", "CANCELLING"):
-            task.noted = round(time() * 1000)
+async def _note(source: Hosted, task: Task) -> None:
+    """Write down a task: in the place of what was noted of it, or as the newest."""
+    task.noted = round(time() * 1000)
+    others = [each for each in _tasks_of(source) if each.id != task.id]
+    tasks = [task, *others][:KEPT]
     await source.queue.alter(labels={label("moves"): json.dumps([asdict(task) for task in tasks])})
 
 
-async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, task: Task) -> None:
+async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
     try:
-        while True:
+        while not await _is_cancelled(endpoint, source, task):
             begun = monotonic()
-            moved = await _step(endpoint, region, source, destination, min(STEP, task.rate or STEP))
+            moved = await _step(endpoint, source, destination, min(STEP, task.rate or STEP))
             task.moved += moved
             if not moved:
                 task.status = "COMPLETED"
                 break
-            if await _is_cancelled(endpoint, region, source, task):
-                task.status = "CANCELLED"
-                break
             if task.rate is not None:
+                await _tell(endpoint, source, task)
                 await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
+        else:
+            task.status = "CANCELLED"
     except asyncio.CancelledError:
         task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
     except SqsError as error:
         task.status, task.failure = "FAILED", error.code
     except TablequeueError as error:
         task.status, task.failure = "FAILED", error.cause
-    await _finish(endpoint, region, source, task)
+    await _tell(endpoint, source, task)
 
 
-async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int) -> int:
+async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, number: int) -> int:
     """Move up to so many messages, the oldest first, and return how many."""
     messages = await _waiting(source, number)
     ids = [message.id for message in messages]
     if not ids:
         return 0
     if destination is not None:
-        to = await endpoint.queues.open(region, destination.name, fresh=True)
+        to = await endpoint.queues.open(destination.place, destination.name, fresh=True)
         moved = len(await source.queue.move(ids, to=to.queue))
     else:
-        if not any(origin_of(message.headers, source.queue.name) for message in messages):
+        if not any(source.origin_of(message.headers) for message in messages):
             raise SqsError("CouldNotDetermineMessageSource", "")
         moved = await source.queue.redrive(ids)
     for hosted in endpoint.queues.all():
@@ -226,19 +228,16 @@ async def _waiting(source: Hosted, number: int) -> list[Message]:
     return messages
 
 
-async def _is_cancelled(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> bool:
+async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
     """Note the progress; return whether somebody cancelled the task."""
-    there = await endpoint.queues.open(region, source.name, fresh=True)
-    tasks = _tasks_of(there)
-    status = next((each.status for each in tasks if each.id == task.id), "CANCELLING")
-    task.status = status
-    await _note(there, [task if each.id == task.id else each for each in tasks])
-    return status != "RUNNING"
+    there = await endpoint.queues.open(source.place, source.name, fresh=True)
+    await _note(there, task)
+    return there.settings.labels.get(label("cancelled_move")) == task.id
 
 
-async def _finish(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> None:
+async def _tell(endpoint: Endpoint, source: Hosted, task: Task) -> None:
+    """Note the progress, if the queue is there."""
     try:
-        there = await endpoint.queues.open(region, source.name, fresh=True)
-        await _note(there, [task if each.id == task.id else each for each in _tasks_of(there)])
+        await _note(await endpoint.queues.open(source.place, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
         return  # the queue is gone, or the database: nobody can ask for the task
