@@ -44,7 +44,7 @@ class Attribute:
 
 
 def _number(low: int, high: int) -> Check:
-    return lambda text: re.fullmatch(r"\d{1,9}", text) is not None and low <= int(text) <= high
+    return lambda text: re.fullmatch("[0-9]{1,9}", text) is not None and low <= int(text) <= high
 
 
 def _one_of(*texts: str) -> Check:
@@ -206,7 +206,7 @@ def redrive_policy(text: str) -> tuple[str, int]:
         raise invalid(text, "RedrivePolicy", "Invalid value for deadLetterTargetArn.")
     try:
         number = int(most)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = 0
     if isinstance(most, (bool, float)) or not 1 <= number <= 1000:
         raise invalid(
@@ -231,7 +231,7 @@ def _check_allowance(text: str) -> None:
     reason = None
     if permission not in ("allowAll", "denyAll", "byQueue"):
         reason = "Amazon SQS can't create the redrive allow policy. Invalid value for redrivePermission."
-    elif permission == "byQueue" and not sources:
+    elif permission == "byQueue" and not (sources and isinstance(sources, list)):
         reason = "Amazon SQS can't create the redrive allow policy, as it has no sourceQueueArns."
     elif permission == "byQueue" and len(sources) > 10:
         reason = (

@@ -118,8 +118,8 @@ async def cancel_message_move_task(call: Call) -> Result:
     text = call.parameters["TaskHandle"]
     try:
         values = json.loads(base64.b64decode(text, validate=True))
-        id, arn = values["taskId"], values["sourceArn"]
-    except (binascii.Error, ValueError, KeyError, TypeError):
+        id, arn = str(values["taskId"]), str(values["sourceArn"])
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
     source = await _resource(call, arn, "SourceArn")
     task = next((each for each in _tasks_of(source) if each.id == id), None)

@@ -6,13 +6,13 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-_REGION = r"[a-z]{2}(?:-[a-z]+)+-\d"
+_REGION = r"[a-z]{2}(?:-[a-z]+)+-[0-9]"
 _IN_HOST = re.compile(rf"(?:(?:sqs|queue)\.({_REGION})|({_REGION})\.(?:sqs|queue))(?:\.|:|$)")
-_IN_PATH = re.compile(rf"(?:.*/)?({_REGION})/\d{{12}}/[^/]*")
+_IN_PATH = re.compile(rf"(?:.*/)?({_REGION})/[0-9]{{12}}/[^/]*")
 _ARN = re.compile(r"arn:aws[a-z-]*:sqs:[^:]*:[^:]*:[^:]+")
 # Regions by their start, whose ARNs have another partition than `aws`.
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-ACCOUNT = re.compile(r"\d{12}")
+ACCOUNT = re.compile("[0-9]{12}")
 
 
 class Place(NamedTuple):
