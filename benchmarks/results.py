@@ -20,7 +20,9 @@ FOLDER = Path(__file__).parent / "results"
 
 OURS = "tablequeue"
 # Units in which less is better.
-LESS = ("ms", "s", "statements/min", "% of a core")
+LESS = (
+    "ms", "s", "statements/min", "% of a core", "bytes/message", "commits/message", "statements/message", "ms/message",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

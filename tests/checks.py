@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
 from tablequeue.counters import counters
 from tablequeue.engines.runner import Runner
+from tablequeue.engines.walks import WHOLE
 from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.operations import catalogue
 from tablequeue.operations.claim import leased, promote
@@ -490,7 +491,7 @@ def _explain(kind: Kind) -> str:
 
 def _plan(database: Database, statement: str, n: int) -> str:
     """In lower case."""
-    params = {"n": n, "after": 0, "low_water": 0, "lease": 60, "max_attempts": 5, "token": "0" * 32}
+    params = {"n": n, "after": 0, **WHOLE, "lease": 60, "max_attempts": 5, "token": "0" * 32}
     params |= {"consumer": None, "now": None}
     params |= {"starts": [0, -(1 << 63)], "above": [(1 << 63) - 1, -(1 << 63)], "ends": [(1 << 63) - 1, 0]}
     with database.engine.begin() as connection:

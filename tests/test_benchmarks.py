@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import sqlalchemy as sa
 from benchmarks import page
 from benchmarks.__main__ import parsed
+from benchmarks.harness import alone
 from benchmarks.results import Figure, Results
+
+import tablequeue
 
 OURS = Figure("SQLite", "push", "tablequeue", "messages/s", [90, 110, 100])
 
@@ -58,3 +64,18 @@ def test_what_is_slower_is_said(aim: float | None, rate: float, line: str | None
     ours = Figure("SQLite", "push", "tablequeue", "messages/s", [100])
     other = Figure("SQLite", "push", "other", "messages/s", [rate], aim)
     assert list(page.slower(results(ours, other))) == ([] if line is None else [line])
+
+
+def test_the_adapter_writes_what_the_independent_benchmark_requires(postgresql_url: str) -> None:
+    descriptor, *samples = alone.run(postgresql_url, seconds=4.5, rate=200, workers=4)
+    known = json.loads(alone.ADAPTER.with_name("adapter.json").read_text())
+    relations = [*known["event_tables"], *known["event_indexes"]]
+    with tablequeue.connect(postgresql_url) as database, database.engine.connect() as connection:
+        there = [connection.execute(sa.select(sa.func.to_regclass(name))).scalar() for name in relations]
+    with tablequeue.connect(postgresql_url) as database:
+        database.queue("bench").drop()
+    assert (descriptor["kind"], descriptor["system"]) == ("descriptor", known["system"])
+    assert descriptor["event_tables"] == known["event_tables"]
+    assert all(there), there
+    assert {sample["metric"] for sample in samples} >= alone.REQUIRED
+    assert max(sample["value"] for sample in samples if sample["metric"] == "completion_rate") > 0

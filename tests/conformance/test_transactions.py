@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tablequeue import LeaseLost, Queue
 from tablequeue.errors import BadInput, BadPayload
 from tests.callers import Caller
-from tests.servers import Kind, Place
+from tests.servers import Kind, Place, only
 from tests.support import at, claimed, counts, found, ids_of, refuses, snapshot
 
 
@@ -27,6 +29,16 @@ def test_a_push_is_seen_after_the_commit(queue: Queue, caller: Caller, size: int
     assert counts(queue) == {}
     caller.commit()
     assert ids_of(queue.pop_many(size + 1)) == ids
+
+
+@only("sqlite")
+def test_another_thread_may_be_importing_sessions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = place.open().create_queue("work")
+    monkeypatch.setitem(sys.modules, "sqlalchemy.orm", ModuleType("sqlalchemy.orm"))  # nothing is in it yet
+    with place.sa_engine().connect() as connection:
+        queue.push("a", connection=connection)
+        connection.commit()
+    assert counts(queue) == {"ready": 1}
 
 
 @pytest.mark.parametrize("size", [1, 1500])

@@ -34,6 +34,8 @@ _EXAMPLES = {
     "low": "0",
     "high": "1000000",
     "low_water": "0",
+    "since_sweep": "null",
+    "until_lease": "null",
     "served": "0",
     "starts": "0",
     "above": "9223372036854775807",

@@ -27,6 +27,7 @@ from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.operations import conditions
 from tablequeue.engines.params import Params as Params
 from tablequeue.engines.texts import RANKS, Client, Row, chosen, ready_states, sql_text, statements_in
+from tablequeue.engines.walks import Walks
 from tablequeue.errors import TablequeueError
 from tablequeue.names import CATALOGUE, HISTORY, MOVING, PART, check_identifier, table_of
 from tablequeue.states import HEAD_STATES, STATES, WAITING_STATES
@@ -132,6 +133,7 @@ class Table(Statements):
         """Whether to notify consumers from a connection of our own, after a push in a caller's transaction."""
         self.claims_above_mark = engine.low_water and keeps_low_water(definition)
         self.mark = Mark()
+        self.walks = Walks()
         self.ring = Ring()
 
     def redefined(self, definition: Definition, name: str | None = None, dead_letters: Table | None = None) -> Self:
@@ -145,6 +147,7 @@ class Table(Statements):
         if definition.dead_letter_to != self.definition.dead_letter_to:
             other.dead_letters = dead_letters
         other.claims_above_mark = self.engine.low_water and keeps_low_water(definition)
+        other.walks = Walks()
         other._compiled = {}  # noqa: SLF001  (a copy of itself)
         return other
 
@@ -156,6 +159,18 @@ class Table(Statements):
         """
         self.mark = Mark(min(self.mark.id, id))
         self.ring.marks = {}
+
+    def forget_marks(self) -> bool:
+        """Have the next claim, sweep and look begin at the start of their indexes; return whether any would not."""
+        marked = self.walks.marked
+        self.walks = Walks()
+        self.ready_after(0)
+        return marked
+
+    @property
+    def lowest(self) -> int:
+        """The id above which a claim begins that found too little above the mark, or that comes after a sweep."""
+        return 0 if self.walks.claims.allows else self.walks.late_ids
 
     @cached_property
     def waiting_for_results(self) -> Table:
@@ -322,6 +337,8 @@ class EngineBase(ABC):
             + (" and id > :low_water" if table.claims_above_mark else "")
             + f" and {unpaused}"
             + expiry["in_time"],
+            # Of a look for ready messages.
+            "above_mark": " and id > :low_water" if table.claims_above_mark else "",
             "unpaused": unpaused,
             "indexed": ready_states(definition),
             # In a grouped queue a message is blocked until it is promoted.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
 from typing import Any, ClassVar
 
 from tablequeue.engines.base import Params, Table
@@ -135,10 +136,16 @@ class Messages(Part):
 
         Return their number.
         """
+        walks, began = table.walks, monotonic()
+        whole = params["now"] is not None or walks.sweeps.allows
         with self._moving(cursor, table):
-            moved = self._sweep(cursor, table, params)
+            moved = self._sweep(cursor, table, params | {"since_sweep": None if whole else walks.since_sweep})
             self._move_dead(cursor, table, params, moved)
-        table.ready_after(0)
+        if params["now"] is None:
+            walks.sweeps.took(began, len(moved), whole=whole)
+            if len(moved) < params["n"]:
+                walks.swept_at = began
+        table.ready_after(min([table.lowest, *(id - 1 for id in moved)]))
         return len(moved)
 
     def expire(self, cursor: Cursor, table: Table, params: Params) -> int:

@@ -90,6 +90,10 @@ class Params(TypedDict, total=False):
     """The maximum number of messages that a claim looks at."""
     low_water: int
     """The low-water mark: a claim looks only at ids above it."""
+    since_sweep: float | None
+    """Seconds before now in which a sweep looks for messages that are due, or whose lease has expired; None: all."""
+    until_lease: float | None
+    """Seconds from now on in which a look finds leases that end; None: all of them."""
     held: str
     """The token of the messages that `complete_and_claim` completes."""
     number: int

@@ -15,6 +15,7 @@ from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor, RawConnection
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.notifier import Listener
+from tablequeue.engines.walks import WHOLE
 
 # Seconds between two polls: the first pause after a consumer begins to wait, and the maximum to which it doubles.
 PAUSES = (0.01, 0.5)
@@ -71,7 +72,7 @@ class Poll(Listener):
         look = "select '{}', seconds from ({}) as look"
         looks = [look.format(one.channel, one.statement("until_next")) for one in tables if one not in apart]
         if looks:
-            cursor.execute(" union all ".join(looks), {"now": None})
+            cursor.execute(" union all ".join(looks), {"now": None} | WHOLE)
             ready |= {name for name, seconds in cursor.fetchall() if seconds is not None and seconds <= 0}
         return sorted(ready)
 

@@ -353,8 +353,9 @@ class _Closing(deque[RawConnection]):
 def _connection_of(connection: Any) -> Any:
     """Return the connection of a Session; return anything else unchanged."""
     # A caller with a Session has imported sqlalchemy.orm. An import here would be a third of `import tablequeue`.
-    orm = sys.modules.get("sqlalchemy.orm")
-    return connection.connection() if orm is not None and isinstance(connection, orm.Session) else connection
+    # Another thread may be importing it: then it has no Session yet, and nobody has one.
+    session = getattr(sys.modules.get("sqlalchemy.orm"), "Session", None)
+    return connection.connection() if session is not None and isinstance(connection, session) else connection
 
 
 def _adapted(connection: Any) -> Any:

@@ -90,6 +90,13 @@ class Waiter:
         coming = self._look()
         return bool(coming.held) or (coming.seconds is not None and coming.seconds <= 0)
 
+    def looks_everywhere(self) -> bool:
+        """Have the next pop find each message that is ready; return whether the last one may have missed one.
+
+        It may while a transaction holds an old snapshot, and a look at all index entries takes long.
+        """
+        return self._context.table.forget_marks()
+
     def wait(self, limit: Duration | None = None) -> None:
         """Wait, after a pop that found nothing, until another pop may find something, or until `limit` is over.
 

@@ -334,6 +334,8 @@ class Fetcher:
         finished = 0 if self._drain is None else self._drain.before_pop(self)
         asked_at = monotonic()
         claims = self.queue.pop_many(n)
+        if not claims and self._drain is not None and self._waiter.looks_everywhere():
+            claims = self.queue.pop_many(n)
         if claims:
             self._distribute(claims, n, asked_at)
         else:

@@ -168,6 +168,10 @@ class PostgreSQL(Engine):
             "headers_text": "cast(headers as text)",
             "staged": f"{words['queue']}{PART}parts",
             "channel": table.channel,
+            "ids": f"cast('{words['queue']}__ids' as regclass)",
+            # The start of an index, or where a sweep or a look begins in it: see walks.py.
+            "since_sweep": _since(f"{self.clock} - cast(:since_sweep as float8) * interval '1 second'"),
+            "from_lease": _since(f"{self.clock} + cast(:until_lease as float8) * interval '1 second'"),
             "waiting_lock": waiting,
             "pushing_lock": pushing,
             # A claim finds its locked rows by their physical position, instead of a search for each id: that takes 0.92
@@ -267,3 +271,7 @@ class PostgreSQL(Engine):
     def rank(self, order: str) -> Callable[[Row], Any] | None:
         # As text, times with different offsets from UTC do not sort correctly.
         return (lambda row: (load_time(row[DUE_AT]), row[ID])) if order == "due" else super().rank(order)
+
+
+def _since(time: str) -> str:
+    return f"coalesce({time}, '-infinity')"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from time import monotonic
 from typing import Any, TypeVar
 
 from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
+from tablequeue.engines.low_water import note_claimed
 from tablequeue.engines.messages import Messages, old_and_new
 from tablequeue.engines.parts import Part
 from tablequeue.engines.postgresql.connection import atomic
@@ -108,15 +110,16 @@ class PostgreSQLMessages(Notifying, Messages):
                 return super().complete_and_claim(cursor, table, params)
         if table.definition.fair:
             return self._complete_and_claim_in_turn(cursor, table, params)
-        mark = table.mark
+        mark, began = table.mark, monotonic()
         rows = self._claimed(cursor, table, "complete_and_claim", params | {"low_water": mark.id})
+        table.walks.claims.took(began, params["number"] + len(rows), whole=not mark.id, kind="complete_and_claim")
         if not rows:  # look below the mark
             return None, self.claim(cursor, table, params)
         if rows[0][0] is None:  # some are in a pack, or lost
             rest = self.complete(cursor, table, params | {"token": params["held"]})
             completed = [*(rows[0][-1] or ()), *rest]
             return (completed, []) if len(completed) < params["number"] else (None, self.claim(cursor, table, params))
-        mark.id = rows[-1][0]
+        note_claimed(cursor, table, mark, rows)
         return None, rows
 
     def _complete_and_claim_in_turn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -10,11 +11,41 @@ import sqlalchemy as sa
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.postgresql.values import Ids, IdsDumper
-from tablequeue.engines.reads import Reads
+from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.texts import Row
+from tablequeue.engines.walks import WHOLE
 
 
 class PostgreSQLReads(Reads):
+    def until_next(self, cursor: Cursor, table: Table, params: Params) -> Next:
+        looks = table.walks.looks
+        if params["now"] is not None or looks.allows:
+            coming = self._looked(cursor, table, params | WHOLE)
+            if looks.allows or not _is_due(coming) or _is_due(self._looked(cursor, table, params | table.walks.marks)):
+                return coming
+            table.forget_marks()  # it is below them
+            return coming
+        coming = self._looked(cursor, table, params | table.walks.marks)
+        soon = looks.next_whole - monotonic()
+        return coming._replace(seconds=soon if coming.seconds is None else min(coming.seconds, soon))
+
+    def _looked(self, cursor: Cursor, table: Table, params: Params) -> Next:
+        """Look, and note what the look finds for the marks of the next ones."""
+        began = monotonic()
+        *row, lease, last_id = self._row(cursor, table, "until_next", params)
+        coming = Next(*row)
+        if params["now"] is None:
+            walks = table.walks
+            walks.looks.took(began, whole=params["since_sweep"] is None and not params["low_water"])
+            if lease is not None:
+                walks.lease_end = began + lease
+            if not coming.paused and (coming.seconds is None or coming.seconds > 0):
+                if lease is None:  # a later claim has a later end
+                    walks.lease_end = began + table.definition.lease
+                if table.claims_above_mark:
+                    walks.highest = max(walks.highest, last_id or 0)
+        return coming
+
     def peek(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         # A statement of its own reads the packs: with them, the index of the state does not serve the order of the ids.
         if params["state"] == "in_progress":
@@ -33,3 +64,7 @@ class PostgreSQLReads(Reads):
         except ImportError:
             return None
         return Adbc(engine)
+
+
+def _is_due(coming: Next) -> bool:
+    return not coming.paused and coming.seconds is not None and coming.seconds <= 0

@@ -159,13 +159,13 @@ returns bigint language plpgsql as $$
         for message in
             with due as (
                 select id from public.tq_emails
-                where state = 'scheduled' and due_at <= coalesce(cast(p_now as timestamptz), statement_timestamp())
+                where state = 'scheduled' and due_at <= coalesce(cast(p_now as timestamptz), statement_timestamp()) and due_at > coalesce(coalesce(cast(p_now as timestamptz), statement_timestamp()) - cast(null as float8) * interval '1 second', '-infinity')
                 order by due_at
                 limit most
                 for update skip locked
             ), expired as (
                 select id, cancelled_at from public.tq_emails
-                where state = 'in_progress' and lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp())
+                where state = 'in_progress' and lease_until <= coalesce(cast(p_now as timestamptz), statement_timestamp()) and lease_until > coalesce(coalesce(cast(p_now as timestamptz), statement_timestamp()) - cast(null as float8) * interval '1 second', '-infinity')
                 order by lease_until
                 limit most
                 for update skip locked

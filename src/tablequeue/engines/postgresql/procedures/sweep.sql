@@ -19,7 +19,7 @@ returns bigint language plpgsql as $$
         end if;
         perform set_config('tablequeue.{table}', cast(clock as text), false);
         for message in
-            {sql sweep n=most max_attempts=max_attempts}
+            {sql sweep n=most max_attempts=max_attempts since_sweep=null}
         loop
             moved := moved + 1;
             -- [dead_letter_to]

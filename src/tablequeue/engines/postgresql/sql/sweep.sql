@@ -2,17 +2,18 @@
 -- letters instead if their last attempt is spent. A lost lease is an error of the attempt. One that was told to stop
 -- ends as cancelled.
 -- Those of up to ten packs, too, whose lease has expired: they are rows of the queue again.
+-- Only those of the last :since_sweep seconds, if given: dead entries before them are not walked again (walks.py).
 -- Indexes: {table}__scheduled, {table}__in_progress, {table}__packs_lease. Locks: the rows; locked rows are skipped. A
 -- crash leaves all or nothing.
 with due as (
     select id from {queue}
-    where state = 'scheduled' and due_at <= {now}
+    where state = 'scheduled' and due_at <= {now} and due_at > {since_sweep}
     order by due_at
     limit :n
     for update skip locked
 ), expired as (
     select id, cancelled_at from {queue}
-    where state = 'in_progress' and lease_until <= {now}
+    where state = 'in_progress' and lease_until <= {now} and lease_until > {since_sweep}
     order by lease_until
     limit :n
     for update skip locked
