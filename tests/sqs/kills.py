@@ -102,7 +102,7 @@ class Load:
                 code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
                 self.failures[code] += 1
                 tried(ATTEMPTS)
-                time.sleep(0.05)
+                time.sleep(0.3)  # leaves the processor to the program that starts
             else:
                 tried(1 + found["ResponseMetadata"]["RetryAttempts"])
                 self.answers += 1
