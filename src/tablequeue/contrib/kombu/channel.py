@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from queue import Empty
@@ -18,6 +19,9 @@ from tablequeue.contrib.kombu.store import Outgoing, Store
 from tablequeue.errors import LeaseLost, TablequeueError
 from tablequeue.message import Claim
 from tablequeue.queue import Queue
+from tablequeue.worker.fetcher import TRANSIENT
+
+logger = logging.getLogger("tablequeue.contrib.kombu")
 
 # Messages that a consumer without a prefetch count gets at once, and the most that any gets at once.
 UNLIMITED, AT_ONCE = 10, 100
@@ -40,6 +44,8 @@ class QoS(virtual.QoS):
                 held.claim.fail("rejected", retry=False)
         except LeaseLost:
             pass  # it is delivered again anyway
+        except TRANSIENT as error:
+            logger.warning("A message is delivered again when its lease ends: %s", error)
         finally:
             self._answered(delivery_tag)
 
