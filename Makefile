@@ -31,7 +31,7 @@ K ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers clients demo events check test lint format dist bench bench-full clean
+.PHONY: help setup servers clients demo events check test lint format docs dist bench bench-full clean
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
@@ -42,6 +42,7 @@ help:
 	@echo "make lint    style, types and the walls between the rooms; make format mends the style"
 	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
 	@echo "make dist    wheel and sdist in dist/, each installed and tried with the first example of the README"
+	@echo "make docs    the site of these pages, with references of the interface and the commands: site/html/index.html"
 	@echo "make setup   .venv with everything; the others call it; make clean removes it"
 
 setup: .venv/.done
@@ -91,6 +92,13 @@ format: setup
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
+# A warning, or a link that leads nowhere, is an error.
+docs: setup
+	$(UV) sync --quiet --frozen --inexact --python $(PYTHON) $(EXTRAS) --group docs
+	scripts/install-mermaid
+	$(RUN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs site/html
+	scripts/check-site site/html
+
 # Each package is installed in an empty environment, and the first example of the README runs with it.
 dist: | $(UV)
 	rm -rf dist
@@ -103,4 +111,4 @@ bench bench-full: setup servers
 	$(RUN)/python -m benchmarks $(if $(filter bench-full,$@),--full)
 
 clean:
-	rm -rf .venv .venv-check .uv demo dist
+	rm -rf .venv .venv-check .uv demo dist site

@@ -28,6 +28,9 @@ from tests.servers import KINDS, Place
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
+# Pages of the site alone: docs/conf.py.
+SITE = {*(ROOT / "docs").glob("reference/*"), *(ROOT / "docs").glob("project/*")}
+SITE |= {ROOT / "docs" / name for name in ("index.md", "commands.md")}
 ALL = [*sorted(ROOT.glob("*.md")), *DOCS]
 RECIPES = [page for page in DOCS if page.parent.name in ("recipes", "coming-from")]
 # A block of SQL, and the comment before it if there is one.
@@ -152,7 +155,13 @@ def test_the_commands_that_print_sql_print_some(page: Path) -> None:
 def test_the_index_names_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     links = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#:]+)\)", index.read_text("utf-8"))}
-    assert links >= {*DOCS} - {index}
+    assert links >= {*DOCS} - SITE - {index}
+
+
+def test_the_reference_names_everything_public() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in SITE)
+    named = {*re.findall(r"(?:auto\w+|py:data):: tablequeue\.(\w+)$", text, re.MULTILINE)}
+    assert named | {*vars(tablequeue.errors)} >= {*tablequeue.__all__}
 
 
 def test_decisions_are_numbered_listed_and_complete() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import tablequeue
+import tablequeue.aio
 from tablequeue import Database, NewMessage, TablequeueError
 from tablequeue.errors import (
     BadInput,
@@ -284,3 +286,31 @@ def test_an_error_crosses_processes() -> None:
     error = tablequeue.LeaseLost("The lease is lost.", "Extend it.", [1, 2])
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.cause, copy.remedy, copy.ids) == (str(error), error.cause, error.remedy, (1, 2))
+
+
+@pytest.mark.parametrize("given", [1, None, [1], ["x"]])
+def test_what_is_no_claim_is_not_finished(sqlite_url: str, given: Any) -> None:
+    queue: Any = tablequeue.connect(sqlite_url).create_queue("work")
+    queue.push("x")
+    claim = claimed(queue)
+    for verb in (queue.complete, queue.fail, queue.release, queue.extend):
+        refuses(BadInput, verb, given)
+    for verb in (queue.complete_many, queue.fail_many, queue.release_many, queue.extend_many):
+        refuses(BadInput, verb, [claim, given])
+        refuses(BadInput, verb, given)
+    refuses(BadInput, queue.pop, completing=given or 1)
+    claim.complete()
+
+
+def test_what_is_no_claim_is_not_finished_by_asyncio(sqlite_url: str) -> None:
+    async def attempt() -> None:
+        async with await tablequeue.aio.connect(sqlite_url) as db:
+            queue: Any = await db.create_queue("work")
+            for verb in ("complete", "fail", "release", "extend"):
+                for given in (1, None):
+                    with pytest.raises(BadInput):
+                        await getattr(queue, verb)(given)
+                    with pytest.raises(BadInput):
+                        await getattr(queue, f"{verb}_many")([given])
+
+    asyncio.run(attempt())

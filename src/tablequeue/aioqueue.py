@@ -21,7 +21,7 @@ from tablequeue import telemetry
 from tablequeue.aiowait import AsyncWaiter, wake
 from tablequeue.definition import Definition
 from tablequeue.errors import BadInput, Empty, TablequeueError
-from tablequeue.message import Claim
+from tablequeue.message import Claim, checked_claims
 from tablequeue.operations import finish, move
 from tablequeue.operations.claim import check_prefetch
 from tablequeue.operations.context import seconds
@@ -103,6 +103,15 @@ def _finish(verb: Callable[Concatenate[Claim, P], T]) -> Callable[Concatenate[As
 def _cancelled(message: Claim) -> bool:
     """Whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
     return message.cancelled
+
+
+def _checked(message: AsyncClaim) -> AsyncClaim:
+    (claim,) = checked_claims((message,), AsyncClaim)
+    return claim
+
+
+def _claims(messages: Iterable[AsyncClaim]) -> list[Claim]:
+    return [message.claim for message in checked_claims(messages, AsyncClaim)]
 
 
 class AsyncClaim:
@@ -207,7 +216,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         same_group   all of them from one group, which is closed until all are finished.
         completing   the previous batch, to complete; see `Queue.pop_many`.
         """
-        done = [message.claim for message in completing]
+        done = _claims(completing)
         run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=bool(done))
         claims = await self._call(
             run,
@@ -246,7 +255,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
 
         `result` is that of `Queue.complete`. `LeaseLost`, and no change, if the claim is no longer held.
         """
-        await message.complete(result=result, connection=connection, now=now)
+        await _checked(message).complete(result=result, connection=connection, now=now)
 
     async def complete_many(
         self,
@@ -257,7 +266,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         now: datetime | None = None,
     ) -> None:
         """Complete all messages of a batch in one round trip; `LeaseLost.ids` names those no longer held."""
-        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        claims, run = _claims(messages), self._threads.run_to_end
         await self._call(run, self._own.complete_many, claims, results=results, connection=connection, now=now)
 
     async def fail(
@@ -271,7 +280,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         now: datetime | None = None,
     ) -> FailedState:
         """Fail the attempt: keep the error, and retry the message later; return its new state. See `Queue.fail`."""
-        return await message.fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
+        return await _checked(message).fail(error, retry_in=retry_in, retry=retry, connection=connection, now=now)
 
     async def fail_many(
         self,
@@ -287,7 +296,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
 
         `LeaseLost.ids` names the messages that are no longer held. See `Queue.fail_many`.
         """
-        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        claims, run = _claims(messages), self._threads.run_to_end
         options: dict[str, Any] = {"retry_in": retry_in, "retry": retry, "now": now}
         return await self._call(run, self._own.fail_many, claims, error, connection=connection, **options)
 
@@ -295,7 +304,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         self, message: AsyncClaim, *, delay: Duration = 0, connection: Any = None, now: datetime | None = None
     ) -> None:
         """Give the message back unprocessed: it is ready after `delay`, and the attempt does not count."""
-        await message.release(delay=delay, connection=connection, now=now)
+        await _checked(message).release(delay=delay, connection=connection, now=now)
 
     async def release_many(
         self,
@@ -306,7 +315,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
         now: datetime | None = None,
     ) -> None:
         """Give a batch back, as `release` does; `LeaseLost.ids` names the messages that are no longer held."""
-        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        claims, run = _claims(messages), self._threads.run_to_end
         await self._call(run, self._own.release_many, claims, delay=delay, connection=connection, now=now)
 
     async def extend(
@@ -318,11 +327,11 @@ class AsyncQueue(AsyncVerbs[Queue]):
         now: datetime | None = None,
     ) -> datetime:
         """Extend the lease to `seconds` (or a timedelta) from now, and return its new end. See `Queue.extend`."""
-        return await message.extend(seconds, connection=connection, now=now)
+        return await _checked(message).extend(seconds, connection=connection, now=now)
 
     async def is_cancelled(self, message: AsyncClaim) -> bool:
         """Return whether the message was cancelled while it was in progress; see `Claim.cancelled`."""
-        return await message.cancelled()
+        return await _checked(message).cancelled()
 
     async def extend_many(
         self,
@@ -336,7 +345,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
 
         `LeaseLost.ids` names the messages that are no longer held. See `Queue.extend_many`.
         """
-        claims, run = [message.claim for message in messages], self._threads.run_to_end
+        claims, run = _claims(messages), self._threads.run_to_end
         return await self._call(run, self._own.extend_many, claims, seconds, connection=connection, now=now)
 
     @asynccontextmanager
@@ -359,12 +368,12 @@ class AsyncQueue(AsyncVerbs[Queue]):
             with telemetry.processing(self.name, (message,)):
                 yield message
         except Exception as error:
-            await message.fail(error)
+            await _checked(message).fail(error)
             raise
         except BaseException as interrupt:
             await self._threads.run_to_end(partial(finish.abandon, self._own.context, (message.claim,), interrupt))
             raise
-        await message.complete()
+        await _checked(message).complete()
 
     async def consume(
         self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1

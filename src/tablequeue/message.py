@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from tablequeue.errors import BadInput, Cancelled
 from tablequeue.pacing import LARGEST, Duration
@@ -20,6 +20,8 @@ ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GRO
 
 # The header in which a dead letter that moved to another queue names its origin.
 ORIGIN = "tablequeue-origin"
+
+C = TypeVar("C")
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch
 
@@ -282,6 +284,18 @@ def checked_id(id: int) -> int:
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 63:
         raise BadInput(f"{id!r} is not the id of a message.", "Give the id that push returned.")
     return id
+
+
+def checked_claims(claims: Any, kind: type[C]) -> tuple[C, ...]:
+    """Return claims in a tuple; `BadInput` for anything else."""
+    found = tuple(claims) if isinstance(claims, Iterable) else (claims,)
+    for claim in found:
+        if not isinstance(claim, kind):
+            raise BadInput(
+                f"{claim!r} is no claim of a message.",
+                f"Give what pop or pop_many returned; {kind.__name__}.of makes a claim of an id and its token.",
+            )
+    return found
 
 
 def checked_token(token: str) -> str:

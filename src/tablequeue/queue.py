@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack, overload
 from tablequeue import telemetry
 from tablequeue.definition import Definition
 from tablequeue.errors import BadPayload, Empty
-from tablequeue.message import PAYLOAD, Claim, Message
+from tablequeue.message import PAYLOAD, Claim, Message, checked_claims
 from tablequeue.operations import (
     alter,
     cancel,
@@ -249,7 +249,7 @@ class Queue:
         completing   the previous batch: complete it as `complete_many` does. After `LeaseLost` the others of that batch
                      are completed, and nothing is claimed.
         """
-        done = tuple(completing)
+        done = checked_claims(completing, Claim)
         while True:
             if done:
                 token, rows = complete_and_claim(self.context, done, n, lease, now, connection, same_group)

@@ -11,6 +11,7 @@ import pytest
 
 from tablequeue import Cancelled, Claim, Database, Queue
 from tablequeue.worker import Handler, Worker, cancellations
+from tablequeue.worker.pool import Assignment, ThreadPool, TimeLimit
 from tests.servers import only
 from tests.support import counts
 from tests.worker import handlers
@@ -108,6 +109,24 @@ def test_the_consumer_of_an_interrupted_handler_goes_on(db: Database, queue: Que
 
 
 def test_a_thread_with_a_time_out_is_interrupted(db: Database, queue: Queue) -> None:
+    assert states(cancelled_while(db, queue, handlers.never_end, timeout=PATIENCE)) == [("cancelled", 1, True)]
+
+
+def test_a_call_that_is_about_to_begin_is_interrupted_later(
+    db: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt, enter, tried = ThreadPool.interrupt, TimeLimit.__enter__, Event()
+
+    def note(pool: ThreadPool, assignment: Assignment) -> None:
+        interrupt(pool, assignment)
+        tried.set()
+
+    def wait(limit: TimeLimit) -> TimeLimit:
+        tried.wait(PATIENCE)
+        return enter(limit)
+
+    monkeypatch.setattr(ThreadPool, "interrupt", note)
+    monkeypatch.setattr(TimeLimit, "__enter__", wait)
     assert states(cancelled_while(db, queue, handlers.never_end, timeout=PATIENCE)) == [("cancelled", 1, True)]
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
-from tablequeue.message import Claim, checked_token
+from tablequeue.message import Claim, checked_claims, checked_token
 from tablequeue.operations.claim import promote_after
 from tablequeue.operations.context import Context, Params, seconds
 from tablequeue.operations.results import completing, dump
@@ -28,7 +28,7 @@ def complete(
     connection: Any,
     results: Sequence[Any] | None = None,
 ) -> None:
-    claims = tuple(claims)
+    claims = checked_claims(claims, Claim)
     if results is not None and len(results) != len(claims):
         raise BadInput(f"There are {len(claims)} messages and {len(results)} results.", "Give one for each, or None.")
     complete: Callable[..., list[int]] = context.messages.complete
@@ -44,7 +44,7 @@ def complete(
 
 def release(context: Context, claims: Iterable[Claim], delay: Duration, now: datetime | None, connection: Any) -> None:
     _need_lease(context, "given back")
-    claims = tuple(claims)
+    claims = checked_claims(claims, Claim)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
     if promoting := sum(sum(under.values()) for under in released.values()):
@@ -63,7 +63,7 @@ def fail(
     connection: Any,
 ) -> list[FailedState]:
     """Fail the attempts, each with a delay of its own. Return the new states, aligned with the claims."""
-    claims = tuple(claims)
+    claims = checked_claims(claims, Claim)
     context.keep_current(connection)
     definition = context.table.definition
     delay = None if retry_in is None else seconds(retry_in, "retry_in")
@@ -98,7 +98,7 @@ def extend(
     """Extend the leases. Return their new ends, aligned with the claims."""
     _need_lease(context, "extended")
     context.keep_current(connection)
-    claims = tuple(claims)
+    claims = checked_claims(claims, Claim)
     lease = context.table.definition.lease if lease is None else seconds(lease, "seconds")
     params: Params = {"lease": lease, "now": context.time(now)}
     ends, lost = _finish(context, context.messages.extend, claims, params, "extended", connection)

@@ -1,7 +1,8 @@
 """Message move tasks: the messages of a dead-letter queue go back, or to another queue, in the background.
 
-A task is a label of its queue, so every endpoint of the database lists it. It runs in the process that started it; if
-that ends, the task has failed, and what it has not moved stays in the queue.
+A task is in a label of its queue, so every endpoint of the database lists it. It runs in the process that started it;
+if that ends, the task has failed, and what it has not moved stays in the queue. A cancel writes another label: the
+task, which notes its progress meanwhile, cannot undo it.
 """
 
 from __future__ import annotations
@@ -83,8 +84,7 @@ async def start_message_move_task(call: Call) -> Result:
         raise bad_parameter("Source and destination queues must not be the same.")
     if destination is not None and destination.settings.fifo is not source.settings.fifo:
         raise bad_parameter("Source and destination queues must be of the same type.")
-    tasks = _tasks_of(source)
-    if any(task.is_active for task in tasks):
+    if any(task.is_active for task in _tasks_of(source)):
         raise SqsError(
             "UnsupportedOperation",
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
@@ -99,7 +99,7 @@ async def start_message_move_task(call: Call) -> Result:
         int(visible),
         round(time() * 1000),
     )
-    await _note(source, [task, *tasks][:KEPT])
+    await _note(source, task)
     runner = asyncio.create_task(_run(call.endpoint, call.region, source, destination, task))
     _running[task.id] = runner
     runner.add_done_callback(lambda _: _running.pop(task.id, None))
@@ -121,14 +121,12 @@ async def cancel_message_move_task(call: Call) -> Result:
     except (binascii.Error, ValueError, KeyError, TypeError):
         raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
     source = await _resource(call, arn, "SourceArn")
-    tasks = _tasks_of(source)
-    task = next((each for each in tasks if each.id == id), None)
+    task = next((each for each in _tasks_of(source) if each.id == id), None)
     if task is None:
         raise SqsError("ResourceNotFoundException", "Task does not exist.")
     if not task.is_active:
         raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
-    task.status = "CANCELLING"
-    await _note(source, tasks)
+    await source.queue.alter(labels={label("cancelled_move"): task.id})
     return {"ApproximateNumberOfMessagesMoved": task.moved}
 
 
@@ -163,13 +161,16 @@ def _tasks_of(source: Hosted) -> list[Task]:
     for task in tasks:
         if task.status in ("RUNNING", "CANCELLING") and time() * 1000 - task.noted > STALE * 1000:
             task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
+        elif task.is_active and task.id == source.settings.labels.get(label("cancelled_move")):
+            task.status = "CANCELLING"
     return tasks
 
 
-async def _note(source: Hosted, tasks: list[Task]) -> None:
-    for task in tasks:
-        if task.status in ("RUNNING", "CANCELLING"):
-            task.noted = round(time() * 1000)
+async def _note(source: Hosted, task: Task) -> None:
+    """Write down a task: in the place of what was noted of it, or as the newest."""
+    task.noted = round(time() * 1000)
+    others = [each for each in _tasks_of(source) if each.id != task.id]
+    tasks = [task, *others][:KEPT]
     await source.queue.alter(labels={label("moves"): json.dumps([asdict(task) for task in tasks])})
 
 
@@ -229,16 +230,12 @@ async def _waiting(source: Hosted, number: int) -> list[Message]:
 async def _is_cancelled(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> bool:
     """Note the progress; return whether somebody cancelled the task."""
     there = await endpoint.queues.open(region, source.name, fresh=True)
-    tasks = _tasks_of(there)
-    status = next((each.status for each in tasks if each.id == task.id), "CANCELLING")
-    task.status = status
-    await _note(there, [task if each.id == task.id else each for each in tasks])
-    return status != "RUNNING"
+    await _note(there, task)
+    return there.settings.labels.get(label("cancelled_move")) == task.id
 
 
 async def _finish(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> None:
     try:
-        there = await endpoint.queues.open(region, source.name, fresh=True)
-        await _note(there, [task if each.id == task.id else each for each in _tasks_of(there)])
+        await _note(await endpoint.queues.open(region, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
         return  # the queue is gone, or the database: nobody can ask for the task

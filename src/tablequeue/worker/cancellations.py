@@ -54,11 +54,11 @@ def _look(fetcher: Fetcher) -> None:
     running = [assignment for assignment in fetcher.running() if (assignment.began_at or since) <= since]
     asked = [claim.id for assignment in running for claim in assignment.claims if claim.id not in assignment.told]
     cancelled = told(fetcher.queue.context, asked)
-    for assignment in running if cancelled else ():
-        new = [claim for claim in assignment.claims if claim.id in cancelled]
-        for claim in new:
-            note_cancelled(claim)
-            assignment.told.add(claim.id)
-        if new and len(assignment.told) == len(assignment.claims):
-            logger.info("%s: message %d was cancelled; its handler is told to stop", fetcher.queue.name, new[0].id)
-            fetcher.pool.interrupt(assignment)
+    for assignment in running:
+        for claim in assignment.claims if cancelled else ():
+            if claim.id in cancelled:
+                note_cancelled(claim)
+                assignment.told.add(claim.id)
+                logger.info("%s: message %d was cancelled; its handler is told to stop", fetcher.queue.name, claim.id)
+        if len(assignment.told) == len(assignment.claims) and not assignment.interrupted:
+            fetcher.pool.interrupt(assignment)  # again at the next look, if the call was about to begin

@@ -47,6 +47,8 @@ class Assignment:
     """The ids of messages whose leases are known to be lost."""
     told: set[int] = field(default_factory=set)
     """The ids of messages that are known to be cancelled."""
+    interrupted: bool = False
+    """Whether its call was interrupted because all of its messages were cancelled."""
 
     @property
     def running(self) -> bool:
@@ -146,7 +148,8 @@ class Pool(ABC):
     def interrupt(self, assignment: Assignment) -> None:
         """Interrupt the call of an assignment whose messages were cancelled, if it runs and that is possible.
 
-        The handler may go on nevertheless, and complete.
+        Note it in `interrupted`. A call that is about to begin is not. The handler may go on nevertheless, and
+        complete.
         """
 
     @abstractmethod
@@ -205,6 +208,7 @@ class ThreadPool(Pool):
         """Interrupt a call that has a time-out. What else a thread does may not be interrupted anywhere."""
         limit = self._limits.get(assignment)
         if limit is not None:
+            assignment.interrupted = True
             limit.interrupt(Cancelled)
 
     def close(self, timeout: float) -> None:

@@ -53,6 +53,7 @@ class ProcessPool(ThreadPool):
     def interrupt(self, assignment: Assignment) -> None:
         with self._state:
             if assignment in self._calling:
+                assignment.interrupted = True
                 self._calling[assignment].kill()
 
     def close(self, timeout: float) -> None:

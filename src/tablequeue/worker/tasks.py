@@ -75,7 +75,8 @@ class TaskPool(Pool):
 
     def interrupt(self, assignment: Assignment) -> None:
         def cancel() -> None:
-            if assignment in self._calling:
+            if assignment in self._calling and not assignment.interrupted:
+                assignment.interrupted = True
                 self._calling[assignment].cancel()
 
         self._loop.call_soon_threadsafe(cancel)
