@@ -242,6 +242,10 @@ class Channel(virtual.Channel):
             return UNLIMITED
         return min(self.qos.can_consume_max_estimate(), AT_ONCE)
 
+    def has_much_room(self) -> bool:
+        """Whether it holds half of the messages that it may, or fewer."""
+        return 2 * self.capacity() >= min(self.qos.prefetch_count, AT_ONCE)
+
     def deliver(self, queue: str, n: int) -> int:
         """Claim up to `n` messages of a queue and hand them to its consumer. Return their number."""
         of, claims = self.store.pop(queue, n)
