@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--url")
     parser.add_argument("--broker", choices=("tablequeue", "redis"), default="tablequeue")
     parser.add_argument("arguments", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # what follows -- too
     if options.name == "kombu":
         return run_kombu(options.url, options.arguments)
     return run_celery(options.url, options.broker, options.arguments)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contrib.kombu.crashes import children, done, until, worker
+from tests.contrib.kombu.crashes import PATIENCE, children, done, until, worker
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def test_a_warm_shutdown_leaves_nothing_held(app: Any, running: subprocess.Popen
     app.send_task("work", (8, 0.3))
     until(lambda: len(children(running.pid)) == 2, "the pool is complete")
     os.kill(running.pid, signal.SIGTERM)
-    assert running.wait(30) == 0
+    assert running.wait(PATIENCE) == 0
     with app.connection_for_read() as connection:
         stats = connection.default_channel.store.queue("celery").stats()
     assert stats.in_progress == 0
-    assert ("8" in done(notes)) != bool(stats.ready)
+    assert "8" in done(notes) or stats.ready == 1
