@@ -85,6 +85,7 @@ def check_acknowledgements(url: str) -> None:
             got[2].requeue()
             drain(connection, lambda: len(got) == 5)
             assert bodies(got) == [0, 1, 2, 3, 2]
+            assert [message.delivery_info["redelivered"] for message in got] == [False] * 4 + [True]
         connection.transport.holdings.close()  # what is acknowledged is completed
         stats = store_of(connection).db.queue("answers").stats()
         # The consumer is cancelled, and its messages are still held.

@@ -35,11 +35,11 @@ class QoS(virtual.QoS):
         self._answered(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Give the message back; without `requeue` it becomes a dead letter."""
+        """Give the message back: the attempt counts. Without `requeue` it becomes a dead letter."""
         held = self.channel.holdings.take(delivery_tag)
         try:
             if held is not None and requeue:
-                held.claim.release()
+                held.claim.fail("requeued", retry_in=0)
             elif held is not None:
                 held.claim.fail("rejected", retry=False)
         except LeaseLost:
