@@ -176,6 +176,11 @@ class AsyncQueue(AsyncVerbs[Queue]):
     def definition(self) -> Definition:
         return self._own.definition
 
+    @property
+    def table(self) -> str:
+        """The name of its table, which it keeps when it is renamed."""
+        return self._own.context.table.table_name
+
     # -- producing -------------------------------------------------------------------------------------------------
 
     push = same(Queue.push)

@@ -18,9 +18,6 @@ from tablequeue.states import FailedState, State
 CLAIMED = "id payload headers attempts pushed_at popped_at lease_until priority group_key dedup_key due_at".split()
 ID, PAYLOAD, HEADERS, ATTEMPTS, PUSHED_AT, POPPED_AT, LEASE_UNTIL, PRIORITY, GROUP, KEY, DUE_AT = range(len(CLAIMED))
 
-# The header in which a dead letter that moved to another queue names its origin.
-ORIGIN = "tablequeue-origin"
-
 C = TypeVar("C")
 
 _is_token = re.compile("[0-9a-f]{32}").fullmatch

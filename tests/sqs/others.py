@@ -1,9 +1,10 @@
 """Run the tests that moto and kombu have for SQS against an endpoint.
 
-    python -m tests.sqs.others [moto|kombu] [--url sqlite:///…] [-- arguments of pytest]
+    python -m tests.sqs.others moto|kombu [--kind sqlite|postgresql|mariadb] [--url …] [-- arguments of pytest]
 
 Their source distributions are fetched from PyPI into a folder of the machine's cache, with an environment of their own.
-Nothing of them is a part of this project. What fails for reasons of theirs is in EXCUSED.
+Nothing of them is a part of this project. The database is that of `--url`, or a private one of the kind. What fails for
+reasons of theirs is in EXCUSED.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests import others
+from tests.mariadb import programs as mariadb_programs
+from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
 PACKAGES = {"moto": "moto[server]==5.2.5", "kombu": "kombu[sqs]==5.7.0"}
 NEEDED = ("pytest", "pytest-timeout", "pytest-rerunfailures", "freezegun", "requests")
@@ -38,6 +43,7 @@ EXCUSED = {
         "test_create_fifo_queue_with_dlq": "AWS refuses FifoQueue=false",
         "test_message_delay_is_more_than_15_minutes": "AWS refuses a deduplication id on a standard queue",
         "test_sqs_list_identities": "AWS refuses the name x.fifo for a standard queue",
+        "test_message_with_attributes_invalid_datatype": "the words of AWS before 2023",
         "test_change_message_visibility_on_old_message": "a stale handle changes nothing here",
     },
     "kombu": {
@@ -82,6 +88,31 @@ def empty():
 """
 
 
+@contextmanager
+def sqlite() -> Iterator[str]:
+    with TemporaryDirectory() as place:
+        yield f"sqlite:///{place}/work.db"
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    programs = postgresql_bin()
+    assert programs is not None, "PostgreSQL is not installed."
+    with private_postgresql(programs) as url:
+        yield url
+
+
+@contextmanager
+def mariadb() -> Iterator[str]:
+    programs = mariadb_programs()
+    assert programs is not None, "MariaDB is not installed."
+    with mariadb_server(*programs) as server:
+        yield server.url
+
+
+DATABASES = {each.__name__: each for each in (sqlite, postgresql, mariadb)}
+
+
 def prepared(name: str) -> tuple[Path, Path]:
     """Return the folder with the sources, and a Python that has the package."""
     folder, python = others.prepared("tablequeue-sqs-tests", name, PACKAGES[name], NEEDED)
@@ -99,13 +130,13 @@ def prepared(name: str) -> tuple[Path, Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PACKAGES)
+    parser.add_argument("--kind", choices=DATABASES, default="sqlite")
     parser.add_argument("--url")
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
     name: str = options.name
     folder, python = prepared(name)
-    with TemporaryDirectory() as place:
-        url = options.url or f"sqlite:///{place}/work.db"
+    with nullcontext(options.url) if options.url else DATABASES[options.kind]() as url:
         command = [sys.executable, "-m", "tablequeue", "--url", url, "sqs", "--port", str(PORTS[name]), "--json"]
         server = subprocess.Popen([*command, "--account", ACCOUNTS[name]], stdout=subprocess.PIPE, text=True)
         try:

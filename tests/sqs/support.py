@@ -13,12 +13,12 @@ from typing import Any
 
 import boto3
 import botocore.session
-import uvicorn
 from botocore.config import Config
 from botocore.loaders import Loader
 
 from tablequeue.sqs import model
 from tablequeue.sqs.app import SqsApp
+from tablequeue.sqs.server import server as made
 
 REGION = "us-east-1"
 PROTOCOLS = ("json", "query")
@@ -27,8 +27,7 @@ PROTOCOLS = ("json", "query")
 @contextmanager
 def serving(app: SqsApp) -> Iterator[str]:
     """Serve an application in a thread; yield its URL."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = made(app, host="127.0.0.1", port=0)
     started = threading.Event()
     original = server.startup
 
@@ -47,15 +46,23 @@ def serving(app: SqsApp) -> Iterator[str]:
         thread.join()
 
 
-def client(url: str, protocol: str = "json", *, key: str = "key", secret: str = "secret", region: str = REGION) -> Any:
-    """Return a boto3 client that speaks this protocol."""
+def client(
+    url: str,
+    protocol: str = "json",
+    *,
+    key: str = "key",
+    secret: str = "secret",
+    region: str = REGION,
+    attempts: int = 1,
+) -> Any:
+    """Return a boto3 client that speaks this protocol, and makes up to so many attempts for each call."""
     return _session(protocol).client(
         "sqs",
         region_name=region,
         endpoint_url=url,
         aws_access_key_id=key,
         aws_secret_access_key=secret,
-        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=50),
+        config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}, max_pool_connections=50),
     )
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tablequeue import Database
+from tablequeue.sqs import app, waiting
+from tests.servers import Place, only
+from tests.sqs.support import client, serving
 
 ALL: dict[str, Any] = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
 
@@ -202,7 +207,8 @@ def test_handles_go_stale(sqs: Any, queue_url: str) -> None:
     (message,) = received(sqs, queue_url)
     options = {"QueueUrl": queue_url, "ReceiptHandle": message["ReceiptHandle"]}
     sqs.change_message_visibility(**options, VisibilityTimeout=0)
-    refused("AWS.SimpleQueueService.MessageNotInflight", sqs.change_message_visibility, **options, VisibilityTimeout=9)
+    sqs.change_message_visibility(**options, VisibilityTimeout=9)
+    assert counts(sqs, queue_url) == (1, 0, 0)
     sqs.delete_message(**options)
     words = refused("InvalidParameterValue", sqs.change_message_visibility, **options, VisibilityTimeout=9)
     assert words.endswith("Reason: Message does not exist or is not available for visibility timeout change.")
@@ -333,6 +339,24 @@ def test_a_move_task_is_cancelled(sqs: Any, queue_url: str) -> None:
         pass
     assert task["Status"] == "CANCELLED"
     assert counts(sqs, dead)[0] > 0
+
+
+@only("postgresql")
+def test_a_visibility_timeout_that_another_process_ends_is_seen(
+    address: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_EVERY", 0.1)
+    sqs = client(address)
+    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    (message,) = received(sqs, url)
+    with serving(app(place.open())) as other, ThreadPoolExecutor(1) as pool:
+        second = pool.submit(received, sqs, url, WaitTimeSeconds=20)
+        while b"tablequeue_sqs_waiting 1" not in urlopen(f"{address}/metrics").read():
+            pass
+        handle = message["ReceiptHandle"]
+        client(other).change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+        assert [again["Body"] for again in second.result()] == ["x"]
 
 
 def test_python_and_sqs_share_a_queue(sqs: Any, db: Database) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,15 +16,8 @@ from tablequeue.cli.serve import listening
 from tablequeue.errors import BadInput
 from tablequeue.hosts import is_loopback
 
-if TYPE_CHECKING:
-    from tablequeue.sqs.app import SqsApp
-
 SECRET = "TABLEQUEUE_SQS_SECRET_KEY"
 FILE = click.Path(exists=True, dir_okay=False)
-KEPT_OPEN = 75
-"""Seconds for which a connection without requests stays open: SDKs keep theirs for a minute."""
-GRACE = 10
-"""Seconds in which requests must end after a signal."""
 
 
 @click.command(cls=Command)
@@ -58,17 +50,8 @@ def sqs(
     On 127.0.0.1 any credentials will do. On any other address requests must be signed with the keys given here.
     """
     with needed_packages("The SQS endpoint", "sqs"):
-        import uvicorn
-
         from tablequeue.sqs import app
-
-    class Server(uvicorn.Server):
-        """Answers the receives that wait before it waits for open requests."""
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            served.stop()
-            await super().shutdown(sockets)
-
+        from tablequeue.sqs.server import server
     keys = _keys(access_key, secret_key, credentials)
     if keys is None and not is_loopback(host):
         raise BadInput(
@@ -78,18 +61,8 @@ def sqs(
     if bool(certificate) is not bool(private_key):
         raise BadInput("A certificate and its private key go together.", "Give both --certificate and --private-key.")
     with settings.database() as database, listening("The endpoint", host, port) as listener:
-        served: SqsApp = app(database, credentials=keys, account=account, region=region, fair=fair)
+        served = app(database, credentials=keys, account=account, region=region, fair=fair)
         options: dict[str, Any] = {"ssl_certfile": certificate, "ssl_keyfile": private_key} if certificate else {}
-        config = uvicorn.Config(
-            served,
-            log_config=None,
-            log_level="warning",
-            server_header=False,
-            access_log=False,
-            timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=KEPT_OPEN,
-            **options,
-        )
         shown_host = f"[{host}]" if ":" in host else host
         url = f"{'https' if certificate else 'http'}://{shown_host}:{listener.getsockname()[1]}"
         if settings.json:
@@ -98,7 +71,7 @@ def sqs(
             click.echo(f"SQS at {url}, region {region}")
         logs.configure(as_json=settings.json)
         try:
-            Server(config).run(sockets=[listener])
+            server(served, **options).run(sockets=[listener])
         except KeyboardInterrupt:
             return  # Ctrl-C is the way to end it, and no failure
 

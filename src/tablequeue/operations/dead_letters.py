@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.rows import NameRow
 from tablequeue.errors import BadDefinition, BadInput
-from tablequeue.message import ORIGIN, Message
+from tablequeue.message import Message
 from tablequeue.operations.context import Context
 from tablequeue.operations.inspect import in_batches
+from tablequeue.origin import Origin
 from tablequeue.states import LiveState
 
 # The states in which a message waits in the queue for dead letters, or is a dead letter of that queue too. Blocked ones
@@ -74,37 +74,16 @@ def refuse_drop(name: str | None, rows: Sequence[NameRow]) -> None:
         raise BadInput(f"The queue {theirs[0]!r} sends its dead letters to {name!r}.", f"Drop {theirs[0]!r} first.")
 
 
-class Origin(NamedTuple):
-    """Where a dead letter in another queue came from."""
-
-    queue: str
-    table: str | None
-    """The table of the queue, which it keeps when it is renamed; None of a message that older versions have moved."""
-    id: int
-    key: str | None
-
-    @classmethod
-    def of(cls, message: Message) -> Origin | None:
-        """Return the origin of a message, from its header. None if it was pushed to the queue."""
-        match message.headers.get(ORIGIN):
-            case {"queue": str(queue), "id": int(id), "key": str() | None as key}:
-                return cls(queue, message.headers[ORIGIN].get("table"), id, key)
-        return None
-
-    def is_from(self, table: Table) -> bool:
-        return self.queue == table.name if self.table is None else self.table == table.table_name
-
-
 def move_back(source: Context, target: Context, chosen: Callable[[Message, Origin], bool]) -> int:
     """Move the messages of `source` that wait in `target` back, those of which `chosen` is true. Return how many."""
-    total = 0
+    total, table = 0, source.table
     # In the order of their ids, whatever their states: both queues may be strict, or have groups.
     for batch in in_batches(target, *MOVABLE):
-        origins = {message.id: (message, Origin.of(message)) for message in batch}
+        origins = {message.id: (message, Origin.of(message.headers)) for message in batch}
         keys = {
             id: origin.key
             for id, (message, origin) in origins.items()
-            if origin is not None and origin.is_from(source.table) and chosen(message, origin)
+            if origin is not None and origin.is_from(table.name, table.table_name) and chosen(message, origin)
         }
         if keys:
             ids = target.engine.dump_ids([*keys])

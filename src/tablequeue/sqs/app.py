@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tablequeue.aio import THREADS, AsyncDatabase
@@ -27,6 +28,7 @@ from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpo
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
 from tablequeue.sqs.protocol import Answer
+from tablequeue.sqs.urls import ACCOUNT, Place, region_in
 from tablequeue.sqs.waiting import give_back
 from tablequeue.threads import Threads
 
@@ -36,10 +38,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 8 << 20
 """Bytes of a request: ten messages of 1 MiB in all, with every character escaped."""
+MOST_BYTES = 128 << 20
+"""Bytes of all requests that come in at the same time; small ones do not count."""
+SMALL = 256 << 10
 BODY_WITHIN = 30.0
 """Seconds in which a client must have sent its request."""
 PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
 """Errors that a client does well to try again after."""
+UNREAD = "tablequeue.unread"
+"""An extension of ASGI: a server that has it calls a function if the client has not read the answer."""
 _PLAIN = "text/plain; charset=utf-8"
 
 log = logging.getLogger("tablequeue.sqs")
@@ -56,8 +63,9 @@ def app(
     """Return an ASGI application that serves the queues of a database as Amazon SQS.
 
     credentials  secret keys by access key: requests must be signed with one of them. None: requests are not checked.
-    account      the account in URLs and ARNs, 12 digits.
-    region       the region of requests that are not signed, and so name none.
+    account      the account in URLs and ARNs, 12 digits. Without `credentials`, an access key of 12 digits is the
+                 account of its client instead.
+    region       the region of requests that are not signed, and whose host names none.
     fair         make standard queues so that message groups take turns (`groups="fair"`). A receive of one message
                  takes up to three times as long then.
 
@@ -75,6 +83,7 @@ class SqsApp:
     def __init__(self, endpoint: Endpoint, credentials: Mapping[str, str] | None) -> None:
         self.endpoint = endpoint
         self._credentials = credentials
+        self._bodies = Bodies()
         self.answered: Counter[tuple[str, str]] = Counter()
         """How many requests were answered, by operation and by code: `OK`, or that of the error."""
 
@@ -106,15 +115,19 @@ class SqsApp:
             return
         self.endpoint.housekeeping.begin()
         id, wire = str(uuid.uuid4()), protocol.wire(headers)
-        name, code, call = "-", "OK", None
+        name, code, size = "-", "OK", 0
         try:
-            body = await _body(headers, receive)
+            body = await self._bodies.read(headers, receive)
+            size = len(body)
             if self._credentials is not None:
                 signatures.verify(scope, headers, body, self._credentials)
             request = wire.read(path, scope["query_string"].decode("latin-1"), body)
             name = request.operation.name
-            call = Call(self.endpoint, request.parameters, self._region(headers), _base(scope, headers))
-            answer = await self._answer(wire, request, call, receive, id)
+            call = Call(self.endpoint, request.parameters, self._place(scope, headers), _base(scope, headers))
+            if name == "ReceiveMessage":
+                await self._received(wire, request, call, scope, receive, send, id)
+                return
+            answer = wire.result(request.operation, await self._result(request, call), id)
         except SqsError as error:
             answer, code = wire.error(error, id), error.code
         except _GoneError:
@@ -123,38 +136,52 @@ class SqsApp:
             log.exception("%s failed", name)
             failure = SqsError("InternalFailure", "The request failed for a reason that the log of the endpoint has.")
             answer, code = wire.error(failure, id), failure.code
+        finally:
+            self._bodies.release(size)
         self.answered[name, code] += 1
         await _reply(send, answer, id)
 
-    async def _answer(
-        self, wire: protocol.Wire, request: protocol.Request, call: Call, receive: Receive, id: str
-    ) -> Answer:
-        if request.operation.name != "ReceiveMessage":
-            return wire.result(request.operation, await self._result(request, call), id)
+    async def _received(
+        self,
+        wire: protocol.Wire,
+        request: protocol.Request,
+        call: Call,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        id: str,
+    ) -> None:
+        """Answer a receive. If that cannot be done, what was claimed for it is released.
+
+        So it is for a client that goes away before it has the answer, and for a request that fails or is cancelled.
+        """
         work = asyncio.ensure_future(self._result(request, call))
-        # A client that goes away while it waits gets nothing: what is claimed for it is released.
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
-                work.cancel()
-                with suppress(asyncio.CancelledError, SqsError):
-                    await work
-                await self._release(call)
                 raise _GoneError
-            return wire.result(request.operation, await work, id)
+            answer = wire.result(request.operation, await work, id)
+            self.answered[request.operation.name, "OK"] += 1
+            await _reply(send, answer, id)
+            if call.claimed and UNREAD in scope.get("extensions", ()):
+                give = partial(give_back, (await call.queue()).queue, call.claimed)
+                scope["extensions"][UNREAD]["call"](give)
+        except BaseException:
+            work.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await work
+            if call.claimed:
+                give_back((await call.queue()).queue, call.claimed)
+            raise
         finally:
             gone.cancel()
-
-    async def _release(self, call: Call) -> None:
-        if call.claimed:
-            give_back((await call.queue()).queue, call.claimed)
 
     async def _result(self, request: protocol.Request, call: Call) -> Mapping[str, Any]:
         try:
             return await OPERATIONS[request.operation.name](call)
         except QueueNotFound:  # another process dropped it
-            self.endpoint.queues.forget(protocol.queue_in(call.get("QueueUrl", "")))
+            self.endpoint.queues.forget(call.place.of(call.get("QueueUrl", ""))[1])
             raise no_queue() from None
         except TablequeueError as error:
             if isinstance(error, (BadInput, BadDefinition)):
@@ -163,8 +190,13 @@ class SqsApp:
             name = "ServiceUnavailable" if isinstance(error, PASSING) else "InternalFailure"
             raise SqsError(name, str(error)) from None
 
-    def _region(self, headers: Mapping[str, str]) -> str:
-        return signatures.region(headers) or self.endpoint.region
+    def _place(self, scope: Scope, headers: Mapping[str, str]) -> Place:
+        """Return the account and the region of a client: those of its credentials, or of the host that it called."""
+        own = self.endpoint.place
+        key, region = signatures.claimed(headers, scope["query_string"].decode("latin-1"))
+        if self._credentials is None and ACCOUNT.fullmatch(key):
+            own = own._replace(account=key)
+        return own._replace(region=region or region_in(headers.get("host", "")) or own.region)
 
     def _metrics(self) -> str:
         """Return what was answered, and who waits, in the format of Prometheus."""
@@ -181,27 +213,49 @@ class _GoneError(Exception):
     """The client has closed the connection."""
 
 
-async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
-    """Return the body of a request; `SqsError` if it is too large, or takes too long."""
-    too_large = SqsError("RequestEntityTooLarge", f"The request is larger than {LARGEST_BODY} bytes.")
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
-        raise too_large
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_WITHIN):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _GoneError
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > LARGEST_BODY:
-                    raise too_large
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise SqsError("RequestTimeout", f"The request took longer than {BODY_WITHIN:g} seconds.") from None
+class Bodies:
+    """Reads the bodies of requests; those that are not small have a limit together, until they are answered."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        """Return the body of a request, to be released; `SqsError` if it is too large or too slow, or one too many."""
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
+            raise _too_large()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                while (message := await receive())["type"] == "http.request":
+                    part = message.get("body", b"")
+                    self._held += _counted(len(body) + len(part)) - _counted(len(body))
+                    body += part
+                    if len(body) > LARGEST_BODY:
+                        raise _too_large()
+                    if len(body) > SMALL and self._held > MOST_BYTES:
+                        raise SqsError("ServiceUnavailable", "Too many large requests at the same time.")
+                    if not message.get("more_body", False):
+                        return bytes(body)
+            raise _GoneError
+        except TimeoutError:
+            self.release(len(body))
+            raise SqsError("RequestTimeout", f"The request took longer than {BODY_WITHIN:g} seconds.") from None
+        except BaseException:
+            self.release(len(body))
+            raise
+
+    def release(self, size: int) -> None:
+        """A request is answered, whose body had that size."""
+        self._held -= _counted(size)
+
+
+def _counted(size: int) -> int:
+    return size if size > SMALL else 0
+
+
+def _too_large() -> SqsError:
+    return SqsError("RequestEntityTooLarge", f"The request is larger than {LARGEST_BODY} bytes.")
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from tablequeue.definition import Definition
 from tablequeue.sqs import model
 from tablequeue.sqs.errors import SqsError, bad_attribute, bad_parameter, invalid, unknown_attribute
+from tablequeue.sqs.urls import Place, is_arn
 
 PREFIX = "sqs."
 """How the labels begin that belong to this room."""
@@ -21,6 +23,9 @@ RETENTION = 345_600
 LONGEST_RETENTION = 1_209_600
 KEYS_FOR = 300.0
 """Seconds for which a deduplication id of a FIFO queue stays taken."""
+
+SCOPE_AFTER = 60
+"""Seconds after which another deduplication scope counts. With AWS attributes may take as long."""
 
 Check = Callable[[str], bool]
 
@@ -39,7 +44,7 @@ class Attribute:
 
 
 def _number(low: int, high: int) -> Check:
-    return lambda text: re.fullmatch(r"\d{1,9}", text) is not None and low <= int(text) <= high
+    return lambda text: re.fullmatch("[0-9]{1,9}", text) is not None and low <= int(text) <= high
 
 
 def _one_of(*texts: str) -> Check:
@@ -76,7 +81,6 @@ KEPT: Mapping[str, Attribute] = {
 }
 # Attributes that an empty value removes.
 REMOVABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
-COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
 
 class Settings:
@@ -91,9 +95,19 @@ class Settings:
         self.wait = self._number("ReceiveMessageWaitTimeSeconds")
         self.largest = self._number("MaximumMessageSize")
         self.by_content = self.text("ContentBasedDeduplication") == "true"
-        self.by_group = self.text("DeduplicationScope") == "messageGroup"
-        self.region = self.labels.get(f"{PREFIX}region")
         self.seed = self.labels.get(f"{PREFIX}seed", "")
+
+    @property
+    def by_group(self) -> bool:
+        """Whether deduplication ids count in each message group, and not in the whole queue."""
+        changed, _, before = self.labels.get(f"{PREFIX}scoped", "0 ").partition(" ")
+        scope = before if time() < float(changed) + SCOPE_AFTER else self.text("DeduplicationScope")
+        return scope == "messageGroup"
+
+    def is_in(self, place: Place) -> bool:
+        """Whether the queue is of that place; one that Python made is of all."""
+        account, region = (self.labels.get(f"{PREFIX}{name}") for name in ("account", "region"))
+        return account in (None, place.account) and region in (None, place.region)
 
     def text(self, name: str) -> str | None:
         """Return the value of an attribute that is kept; None if the queue has none."""
@@ -126,8 +140,8 @@ class Settings:
         return int(self.text(name) or 0)
 
 
-def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
-    """Return attributes that a client sets, if the queue may have them."""
+def checked(given: Mapping[str, str], fifo: bool, there: Mapping[str, str]) -> dict[str, str]:
+    """Return attributes that a client sets, if the queue may have them; `there` are those that it has."""
     found = {}
     for name, text in ((name.strip(), text) for name, text in given.items()):
         attribute = KEPT.get(name)
@@ -144,8 +158,8 @@ def checked(given: Mapping[str, str], fifo: bool) -> dict[str, str]:
         if not attribute.allows(text):
             raise bad_attribute(name)
         found[name] = text
-    limit = found.get("FifoThroughputLimit")
-    if limit == "perMessageGroupId" and found.get("DeduplicationScope") == "queue":
+    both = {**there, **found}
+    if both.get("FifoThroughputLimit") == "perMessageGroupId" and both.get("DeduplicationScope", "queue") == "queue":
         raise bad_parameter(
             "The combination of FifoThroughputLimit perMessageGroupId and DeduplicationScope queue is not allowed"
         )
@@ -192,7 +206,7 @@ def redrive_policy(text: str) -> tuple[str, int]:
         raise invalid(text, "RedrivePolicy", "Invalid value for deadLetterTargetArn.")
     try:
         number = int(most)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = 0
     if isinstance(most, (bool, float)) or not 1 <= number <= 1000:
         raise invalid(
@@ -201,11 +215,6 @@ def redrive_policy(text: str) -> tuple[str, int]:
             f"Invalid value for maxReceiveCount: {most}, valid values are from 1 to 1000 both inclusive.",
         )
     return arn, number
-
-
-def is_arn(text: str) -> bool:
-    """Whether a text has the form of the ARN of a queue."""
-    return text.startswith("arn:aws:sqs:") and text.count(":") == 5
 
 
 def wanted(names: list[str]) -> list[str]:
@@ -222,7 +231,7 @@ def _check_allowance(text: str) -> None:
     reason = None
     if permission not in ("allowAll", "denyAll", "byQueue"):
         reason = "Amazon SQS can't create the redrive allow policy. Invalid value for redrivePermission."
-    elif permission == "byQueue" and not sources:
+    elif permission == "byQueue" and not (sources and isinstance(sources, list)):
         reason = "Amazon SQS can't create the redrive allow policy, as it has no sourceQueueArns."
     elif permission == "byQueue" and len(sources) > 10:
         reason = (

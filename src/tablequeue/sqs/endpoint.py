@@ -12,7 +12,7 @@ from tablequeue.sqs.attempts import Attempts
 from tablequeue.sqs.errors import missing
 from tablequeue.sqs.hosted import Hosted, Queues
 from tablequeue.sqs.housekeeping import Housekeeping
-from tablequeue.sqs.protocol import queue_in
+from tablequeue.sqs.urls import Place
 
 DEFAULT_ACCOUNT = "000000000000"
 DEFAULT_REGION = "us-east-1"
@@ -25,10 +25,9 @@ class Endpoint:
 
     def __init__(self, db: AsyncDatabase, account: str, region: str, fair: bool) -> None:
         self.db = db
-        self.account = account
-        self.region = region
+        self.place = Place(account, region)
         self.fair = fair
-        self.queues = Queues(db, account)
+        self.queues = Queues(db)
         self.attempts = Attempts()
         self.housekeeping = Housekeeping(self.queues)
 
@@ -37,13 +36,14 @@ class Endpoint:
 class Call:
     """One call of an operation.
 
+    place      the account and the region of the client.
     base       the URL of the endpoint, as the client reached it.
     claimed    what a receive has claimed, to release it if the response cannot be sent.
     """
 
     endpoint: Endpoint
     parameters: dict[str, Any]
-    region: str
+    place: Place
     base: str
     claimed: list[AsyncClaim] = field(default_factory=list)
 
@@ -55,13 +55,10 @@ class Call:
         url = self.parameters.get("QueueUrl")
         if url is None:
             raise missing("QueueUrl")
-        return await self.endpoint.queues.open(self.region, queue_in(url), fresh=fresh)
+        return await self.endpoint.queues.open(*self.place.of(url), fresh=fresh)
 
-    def url(self, name: str) -> str:
-        return self.base + self.endpoint.queues.path(name)
-
-    def arn(self, name: str) -> str:
-        return self.endpoint.queues.arn(self.region, name)
+    def url(self, place: Place, name: str) -> str:
+        return self.base + place.path(name)
 
 
 Operation = Callable[[Call], Awaitable[Result]]

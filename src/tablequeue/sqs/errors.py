@@ -9,21 +9,15 @@ _PREFIX = "AWS.SimpleQueueService."
 
 # The name of an error in JSON, its code in the query protocol where that is another one, and its status if not 400.
 _CODES: dict[str, tuple[str, int]] = {
-    "AccessDenied": ("AccessDenied", 403),
     "BatchEntryIdsNotDistinct": (f"{_PREFIX}BatchEntryIdsNotDistinct", 400),
     "BatchRequestTooLong": (f"{_PREFIX}BatchRequestTooLong", 400),
     "EmptyBatchRequest": (f"{_PREFIX}EmptyBatchRequest", 400),
-    "InvalidAddress": ("InvalidAddress", 404),
     "InvalidBatchEntryId": (f"{_PREFIX}InvalidBatchEntryId", 400),
-    "InvalidParameterCombinationException": ("InvalidParameterCombination", 400),
     "InvalidParameterValueException": ("InvalidParameterValue", 400),
-    "InvalidSecurity": ("InvalidSecurity", 403),
     "InternalFailure": ("InternalFailure", 500),
-    "MessageNotInflight": (f"{_PREFIX}MessageNotInflight", 400),
     "MissingRequiredParameterException": ("MissingParameter", 400),
     "OverLimit": ("OverLimit", 403),
     "PurgeQueueInProgress": (f"{_PREFIX}PurgeQueueInProgress", 403),
-    "QueueDeletedRecently": (f"{_PREFIX}QueueDeletedRecently", 400),
     "QueueDoesNotExist": (f"{_PREFIX}NonExistentQueue", 400),
     "QueueNameExists": ("QueueAlreadyExists", 400),
     "ReceiptHandleIsInvalid": ("ReceiptHandleIsInvalid", 404),
@@ -64,8 +58,11 @@ class SqsError(Exception):
         return f"{'com.amazon.coral.service' if common else 'com.amazonaws.sqs'}#{self.name}"
 
 
+NO_QUEUE = "The specified queue does not exist."
+
+
 def no_queue() -> SqsError:
-    return SqsError("QueueDoesNotExist", "The specified queue does not exist.")
+    return SqsError("QueueDoesNotExist", NO_QUEUE)
 
 
 def missing(parameter: str) -> SqsError:

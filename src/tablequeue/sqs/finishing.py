@@ -175,11 +175,9 @@ async def _extend_lost(hosted: Hosted, handle: Handle, text: str) -> None:
     there = await hosted.queue.find(handle.id)
     if there is None or there.state in ("finished", "cancelled", "expired", "dead"):
         raise invalid(text, "ReceiptHandle", _GONE)
-    if _visible(there):
-        if hosted.settings.fifo:
-            raise invalid(text, "ReceiptHandle", _EXPIRED)
-        raise SqsError("MessageNotInflight", "The message referred to isn't in flight.")
-    # Another receive has it: an old handle changes nothing.
+    if _visible(there) and hosted.settings.fifo:
+        raise invalid(text, "ReceiptHandle", _EXPIRED)
+    # It is visible, or another receive has it: an old handle changes nothing. AWS never answers MessageNotInflight.
 
 
 def _visible(message: Message) -> bool:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from tablequeue.aio import AsyncDatabase
 from tablequeue.aioqueue import AsyncQueue
 from tablequeue.errors import BadName, QueueNotFound
-from tablequeue.message import ORIGIN
+from tablequeue.origin import Origin
 from tablequeue.sqs.attributes import PREFIX, Settings
+from tablequeue.sqs.counting import InFlight
 from tablequeue.sqs.errors import SqsError, no_queue
+from tablequeue.sqs.urls import Place
 from tablequeue.sqs.waiting import Waiters
 
 
 class Hosted:
     """One queue, as SQS sees it."""
 
-    def __init__(self, name: str, queue: AsyncQueue) -> None:
+    def __init__(self, place: Place, name: str, queue: AsyncQueue) -> None:
+        self.place = place
         self.name = name
         self.queue = queue
         self.waiters = Waiters(queue)
+        self.in_flight = InFlight(queue)
         self._settings = Settings(queue.definition)
 
     @property
@@ -31,6 +34,15 @@ class Hosted:
             self._settings = Settings(self.queue.definition)
         return self._settings
 
+    def origin_of(self, headers: Mapping[str, Any]) -> Origin | None:
+        """Return where a dead letter was before it came here; None of any other message."""
+        origin = Origin.of(headers)
+        return None if origin is None or origin.is_from(self.queue.name, self.queue.table) else origin
+
+    @property
+    def arn(self) -> str:
+        return self.place.arn(self.name)
+
     @property
     def seed(self) -> str:
         """What the ids and the receipt handles of its messages are made with."""
@@ -38,27 +50,26 @@ class Hosted:
 
 
 class Queues:
-    """The queues of a database, by region and name. Queues without a region are in all of them."""
+    """The queues of a database, by place and name. Queues that Python made are in all places."""
 
-    def __init__(self, db: AsyncDatabase, account: str) -> None:
+    def __init__(self, db: AsyncDatabase) -> None:
         self.db = db
-        self.account = account
-        self._open: dict[tuple[str, str], Hosted] = {}
+        self._open: dict[tuple[Place, str], Hosted] = {}
 
-    async def open(self, region: str, name: str, *, fresh: bool = False) -> Hosted:
+    async def open(self, place: Place, name: str, *, fresh: bool = False) -> Hosted:
         """Return a queue; with `fresh` as the catalogue has it now. `QueueDoesNotExist` if there is none."""
-        known = self._open.get((region, name))
+        known = self._open.get((place, name))
         if known is not None and not fresh:
             return known
-        for stored in (name, regional(name, region)):
+        for stored in stored_names(place, name):
             try:
-                hosted = Hosted(name, await self.db.queue(stored))
+                hosted = Hosted(place, name, await self.db.queue(stored))
             except (QueueNotFound, BadName):
                 continue
-            if hosted.settings.region not in (None, region):
+            if not hosted.settings.is_in(place):
                 continue
             if known is None or known.seed != hosted.seed or known.queue.name != stored:
-                self._open[region, name] = known = hosted
+                self._open[place, name] = known = hosted
             # What is open has its statements ready.
             return known if known.settings.definition == hosted.settings.definition else hosted
         self.forget(name)
@@ -69,60 +80,55 @@ class Queues:
         for key in [key for key in self._open if key[1] == name]:
             del self._open[key]
 
-    async def names(self, region: str) -> list[str]:
-        """Return the names of all queues of a region, sorted."""
+    async def names(self, place: Place) -> list[str]:
+        """Return the names of all queues of a place, sorted."""
         found = set()
         for stored in await self.db.queues():
-            name = shown(stored, region)
+            name = shown(stored, place)
             try:
-                await self.open(region, name)
+                await self.open(place, name)
             except SqsError:
-                continue  # it is of another region, or another process dropped it
+                continue  # it is of another place, or another process dropped it
             found.add(name)
         return sorted(found)
 
-    async def free_name(self, region: str, name: str) -> str:
+    async def free_name(self, place: Place, name: str) -> str:
         """Return the name under which the database keeps a new queue."""
-        return regional(name, region) if name in await self.db.queues() else name
+        taken = await self.db.queues()
+        return next(stored for stored in stored_names(place, name) if stored not in taken)
 
-    def arn(self, region: str, name: str) -> str:
-        return f"arn:aws:sqs:{region}:{self.account}:{name}"
+    async def origin(self, place: Place, origin: Origin) -> tuple[str, str]:
+        """Return the name and the seed of the queue from which a dead letter came; its name twice, if it is gone."""
+        named = shown(origin.queue, place)
+        seed = await self._seed(place, named, origin)
+        if seed is not None:
+            return named, seed
+        for name in await self.names(place):  # it was renamed
+            if (seed := await self._seed(place, name, origin)) is not None:
+                return name, seed
+        return named, named
 
-    def path(self, name: str) -> str:
-        return f"/{self.account}/{quote(name, safe='')}"
-
-    async def seed_of_origin(self, region: str, stored: str) -> str:
-        """Return the seed of the queue from which a dead letter came; its name, if it is gone."""
-        name = shown(stored, region)
+    async def _seed(self, place: Place, name: str, origin: Origin) -> str | None:
+        """Return the seed of a queue, if it is the origin."""
         try:
-            return (await self.open(region, name)).seed
+            hosted = await self.open(place, name)
         except SqsError:
-            return name
+            return None
+        return hosted.seed if origin.is_from(hosted.queue.name, hosted.queue.table) else None
 
     def all(self) -> list[Hosted]:
         return [*self._open.values()]
 
 
-def regional(name: str, region: str) -> str:
-    """Return the name under which a queue is kept whose name has a queue of another region."""
-    return f"{name}@{region}"
+def stored_names(place: Place, name: str) -> tuple[str, ...]:
+    """Return the names under which a queue may be kept: the later ones if a queue of another place has the first."""
+    return name, f"{name}@{place.region}", f"{name}@{place.account}@{place.region}"
 
 
-def shown(stored: str, region: str) -> str:
+def shown(stored: str, place: Place) -> str:
     """Return the SQS name of a queue that is kept under that name."""
-    return stored.removesuffix(regional("", region))
-
-
-def name_in_arn(arn: str) -> str:
-    return arn.rpartition(":")[2]
-
-
-def origin_of(headers: Mapping[str, Any], of: str) -> tuple[str, int, str | None] | None:
-    """Return queue, id and key of a dead letter before it came to the queue `of`; None of any other message."""
-    match headers.get(ORIGIN):
-        case {"queue": str(queue), "id": int(id), "key": key} if queue != of:
-            return queue, id, key
-    return None
+    *_, regional, full = stored_names(place, "")
+    return stored.removesuffix(full if stored.endswith(full) else regional)
 
 
 def label(name: str) -> str:

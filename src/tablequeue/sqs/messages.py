@@ -10,11 +10,12 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tablequeue.definition import PayloadType
-from tablequeue.message import ORIGIN
+from tablequeue.origin import ORIGIN
 from tablequeue.sqs.errors import SqsError, bad_parameter
 
 OURS = "tablequeue-sqs"
@@ -25,7 +26,7 @@ _HANDLE = struct.Struct(">8sQ16sd")
 _TAG_BITS = 58
 _BAD_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _RESERVED = ("aws.", "amazon.")
 
 
@@ -47,8 +48,8 @@ class Handle(NamedTuple):
         try:
             key, id, token, end = _HANDLE.unpack(base64.b64decode(text, validate=True))
         except (binascii.Error, ValueError, struct.error):
-            key = b""
-        if key != _key(seed):
+            key, id, end = b"", 0, 0.0
+        if key != _key(seed) or id >= 1 << 63 or not isfinite(end):
             raise SqsError(
                 "ReceiptHandleIsInvalid", f'The input receipt handle "{text}" is not a valid receipt handle.'
             )
@@ -165,9 +166,10 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
         kind = type.partition(".")[0]
         if kind not in ("String", "Number", "Binary"):
             raise bad_parameter(
-                f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
-                "prefixes is Binary, Number, and String."
+                f"The type of message (user) attribute '{name}' is invalid. You must use only the following supported "
+                "type prefixes: Binary, Number, String."
             )
+        check_text(type)
         if len(type) > 256:
             raise bad_parameter("Message (user) attribute types must be shorter than 256 Bytes")
         value = attribute.get("BinaryValue" if kind == "Binary" else "StringValue")
@@ -176,10 +178,15 @@ def check_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> None:
         if kind == "Number" and not _NUMBER.fullmatch(value):
             raise bad_parameter(f"Can't cast the value of message (user) attribute '{name}' to a number.")
         if kind == "String":
-            try:
-                check_body(value)
-            except SqsError as error:
-                raise bad_parameter(error.message) from None
+            check_text(value)
+
+
+def check_text(text: str) -> None:
+    """Refuse characters that SQS does not take in a part of an attribute."""
+    try:
+        check_body(text)
+    except SqsError as error:
+        raise bad_parameter(error.message) from None
 
 
 def _check_name(name: str) -> None:

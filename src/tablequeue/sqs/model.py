@@ -39,6 +39,10 @@ _PAIRS = {
 }
 
 
+# The digits of the place of an entry, as in `Entry.1`.
+LONGEST_PLACE = 9
+
+
 @cache
 def service() -> ServiceModel:
     """Return the model. It takes some milliseconds the first time."""
@@ -95,6 +99,8 @@ def checked(shape: Shape, value: Any, path: str = "") -> Any:
 def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
     """Return a parameter from the fields of the query protocol, a tree of their names: `{"Entry": {"1": {…}}}`."""
     if isinstance(shape, StructureShape):
+        if not isinstance(fields, Mapping):
+            raise bad_parameter(f"The parameter of the shape {shape.name} has no parts.")
         found = {}
         for name, member in shape.members.items():
             there = fields.get(_field(name, member), fields.get(name))
@@ -114,6 +120,8 @@ def nested(shape: Shape, fields: Mapping[str, Any]) -> Any:
     if isinstance(shape, MapShape):
         _, key, value = pairs(shape)
         given = [fields] if key in fields else _numbered(fields)  # so may a map
+        if not all(isinstance(each, Mapping) and isinstance(each.get(key, ""), str) for each in given):
+            raise bad_parameter(f"The parameter of the shape {shape.name} has no names and values.")
         return {each.get(key, ""): nested(shape.value, each.get(value, "")) for each in given}
     raise bad_parameter(f"The parameter of the shape {shape.name} has parts.")
 
@@ -126,7 +134,8 @@ def _field(name: str, shape: Shape) -> str:
 
 
 def _numbered(fields: Mapping[str, Any]) -> list[Any]:
-    return [each for _, each in sorted((int(place), each) for place, each in fields.items() if place.isdecimal())]
+    places = {int(place): place for place in fields if place.isdecimal() and len(place) <= LONGEST_PLACE}
+    return [fields[places[place]] for place in sorted(places)]
 
 
 def _scalar(shape: Shape, text: str) -> Any:

@@ -17,11 +17,12 @@ from time import monotonic, time
 
 from tablequeue.errors import TablequeueError
 from tablequeue.message import Message
-from tablequeue.sqs.attributes import COUNTS, is_arn
+from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Endpoint, Result
 from tablequeue.sqs.errors import SqsError, bad_parameter, check_range
-from tablequeue.sqs.hosted import Hosted, label, name_in_arn, origin_of
-from tablequeue.sqs.queues import counts, sources
+from tablequeue.sqs.hosted import Hosted, label
+from tablequeue.sqs.queues import sources
+from tablequeue.sqs.urls import is_arn, of_arn
 
 MOST_LISTED = 10
 KEPT = 10
@@ -89,7 +90,7 @@ async def start_message_move_task(call: Call) -> Result:
             "UnsupportedOperation",
             "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
         )
-    visible = (await counts(source))[COUNTS[0]]
+    visible = (await counts(source.queue))[COUNTS[0]]
     task = Task(
         str(uuid.uuid4()),
         "RUNNING",
@@ -100,7 +101,7 @@ async def start_message_move_task(call: Call) -> Result:
         round(time() * 1000),
     )
     await _note(source, task)
-    runner = asyncio.create_task(_run(call.endpoint, call.region, source, destination, task))
+    runner = asyncio.create_task(_run(call.endpoint, source, destination, task))
     _running[task.id] = runner
     runner.add_done_callback(lambda _: _running.pop(task.id, None))
     return {"TaskHandle": task.handle}
@@ -117,8 +118,8 @@ async def cancel_message_move_task(call: Call) -> Result:
     text = call.parameters["TaskHandle"]
     try:
         values = json.loads(base64.b64decode(text, validate=True))
-        id, arn = values["taskId"], values["sourceArn"]
-    except (binascii.Error, ValueError, KeyError, TypeError):
+        id, arn = str(values["taskId"]), str(values["sourceArn"])
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         raise bad_parameter(f"Value {text} for parameter TaskHandle is invalid.") from None
     source = await _resource(call, arn, "SourceArn")
     task = next((each for each in _tasks_of(source) if each.id == id), None)
@@ -149,7 +150,7 @@ async def _resource(call: Call, arn: str, parameter: str) -> Hosted:
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
         )
     try:
-        return await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
+        return await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
         words = f"The resource that you specified for the {parameter} parameter doesn't exist."
         raise SqsError("ResourceNotFoundException", words) from None
@@ -174,40 +175,40 @@ async def _note(source: Hosted, task: Task) -> None:
     await source.queue.alter(labels={label("moves"): json.dumps([asdict(task) for task in tasks])})
 
 
-async def _run(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, task: Task) -> None:
+async def _run(endpoint: Endpoint, source: Hosted, destination: Hosted | None, task: Task) -> None:
     try:
-        while True:
+        while not await _is_cancelled(endpoint, source, task):
             begun = monotonic()
-            moved = await _step(endpoint, region, source, destination, min(STEP, task.rate or STEP))
+            moved = await _step(endpoint, source, destination, min(STEP, task.rate or STEP))
             task.moved += moved
             if not moved:
                 task.status = "COMPLETED"
                 break
-            if await _is_cancelled(endpoint, region, source, task):
-                task.status = "CANCELLED"
-                break
             if task.rate is not None:
+                await _tell(endpoint, source, task)
                 await asyncio.sleep(max(0.0, moved / task.rate - (monotonic() - begun)))
+        else:
+            task.status = "CANCELLED"
     except asyncio.CancelledError:
         task.status, task.failure = "FAILED", "The endpoint that moved the messages has ended."
     except SqsError as error:
         task.status, task.failure = "FAILED", error.code
     except TablequeueError as error:
         task.status, task.failure = "FAILED", error.cause
-    await _finish(endpoint, region, source, task)
+    await _tell(endpoint, source, task)
 
 
-async def _step(endpoint: Endpoint, region: str, source: Hosted, destination: Hosted | None, number: int) -> int:
+async def _step(endpoint: Endpoint, source: Hosted, destination: Hosted | None, number: int) -> int:
     """Move up to so many messages, the oldest first, and return how many."""
     messages = await _waiting(source, number)
     ids = [message.id for message in messages]
     if not ids:
         return 0
     if destination is not None:
-        to = await endpoint.queues.open(region, destination.name, fresh=True)
+        to = await endpoint.queues.open(destination.place, destination.name, fresh=True)
         moved = len(await source.queue.move(ids, to=to.queue))
     else:
-        if not any(origin_of(message.headers, source.queue.name) for message in messages):
+        if not any(source.origin_of(message.headers) for message in messages):
             raise SqsError("CouldNotDetermineMessageSource", "")
         moved = await source.queue.redrive(ids)
     for hosted in endpoint.queues.all():
@@ -227,15 +228,16 @@ async def _waiting(source: Hosted, number: int) -> list[Message]:
     return messages
 
 
-async def _is_cancelled(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> bool:
+async def _is_cancelled(endpoint: Endpoint, source: Hosted, task: Task) -> bool:
     """Note the progress; return whether somebody cancelled the task."""
-    there = await endpoint.queues.open(region, source.name, fresh=True)
+    there = await endpoint.queues.open(source.place, source.name, fresh=True)
     await _note(there, task)
     return there.settings.labels.get(label("cancelled_move")) == task.id
 
 
-async def _finish(endpoint: Endpoint, region: str, source: Hosted, task: Task) -> None:
+async def _tell(endpoint: Endpoint, source: Hosted, task: Task) -> None:
+    """Note the progress, if the queue is there."""
     try:
-        await _note(await endpoint.queues.open(region, source.name, fresh=True), task)
+        await _note(await endpoint.queues.open(source.place, source.name, fresh=True), task)
     except (SqsError, TablequeueError):
         return  # the queue is gone, or the database: nobody can ask for the task

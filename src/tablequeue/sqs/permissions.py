@@ -27,7 +27,7 @@ async def add_permission(call: Call) -> Result:
             f"Value {name} for parameter Label is invalid. Reason: Can only include alphanumeric characters, hyphens, "
             "or underscores. 1 to 80 in length"
         )
-    policy = _policy(call, hosted)
+    policy = _policy(hosted)
     if any(statement.get("Sid") == name for statement in policy["Statement"]):
         raise invalid(name, "Label", "Already exists.")
     if not actions:
@@ -50,7 +50,7 @@ async def add_permission(call: Call) -> Result:
         "Effect": "Allow",
         "Principal": {"AWS": _one_or_all(principals)},
         "Action": _one_or_all([f"SQS:{action}" for action in actions]),
-        "Resource": call.arn(hosted.name),
+        "Resource": hosted.arn,
     }
     await _keep(hosted, {**policy, "Statement": [*policy["Statement"], statement]})
     return {}
@@ -59,7 +59,7 @@ async def add_permission(call: Call) -> Result:
 async def remove_permission(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     name = call.parameters["Label"]
-    policy = _policy(call, hosted)
+    policy = _policy(hosted)
     left = [statement for statement in policy["Statement"] if statement.get("Sid") != name]
     if len(left) == len(policy["Statement"]):
         raise invalid(name, "Label", "can't find label on existing policy.")
@@ -67,12 +67,12 @@ async def remove_permission(call: Call) -> Result:
     return {}
 
 
-def _policy(call: Call, hosted: Hosted) -> dict[str, Any]:
+def _policy(hosted: Hosted) -> dict[str, Any]:
     text = hosted.settings.text("Policy")
     if text:
         policy: dict[str, Any] = {"Statement": [], **json.loads(text)}
         return policy
-    return {"Version": "2012-10-17", "Id": f"{call.arn(hosted.name)}/SQSDefaultPolicy", "Statement": []}
+    return {"Version": "2012-10-17", "Id": f"{hosted.arn}/SQSDefaultPolicy", "Statement": []}
 
 
 async def _keep(hosted: Hosted, policy: dict[str, Any] | None) -> None:

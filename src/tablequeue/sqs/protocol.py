@@ -6,17 +6,20 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
 from tablequeue.sqs import model
-from tablequeue.sqs.errors import SqsError
+from tablequeue.sqs.errors import NO_QUEUE, SqsError
 
 JSON = "application/x-amz-json-1.0"
-NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+VERSION = "2012-11-05"
+NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 TARGET = "AmazonSQS."
+NO_QUEUE_OF_VERSION = "The specified queue does not exist for this wsdl version."
+"""What this protocol says for `NO_QUEUE`."""
 # Fields of a query, and the parts of the name of one.
 MOST_FIELDS = 10_000
 MOST_PARTS = 8
@@ -68,6 +71,8 @@ class Json:
             parameters = json.loads(body or b"{}")
         except (ValueError, RecursionError):
             raise SqsError("SerializationException", "The body is not JSON.") from None
+        if path.strip("/") and isinstance(parameters, dict) and operation.name not in _OF_NO_QUEUE:
+            parameters.setdefault("QueueUrl", path)
         return Request(operation, model.checked(operation.input_shape, parameters))
 
     def result(self, operation: OperationModel, result: Mapping[str, Any], id: str) -> Answer:
@@ -93,6 +98,8 @@ class Query:
         action = given.get("Action")
         if action is None:
             raise SqsError("UnknownOperationException", "")
+        if (version := given.get("Version", VERSION)) != VERSION:
+            raise SqsError("NoSuchVersion", f"The requested version ( {version} ) is not valid.")
         operation, at_queue = model.operation(action), len(path.strip("/")) > 0
         if operation is None or (at_queue and action in _OF_NO_QUEUE):
             raise SqsError("InvalidAction", f"The action {action} is not valid for this endpoint.")
@@ -111,7 +118,8 @@ class Query:
         if error.name == "UnknownOperationException":
             return Answer(404, "text/xml", b"<UnknownOperationException/>\n")
         who = "Sender" if error.sender else "Receiver"
-        words = f"<Type>{who}</Type><Code>{error.code}</Code><Message>{_text(error.message)}</Message><Detail/>"
+        message = NO_QUEUE_OF_VERSION if error.message == NO_QUEUE else error.message
+        words = f"<Type>{who}</Type><Code>{error.code}</Code><Message>{_text(message)}</Message><Detail/>"
         return _document(
             error.status,
             f'<ErrorResponse xmlns="{NAMESPACE}"><Error>{words}</Error><RequestId>{id}</RequestId></ErrorResponse>',
@@ -134,12 +142,6 @@ class QueryInJson(Query):
         who = "Sender" if error.sender else "Receiver"
         words = {"Code": error.code, "Detail": None, "Message": error.message, "Type": who}
         return Answer(error.status, "application/json", json.dumps({"Error": words, "RequestId": id}).encode())
-
-
-def queue_in(url: str) -> str:
-    """Return the name of the queue in a URL or a path, or in a name alone; "" if there is none."""
-    parts = urlsplit(url)
-    return unquote(parts.path.rstrip("/").rpartition("/")[2])
 
 
 def _plain(value: Any) -> Any:

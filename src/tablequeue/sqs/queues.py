@@ -7,72 +7,70 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from time import time
 from typing import Any
 
 from tablequeue.errors import QueueDiffers
 from tablequeue.pacing import LARGEST
 from tablequeue.sqs import attributes, tags
-from tablequeue.sqs.attributes import COUNTS, KEYS_FOR, PREFIX, RETENTION, TAG
+from tablequeue.sqs.attributes import KEYS_FOR, PREFIX, RETENTION, TAG
+from tablequeue.sqs.counting import COUNTS, counts
 from tablequeue.sqs.endpoint import Call, Result
-from tablequeue.sqs.errors import SqsError, bad_parameter, invalid, no_queue
-from tablequeue.sqs.hosted import Hosted, label, name_in_arn, shown
+from tablequeue.sqs.errors import SqsError, bad_parameter, invalid
+from tablequeue.sqs.hosted import Hosted, label, shown
+from tablequeue.sqs.urls import Place, of_arn
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO = ".fifo"
 MOST_LISTED = 1000
 PURGE_EVERY = 60
-# Messages that are looked at to tell those whose visibility timeout or delay is over from the others.
-MOST_COUNTED = 1000
 
 
 async def create_queue(call: Call) -> Result:
-    name, given = call.parameters["QueueName"], call.get("Attributes", {})
+    place, name, given = call.place, call.parameters["QueueName"], call.get("Attributes", {})
     fifo = given.get("FifoQueue") == "true"
     _check_name(name, fifo)
-    set = attributes.checked(given, fifo)
+    set = attributes.checked(given, fifo, {})
     new_tags = call.get("tags", {})
     tags.check(new_tags, name)
     try:
-        there = await call.endpoint.queues.open(call.region, name, fresh=True)
+        there = await call.endpoint.queues.open(place, name, fresh=True)
     except SqsError:
         there = await _made(call, name, fifo, set, new_tags)
-    current = await _kept(call, there)
+    current = kept(there)
     for attribute, text in set.items():
         if attribute != "FifoQueue" and not _same(attribute, current.get(attribute, ""), text):
             raise SqsError(
                 "QueueNameExists",
                 f"A queue already exists with the same name and a different value for attribute {attribute}",
             )
-    return {"QueueUrl": call.url(name)}
+    return {"QueueUrl": call.url(place, name)}
 
 
 async def get_queue_url(call: Call) -> Result:
     name = call.parameters["QueueName"]
-    if call.get("QueueOwnerAWSAccountId", call.endpoint.account) != call.endpoint.account:
-        raise no_queue()
-    await call.endpoint.queues.open(call.region, name, fresh=True)
-    return {"QueueUrl": call.url(name)}
+    place = call.place._replace(account=call.get("QueueOwnerAWSAccountId", call.place.account))
+    await call.endpoint.queues.open(place, name, fresh=True)
+    return {"QueueUrl": call.url(place, name)}
 
 
 async def list_queues(call: Call) -> Result:
     prefix = call.get("QueueNamePrefix", "")
-    names = [name for name in await call.endpoint.queues.names(call.region) if name.startswith(prefix)]
-    return _page(call, "QueueUrls", names)
+    names = [name for name in await call.endpoint.queues.names(call.place) if name.startswith(prefix)]
+    return _page(call, "QueueUrls", call.place, names)
 
 
 async def list_dead_letter_source_queues(call: Call) -> Result:
     hosted = await call.queue()
     names = [source.name for source in await sources(call, hosted)]
-    return {"queueUrls": [], **_page(call, "queueUrls", names)}
+    return {"queueUrls": [], **_page(call, "queueUrls", hosted.place, names)}
 
 
 async def delete_queue(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     for source in await sources(call, hosted):
         # It keeps the policy, as with AWS; its messages are received for ever.
-        open = await call.endpoint.queues.open(call.region, source.name)
+        open = await call.endpoint.queues.open(source.place, source.name)
         await open.queue.alter(dead_letter_to=None, max_attempts=LARGEST)
     hosted.waiters.close()
     call.endpoint.queues.forget(hosted.name)
@@ -86,7 +84,7 @@ async def purge_queue(call: Call) -> Result:
     if time() - last < PURGE_EVERY:
         words = f"Only one PurgeQueue operation on {hosted.name} is allowed every {PURGE_EVERY} seconds."
         raise SqsError("PurgeQueueInProgress", words)
-    open = await call.endpoint.queues.open(call.region, hosted.name)
+    open = await call.endpoint.queues.open(hosted.place, hosted.name)
     # Ids of FIFO queues are not taken any more: the label is a part of their keys.
     await open.queue.alter(labels={label("purged"): str(time())})
     await open.queue.purge(in_progress=True)
@@ -98,20 +96,23 @@ async def get_queue_attributes(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
     names = attributes.wanted(call.get("AttributeNames", []))
     everything = "All" in names
-    found: dict[str, str] = {"QueueArn": call.arn(hosted.name)}
+    found: dict[str, str] = {"QueueArn": hosted.arn}
     if everything or not {*COUNTS}.isdisjoint(names):
-        found |= await counts(hosted)
-    found |= await _kept(call, hosted)
+        found |= await counts(hosted.queue)
+    found |= kept(hosted)
     chosen = {name: text for name, text in found.items() if everything or name in names}
     return {"Attributes": chosen} if chosen else {}
 
 
 async def set_queue_attributes(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
-    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo)
+    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo, kept(hosted))
     options = attributes.options(set)
     if "RedrivePolicy" in set:
-        options |= await _dead_letters(call, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
+        options |= await _dead_letters(call, hosted.place, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
+    scope = hosted.settings.text("DeduplicationScope")
+    if set.get("DeduplicationScope", scope) != scope:
+        options["labels"][label("scoped")] = f"{time()} {scope}"
     await altered(call, hosted, options)
     return {}
 
@@ -120,33 +121,14 @@ async def altered(call: Call, hosted: Hosted, options: Mapping[str, Any]) -> Non
     """Change the definition and the labels of a queue, and note when."""
     labels = {label("modified"): str(int(time())), **options.get("labels", {})}
     # Through the queue that is open here: so it holds at once.
-    open = await call.endpoint.queues.open(call.region, hosted.name)
+    open = await call.endpoint.queues.open(hosted.place, hosted.name)
     await open.queue.alter(**{**options, "labels": labels})
-
-
-async def counts(hosted: Hosted) -> dict[str, str]:
-    """Return how many messages are visible, in flight and delayed; what is over counts as visible."""
-    stats = await hosted.queue.stats()
-    now = datetime.now(UTC)
-    back = due = 0
-    if stats.in_progress:
-        held = await hosted.queue.peek(MOST_COUNTED, state="in_progress")
-        back = sum(message.lease_until is not None and message.lease_until <= now for message in held)
-    if stats.scheduled:
-        waiting = await hosted.queue.peek(MOST_COUNTED, state="scheduled")
-        due = sum(message.due_at is not None and message.due_at <= now for message in waiting)
-    visible, in_flight, delayed = COUNTS
-    return {
-        visible: str(stats.ready + stats.blocked + back + due),
-        in_flight: str(stats.in_progress - back),
-        delayed: str(stats.scheduled - due),
-    }
 
 
 async def sources(call: Call, hosted: Hosted) -> list[Hosted]:
     """Return the queues that send their dead letters to this one."""
-    names = await call.endpoint.queues.names(call.region)
-    found = [await call.endpoint.queues.open(call.region, name, fresh=True) for name in names]
+    names = await call.endpoint.queues.names(hosted.place)
+    found = [await call.endpoint.queues.open(hosted.place, name, fresh=True) for name in names]
     return [each for each in found if each.queue.definition.dead_letter_to == hosted.queue.name]
 
 
@@ -167,12 +149,13 @@ def _check_name(name: str, fifo: bool) -> None:
 async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_tags: Mapping[str, str]) -> Hosted:
     options = {"lease": 30.0, "expires": float(RETENTION), "max_attempts": LARGEST} | attributes.options(set)
     if set.get("RedrivePolicy"):
-        options |= await _dead_letters(call, name, fifo, set["RedrivePolicy"])
+        options |= await _dead_letters(call, call.place, name, fifo, set["RedrivePolicy"])
     now = str(int(time()))
     labels = {
         **{key: text for key, text in options.pop("labels").items() if text is not None},
         **{label(key): now for key in ("created", "modified")},
-        label("region"): call.region,
+        label("account"): call.place.account,
+        label("region"): call.place.region,
         label("seed"): secrets.token_hex(8),
         **{f"{TAG}{key}": text for key, text in new_tags.items()},
     }
@@ -181,49 +164,50 @@ async def _made(call: Call, name: str, fifo: bool, set: Mapping[str, str], new_t
     elif call.endpoint.fair:
         options["groups"] = "fair"
     try:
-        stored = await call.endpoint.queues.free_name(call.region, name)
+        stored = await call.endpoint.queues.free_name(call.place, name)
         await call.endpoint.db.create_queue(stored, payload="text", history="none", labels=labels, **options)
     except QueueDiffers:
         pass  # another request made it just now
     call.endpoint.queues.forget(name)
-    return await call.endpoint.queues.open(call.region, name, fresh=True)
+    return await call.endpoint.queues.open(call.place, name, fresh=True)
 
 
-async def _dead_letters(call: Call, name: str, fifo: bool, policy: str) -> dict[str, Any]:
+async def _dead_letters(call: Call, place: Place, name: str, fifo: bool, policy: str) -> dict[str, Any]:
     """Return the options of the definition that a redrive policy sets."""
     if not policy:
         return {"dead_letter_to": None, "max_attempts": LARGEST}
     arn, most = attributes.redrive_policy(policy)
     try:
-        target = await call.endpoint.queues.open(call.region, name_in_arn(arn), fresh=True)
+        target = await call.endpoint.queues.open(*of_arn(arn), fresh=True)
     except SqsError:
         raise invalid(policy, "RedrivePolicy", "Dead letter target does not exist.") from None
     if target.settings.fifo is not fifo:
         raise invalid(policy, "RedrivePolicy", "Dead-letter queue must be same type of queue as the source.")
-    if not _allowed(call, name, target):
+    if not _allowed(place.arn(name), target):
         words = "The dead-letter queue does not allow this queue as a source; see its RedriveAllowPolicy."
         raise invalid(policy, "RedrivePolicy", words)
     return {"dead_letter_to": target.queue.name, "max_attempts": most}
 
 
-def _allowed(call: Call, name: str, target: Hosted) -> bool:
+def _allowed(arn: str, target: Hosted) -> bool:
     """Whether a queue may send its dead letters to another one, by the policy of that."""
     policy = json.loads(target.settings.text("RedriveAllowPolicy") or "{}")
     match policy.get("redrivePermission", "allowAll"):
         case "denyAll":
             return False
         case "byQueue":
-            return call.arn(name) in policy.get("sourceQueueArns", ())
+            return arn in policy.get("sourceQueueArns", ())
     return True
 
 
-async def _kept(call: Call, hosted: Hosted) -> dict[str, str]:
+def kept(hosted: Hosted) -> dict[str, str]:
     """Return the attributes that can be set, as they are."""
     settings = hosted.settings
     found = settings.values()
     definition, text = settings.definition, settings.labels.get(f"{PREFIX}RedrivePolicy")
     if definition.dead_letter_to is not None:
-        arn, most = call.arn(shown(definition.dead_letter_to, call.region)), definition.max_attempts
+        arn = hosted.place.arn(shown(definition.dead_letter_to, hosted.place))
+        most = definition.max_attempts
         try:
             as_set = text is not None and attributes.redrive_policy(text) == (arn, most)
         except SqsError:
@@ -245,7 +229,7 @@ def _same(attribute: str, there: str, wanted: str) -> bool:
         return False
 
 
-def _page(call: Call, field: str, names: list[str]) -> Result:
+def _page(call: Call, field: str, place: Place, names: list[str]) -> Result:
     """Return a page of the URLs of queues, and how to get the next one."""
     most, token = call.get("MaxResults"), call.get("NextToken")
     if most is not None and not 1 <= most <= MOST_LISTED:
@@ -259,7 +243,7 @@ def _page(call: Call, field: str, names: list[str]) -> Result:
             raise bad_parameter("Invalid or expired next token.") from None
         names = [name for name in names if name > after]
     page = names[: most or MOST_LISTED]
-    result: Result = {field: [call.url(name) for name in page]} if page else {}
+    result: Result = {field: [call.url(place, name) for name in page]} if page else {}
     if most is not None and len(names) > len(page):
         result["NextToken"] = base64.b64encode(page[-1].encode()).decode()
     return result

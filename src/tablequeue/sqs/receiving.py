@@ -7,11 +7,11 @@ from typing import Any
 
 from tablequeue.aioqueue import AsyncClaim
 from tablequeue.errors import LeaseLost
-from tablequeue.sqs import messages, model
+from tablequeue.sqs import counting, messages, model
 from tablequeue.sqs.attributes import LONGEST_VISIBILITY
 from tablequeue.sqs.endpoint import Call, Result
-from tablequeue.sqs.errors import check_range, invalid, unknown_attribute
-from tablequeue.sqs.hosted import Hosted, origin_of, shown
+from tablequeue.sqs.errors import SqsError, check_range, invalid, unknown_attribute
+from tablequeue.sqs.hosted import Hosted
 from tablequeue.sqs.messages import OURS, Handle
 from tablequeue.sqs.sending import check_id
 
@@ -36,13 +36,25 @@ async def receive_message(call: Call) -> Result:
     claims = await _again(call, hosted, attempt, lease) if attempt else []
     if not claims:
         seconds = settings.wait if wait is None else wait
-        claims = await hosted.waiters.receive(1 if number is None else number, lease, seconds)
+        claims = await _received(hosted, 1 if number is None else number, lease, seconds)
         if attempt and claims:
             call.endpoint.attempts.keep(hosted.seed, attempt, claims)
     call.claimed = claims
     names = call.get("MessageAttributeNames", ())
-    found = [await _message(call, hosted, claim, system, names) for claim in claims]
+    found = [await _message(call, hosted, claim, lease, system, names) for claim in claims]
     return {"Messages": found} if found else {}
+
+
+async def _received(hosted: Hosted, number: int, lease: float, seconds: int) -> list[AsyncClaim]:
+    """Claim messages; none while as many are in flight as there may be."""
+    if await hosted.in_flight.is_full():
+        if not hosted.settings.fifo and not seconds:
+            raise SqsError("OverLimit", f"The queue has {counting.MOST_IN_FLIGHT} messages in flight.")
+        await hosted.waiters.sleep(seconds)
+        return []
+    claims = await hosted.waiters.receive(number, lease, seconds)
+    hosted.in_flight.add(len(claims))
+    return claims
 
 
 async def _again(call: Call, hosted: Hosted, attempt: str, lease: float) -> list[AsyncClaim]:
@@ -67,16 +79,17 @@ def _system_names(call: Call) -> frozenset[str]:
 
 
 async def _message(
-    call: Call, hosted: Hosted, claim: AsyncClaim, system: frozenset[str], names: list[str]
+    call: Call, hosted: Hosted, claim: AsyncClaim, lease: float, system: frozenset[str], names: list[str]
 ) -> dict[str, Any]:
     headers = claim.headers
-    origin = origin_of(headers, hosted.queue.name)
+    origin, source = hosted.origin_of(headers), None
     seed, id = hosted.seed, claim.id
     if origin is not None:
         # A dead letter has the id that it had in its queue.
-        seed, id = await call.endpoint.queues.seed_of_origin(call.region, origin[0]), origin[1]
+        source, seed = await call.endpoint.queues.origin(hosted.place, origin)
+        id = origin.id
     body = messages.body_of(claim.payload, hosted.settings.definition.payload)
-    end = claim.lease_until
+    end = claim.lease_until if lease else None
     handle = Handle(claim.id, claim.token, 0.0 if end is None else end.timestamp()).text(hosted.seed)
     found: dict[str, Any] = {
         "MessageId": messages.uuid_of(seed, id),
@@ -85,7 +98,7 @@ async def _message(
         "Body": body,
     }
     if system:
-        found["Attributes"] = await _attributes(call, hosted, claim, system, headers, origin)
+        found["Attributes"] = await _attributes(call, hosted, claim, system, source)
     if names and (chosen := messages.chosen(messages.attributes_of(headers), names)):
         found["MD5OfMessageAttributes"] = messages.md5_of(chosen)
         found["MessageAttributes"] = chosen
@@ -97,22 +110,21 @@ async def _attributes(
     hosted: Hosted,
     claim: AsyncClaim,
     wanted: frozenset[str],
-    headers: dict[str, Any],
-    origin: tuple[str, int, str | None] | None,
+    source: str | None,
 ) -> dict[str, str]:
-    ours = headers.get(OURS)
+    origin, ours = hosted.origin_of(claim.headers), claim.headers.get(OURS)
     ours = ours if isinstance(ours, dict) else {}
     fifo = hosted.settings.fifo
     found: dict[str, Any] = {
-        "SenderId": call.endpoint.account,
+        "SenderId": hosted.place.account,
         "SentTimestamp": _milliseconds(claim.pushed_at),
-        "ApproximateReceiveCount": str(claim.attempts),
+        "ApproximateReceiveCount": str(claim.attempts + (origin.attempts if origin else 0)),
         "ApproximateFirstReceiveTimestamp": None,
         "SequenceNumber": messages.sequence_number(claim.id) if fifo else None,
         "MessageDeduplicationId": ours.get("dedup", claim.key) if fifo else None,
         "MessageGroupId": claim.group or ours.get("group"),
         "AWSTraceHeader": ours.get("trace"),
-        "DeadLetterQueueSourceArn": call.arn(shown(origin[0], call.region)) if origin else None,
+        "DeadLetterQueueSourceArn": None if source is None else hosted.place.arn(source),
     }
     if "ApproximateFirstReceiveTimestamp" in wanted:
         first = claim.popped_at

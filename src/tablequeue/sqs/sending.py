@@ -153,6 +153,7 @@ def _system(attributes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
             raise bad_parameter(f"Message system attribute name '{name}' is invalid.")
         if attribute["DataType"] != "String" or not attribute.get("StringValue"):
             raise bad_parameter("Message system attribute 'AWSTraceHeader' must contain a value of type 'String'.")
+        messages.check_text(attribute["StringValue"])
         ours["trace"] = attribute["StringValue"]
     return ours
 

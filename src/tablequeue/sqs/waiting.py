@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
 from tablequeue.aioqueue import AsyncClaim, AsyncQueue
 from tablequeue.errors import LeaseLost, TablequeueError
+
+LOOK_EVERY = 5.0
+"""Seconds after which a receive that waits looks again: another process may have ended a visibility timeout."""
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +36,7 @@ class Waiters:
         self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
         self._waiter_wake: Callable[[], None] = _nothing
-        self._closed = False
+        self._closed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -43,7 +47,7 @@ class Waiters:
         If the task is cancelled, what was claimed for it is released.
         """
         claims = await claimed(self._queue, n, lease)
-        if claims or wait <= 0 or self._closed:
+        if claims or wait <= 0 or self._closed.is_set():
             return claims
         waiting = Waiting(n, lease, monotonic() + wait)
         self._waiting.append(waiting)
@@ -62,13 +66,18 @@ class Waiters:
             if not self._waiting and self._task is not None:
                 self._task.cancel()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait and claim nothing, until so many seconds are over or they are closed."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), seconds)
+
     def wake(self) -> None:
         """Look again: a lease was changed here."""
         self._waiter_wake()
 
     def close(self) -> None:
         """Answer all that wait with nothing, and let nobody wait from now on."""
-        self._closed = True
+        self._closed.set()
         for waiting in self._waiting:
             waiting.claims.set_result([])
         self._waiting.clear()
@@ -83,7 +92,8 @@ class Waiters:
                     head = self._waiting[0]
                     claims = await claimed(self._queue, head.n, head.lease)
                     if not claims:
-                        await waiter.wait(max(0.0, max(each.end for each in self._waiting) - monotonic()))
+                        left = max(each.end for each in self._waiting) - monotonic()
+                        await waiter.wait(min(max(0.0, left), LOOK_EVERY))
                         continue
                     waiter.found()
                     if head in self._waiting:

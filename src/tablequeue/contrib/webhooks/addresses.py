@@ -1,0 +1,46 @@
+"""Connections to public addresses only, so that an endpoint cannot reach what only this machine can reach."""
+
+from __future__ import annotations
+
+import ssl
+from http.client import HTTPConnection
+from ipaddress import IPv6Address, ip_address
+from socket import IPPROTO_TCP, create_connection, getaddrinfo
+
+from tablequeue.errors import BadInput
+
+
+class Connection(HTTPConnection):
+    """A connection to an address that was checked after its name was resolved. It follows no redirect and no proxy.
+
+    private   whether addresses of private networks and of this machine are allowed.
+    tls       what verifies the certificate; None: plain HTTP.
+    """
+
+    def __init__(self, host: str, port: int, timeout: float, private: bool, tls: ssl.SSLContext | None) -> None:
+        super().__init__(host, port, timeout)
+        self.default_port = 443 if tls else 80  # which the header `host` leaves out
+        self._private = private
+        self._tls = tls
+
+    def connect(self) -> None:
+        """Connect to the first address that answers; `BadInput` if one of them is private."""
+        found = [str(address[0]) for *_, address in getaddrinfo(self.host, self.port, proto=IPPROTO_TCP)]
+        if not self._private and not all(map(is_public, found)):
+            raise BadInput(f"{self.host} is in a private network.", "If it is your own, allow it by private=True.")
+        for address in found:
+            try:
+                sock = create_connection((address, self.port), self.timeout)
+                self.sock = self._tls.wrap_socket(sock, server_hostname=self.host) if self._tls else sock
+                return
+            except OSError as error:
+                refused = error
+        raise refused
+
+
+def is_public(address: str) -> bool:
+    """Return whether anybody in the Internet has this address."""
+    parsed = ip_address(address.partition("%")[0])
+    if isinstance(parsed, IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed.sixtofour or parsed
+    return parsed.is_global and not parsed.is_multicast

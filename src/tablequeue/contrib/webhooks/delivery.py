@@ -1,0 +1,131 @@
+"""The handler that delivers messages, with the signatures of Standard Webhooks."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from urllib.parse import urlsplit
+
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError
+
+from tablequeue.contrib.webhooks.addresses import Connection
+from tablequeue.errors import BadInput
+from tablequeue.message import Claim
+from tablequeue.worker import DeadLetter, Done, Outcome, Retry
+
+SCHEMES = {"http": 80, "https": 443}
+GONE = 410
+LONGEST_WAIT = 86400.0
+SHOWN = 200
+"""How many bytes of an answer are kept as the error of an attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where messages go.
+
+    url       of http or https.
+    secrets   those of the signatures, `whsec_…`; several while a secret is replaced, each with a signature.
+    """
+
+    url: str
+    secrets: Sequence[str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            if parts.scheme not in SCHEMES or not parts.hostname or parts.port == 0 or parts.username is not None:
+                raise ValueError
+        except ValueError:
+            raise BadInput("The URL of an endpoint is wrong.", "Give one of http or https, without a user.") from None
+        try:
+            if isinstance(self.secrets, str) or not [Webhook(secret) for secret in self.secrets]:
+                raise ValueError
+        except (ValueError, TypeError, EmptyWebhookSecretError):
+            raise BadInput("The secrets of an endpoint are wrong.", "Give ['whsec_…'], in base64.") from None
+
+
+class Webhooks:
+    """A handler of a worker: it posts the payload of a message as JSON, and returns what becomes of the message.
+
+    endpoint   an `Endpoint`, or a function that returns one for a message; None: the message has no receiver any more,
+               and is completed.
+    timeout    seconds for the connection, and for each read of the answer.
+    private    whether endpoints may be in private networks, or on this machine.
+
+    A message is delivered once or again: if the worker is killed after the answer, it is sent again, with the same
+    `webhook-id`. An answer of 2xx completes it, 410 makes it a dead letter, and any other failure is retried as the
+    queue's backoff says, or after the time that `Retry-After` asks for (a day at most).
+    """
+
+    def __init__(
+        self, endpoint: Endpoint | Callable[[Claim], Endpoint | None], *, timeout: float = 15, private: bool = False
+    ) -> None:
+        self._endpoint = endpoint
+        self._timeout = timeout
+        self._private = private
+        self._tls = ssl.create_default_context()
+
+    def __call__(self, message: Claim) -> Outcome:
+        endpoint = self._endpoint if isinstance(self._endpoint, Endpoint) else self._endpoint(message)
+        if endpoint is None:
+            return Done()
+        body = json.dumps(message.payload, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return self._post(endpoint.url, body.encode(), signed(message, body, endpoint.secrets))
+        except BadInput as error:
+            return DeadLetter(str(error))
+        except (OSError, HTTPException) as error:
+            return Retry(error=f"{type(error).__name__}: {error}")
+
+    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+        parts = urlsplit(url)
+        tls = self._tls if parts.scheme == "https" else None
+        port = parts.port or SCHEMES[parts.scheme]
+        connection = Connection(parts.hostname or "", port, self._timeout, self._private, tls)
+        try:
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            connection.request("POST", target, body, headers)
+            return outcome_of(connection.getresponse())
+        finally:
+            connection.close()
+
+
+def signed(message: Claim, body: str, secrets: Sequence[str]) -> dict[str, str]:
+    """Return the headers of a delivery. The id is the same at each attempt, and the time that of this attempt."""
+    id = str(message.headers.get("webhook-id", f"msg_{message.pushed_at:%Y%m%dT%H%M%S%f}_{message.id}"))
+    now = datetime.now(UTC)
+    return {
+        "content-type": "application/json",
+        "user-agent": "tablequeue",
+        "webhook-id": id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(Webhook(secret).sign(id, now, body) for secret in secrets),
+    }
+
+
+def outcome_of(response: HTTPResponse) -> Outcome:
+    if 200 <= response.status < 300:
+        return Done()
+    error = f"HTTP {response.status} {response.reason}: {response.read(SHOWN).decode(errors='replace')}"
+    if response.status == GONE:
+        return DeadLetter(error)
+    return Retry(after=retry_after(response.headers.get("retry-after")), error=error)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds that a `Retry-After` asks for, a day at most; None if it asks for none, or cannot be read."""
+    if value is None:
+        return None
+    try:
+        now = datetime.now(UTC)
+        seconds = float(value) if value.isdecimal() else (parsedate_to_datetime(value) - now).total_seconds()
+    except (ValueError, TypeError):  # a date without a zone is none of HTTP
+        return None
+    return min(seconds, LONGEST_WAIT) if seconds > 0 else None

@@ -1,0 +1,58 @@
+"""Where a queue is: its account, its region and its name, as the URL of a queue and a host have them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+_REGION = r"[a-z]{2}(?:-[a-z]+)+-[0-9]"
+_IN_HOST = re.compile(rf"(?:(?:sqs|queue)\.({_REGION})|({_REGION})\.(?:sqs|queue))(?:\.|:|$)")
+_IN_PATH = re.compile(rf"(?:.*/)?({_REGION})/[0-9]{{12}}/[^/]*")
+_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[^:]*:[^:]*:[^:]+")
+# Regions by their start, whose ARNs have another partition than `aws`.
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+ACCOUNT = re.compile("[0-9]{12}")
+
+
+class Place(NamedTuple):
+    """An account and a region. Queues of one name in two places are two queues."""
+
+    account: str
+    region: str
+
+    def arn(self, name: str) -> str:
+        partition = next((of for start, of in _PARTITIONS.items() if self.region.startswith(start)), "aws")
+        return f"arn:{partition}:sqs:{self.region}:{self.account}:{name}"
+
+    def path(self, name: str) -> str:
+        return f"/{self.account}/{quote(name, safe='')}"
+
+    def of(self, url: str) -> tuple[Place, str]:
+        """Return the place and the name of the queue of a URL, a path, or a name alone. What it leaves out is here."""
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return self, ""  # no queue has this name
+        path = parts.path.rstrip("/")
+        *before, name = path.split("/")
+        account = before[-1] if before and ACCOUNT.fullmatch(before[-1]) else self.account
+        found = _IN_PATH.fullmatch(path)
+        return Place(account, (found and found[1]) or region_in(parts.netloc) or self.region), unquote(name)
+
+
+def of_arn(arn: str) -> tuple[Place, str]:
+    """Return the place and the name of the queue of an ARN."""
+    region, account, name = arn.split(":")[-3:]
+    return Place(account, region), name
+
+
+def is_arn(text: str) -> bool:
+    """Whether a text has the form of the ARN of a queue."""
+    return _ARN.fullmatch(text) is not None
+
+
+def region_in(host: str) -> str | None:
+    """Return the region that a host names, as `sqs.eu-west-1.example.com` does; None if it names none."""
+    found = _IN_HOST.match(host)
+    return found and (found[1] or found[2])
