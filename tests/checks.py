@@ -318,6 +318,20 @@ def check_fair_share(queue: Queue) -> None:
     assert [claim.group for claim in queue.pop_many(267)] == ["large"] * 267, "what is left of a share goes to others"
 
 
+def check_pop_group(queue: Queue) -> None:
+    """A claim of one group of a fair queue gets no message of another one, and its own in order."""
+    ids = queue.push_many([NewMessage(group, group=group) for group in "abcaab"])
+    claims = queue.pop_group("a", 2)
+    assert ids_of(claims) == [ids[0], ids[3]]
+    assert {(claim.attempts, claim.payload) for claim in claims} == {(1, "a")}
+    assert ids_of(queue.pop_group("b", 5)) == [ids[1], ids[5]]
+    assert queue.pop_group("d", 5) == []
+    assert ids_of(queue.pop_group("a", 5)) == [ids[4]]
+    claims[1].release()
+    claims[0].complete()
+    assert ids_of(queue.pop_group("a", 5)) == [ids[3]]
+
+
 def check_a_taken_message_is_gone(queue: Queue, connection: sa.Connection, **options: Any) -> None:
     """The commit finishes the message, and it is never redelivered."""
     id = queue.push("x", **options)

@@ -236,6 +236,7 @@ GROUPS = on(checks.check_one_in_progress_per_group, "groups", groups=True)
 RUNS = on(checks.check_runs, "runs", groups=True, max_attempts=9)
 RUNS_IN_TIME = on(checks.check_no_run_has_what_is_over, "runs in time", groups=True, expires=3_000_000_000)
 FAIR = on(checks.check_fair_share, "fair share", groups="fair")
+POP_GROUP = on(checks.check_pop_group, "pop group", groups="fair")
 KEYS = on(checks.check_keys, "keys")
 AT_MOST_ONCE = on(checks.check_at_most_once, "at most once", delivery="at_most_once")
 REDRIVE = on(checks.check_redrive, "redrive", max_attempts=2)
@@ -359,6 +360,7 @@ MUTANTS: dict[str, tuple[Mutant, Check]] = {
     "a release that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "release"), RUNS),
     "a lease that opens the group of a run": (rewritten("when in_run > 0 then 'blocked'", "", "sweep"), RUNS),
     "fair groups that go by ids": (one_slot, FAIR),
+    "a claim of another group": (rewritten(":group", "'c'", "claim_group"), POP_GROUP),
     "a take that does not delete": (take_and_put_back, TAKE),
     "at most once, and then again": (take_and_put_back, AT_MOST_ONCE),
     "a push that ignores the key": (rewritten(KEY, "null", "push"), KEYS),

@@ -235,6 +235,14 @@ class AsyncQueue(AsyncVerbs[Queue]):
         )
         return [AsyncClaim(self, claim) for claim in claims]
 
+    async def pop_group(
+        self, group: str, n: int = 1, *, lease: Duration | None = None, now: datetime | None = None
+    ) -> list[AsyncClaim]:
+        """Claim up to `n` messages of one group, in a queue with fair groups; see `Queue.pop_group`."""
+        run = partial(self._threads.run_or_undo, undo=self._put_back, to_end=False)
+        claims = await self._call(run, self._own.pop_group, group, n, lease=lease, now=now)
+        return [AsyncClaim(self, claim) for claim in claims]
+
     async def take(self, connection: Any, *, now: datetime | None = None) -> AsyncClaim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready; see `Queue.take`."""
         claims = await self.take_many(1, connection, now=now)

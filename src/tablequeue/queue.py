@@ -260,6 +260,24 @@ class Queue:
                 return claims
             done = ()  # none of the claimed payloads can be read, and more messages may be ready
 
+    def pop_group(
+        self, group: str, n: int = 1, *, lease: Duration | None = None, now: datetime | None = None
+    ) -> list[Claim]:
+        """Claim up to `n` messages of one group, in order of ids; an empty list if none of it is ready.
+
+        Only in a queue with `groups="fair"` that delivers at least once and has no limits: else `BadInput`. The turns
+        of the groups, which `pop` and `pop_many` follow, stay as they are.
+
+        group   as it was given to `push`.
+        lease   seconds, or a timedelta; the queue's lease if not given.
+        now     see `Queue`.
+        """
+        while True:
+            token, rows = claim.claim_group(self.context, push.check_text(group, "group"), n, lease, now)
+            claims = self._claims(token, rows, now, None)
+            if claims or not rows:
+                return claims
+
     def take(self, connection: Any, *, now: datetime | None = None) -> Claim | None:
         """Remove the next message in the transaction of `connection`, or None if none is ready.
 

@@ -41,7 +41,7 @@ class Transition(NamedTuple):
 VERBS: Mapping[str, str] = {
     "push": "push push_many push_each publish pump",
     "move": "move",
-    "claim": "claim claim_run complete_and_claim stream_claim",
+    "claim": "claim claim_run claim_group complete_and_claim stream_claim",
     "take": "take",
     "put_back": "put_back",
     "complete": "complete complete_and_claim",

@@ -14,17 +14,15 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests import others
 from tests.mariadb import programs as mariadb_programs
 from tests.servers import mariadb_server, postgresql_bin, private_postgresql
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tablequeue-sqs-tests"
 PACKAGES = {"moto": "moto[server]==5.2.5", "kombu": "kombu[sqs]==5.7.0"}
 NEEDED = ("pytest", "pytest-timeout", "pytest-rerunfailures", "freezegun", "requests")
 SUITES = {
@@ -117,26 +115,15 @@ DATABASES = {each.__name__: each for each in (sqlite, postgresql, mariadb)}
 
 def prepared(name: str) -> tuple[Path, Path]:
     """Return the folder with the sources, and a Python that has the package."""
-    folder, environment = CACHE / name, CACHE / f"{name}-env"
-    python = environment / "bin" / "python"
-    if not folder.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        venv.create(environment, with_pip=True)
-        pip = [str(python), "-m", "pip", "--quiet"]
-        subprocess.run([*pip, "install", PACKAGES[name], *NEEDED], check=True)
-        version = PACKAGES[name].partition("[")[0] + "==" + PACKAGES[name].partition("==")[2]
-        subprocess.run([*pip, "download", "--no-binary", name, "--no-deps", "-d", str(CACHE), version], check=True)
-        (archive,) = CACHE.glob(f"{name}-*.tar.gz")
-        with tarfile.open(archive) as sources:
-            sources.extractall(CACHE, filter="data")
-        (CACHE / archive.name.removesuffix(".tar.gz")).rename(folder)
-        if name == "moto":
-            # Its own fixture asks another service for the account.
-            conftest = folder / "tests" / "conftest.py"
-            text = conftest.read_text()
-            start, end = text.index("@pytest.fixture(scope="), text.index("@pytest.fixture\n")
-            conftest.write_text(text[:start] + text[end:])
-            (folder / "on_tablequeue.py").write_text(PLUGIN)
+    folder, python = others.prepared("tablequeue-sqs-tests", name, PACKAGES[name], NEEDED)
+    plugin = folder / "on_tablequeue.py"
+    if name == "moto" and not plugin.exists():
+        # Its own fixture asks another service for the account.
+        conftest = folder / "tests" / "conftest.py"
+        text = conftest.read_text()
+        start, end = text.index("@pytest.fixture(scope="), text.index("@pytest.fixture\n")
+        conftest.write_text(text[:start] + text[end:])
+        plugin.write_text(PLUGIN)
     return folder, python
 
 

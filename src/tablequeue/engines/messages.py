@@ -111,6 +111,13 @@ class Messages(Part):
         """
         return self._claimed(cursor, table, "claim_run", params)
 
+    def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        """Claim up to `n` messages of the group `group`. Return them in order of ids, as CLAIMED.
+
+        The queue has fair groups, and no limits.
+        """
+        return self._claimed(cursor, table, "claim_group", params)
+
     def take(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         """Move up to `n` messages to the history: finished, or under a `token` by which they are completed later.
 

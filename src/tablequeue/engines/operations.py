@@ -197,6 +197,7 @@ OPERATIONS: Mapping[str, Operation] = {
         printed="pop",
     ),
     "claim_run": Operation(Effect.WRITE, _GRANTED | {"claim_run": ""} | _SPENT, printed="pop_same_group"),
+    "claim_group": Operation(Effect.WRITE, printed="pop_group"),
     "take": Operation(
         Effect.WRITE,
         {"grant_rate": "rate", "take_keep": "queue keep", "take_none": "queue none", "spend_rate": "rate"}

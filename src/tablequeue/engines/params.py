@@ -59,6 +59,7 @@ class Params(TypedDict, total=False):
     """Seconds until the message expires; None: those of the queue."""
     priority: int | None
     group: str | None
+    """The group of a message, or the one of which to claim."""
     by_group: str
     """Groups with what a claim needs of each, by their slots, as JSON."""
     key: str | None

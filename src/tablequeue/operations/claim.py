@@ -46,6 +46,26 @@ def claim(
     return token, claimed(context, params, now, connection, same_group=same_group)
 
 
+def claim_group(
+    context: Context, group: str, n: int, lease: Duration | None, now: datetime | None
+) -> tuple[str, Sequence[Row]]:
+    """Claim messages of one group; return a new token, and the rows claimed under it, as CLAIMED."""
+    table = context.table
+    if not table.definition.fair:
+        raise BadInput(
+            f"The {table.definition.kind} {table.name!r} has no fair groups, of which one could be chosen.",
+            "Use pop_many, or create a queue with groups='fair'.",
+        )
+    if table.definition.limited or table.definition.delivery == "at_most_once":
+        raise BadInput(
+            f"The queue {table.name!r} has limits, or delivers at most once: no group of it can be chosen.",
+            "Use pop_many, or create a queue without them.",
+        )
+    token, params = leased(context, n, lease, now)
+    params["group"] = group
+    return token, _swept(context, context.messages.claim_group, params, now, None, refusable=True)
+
+
 def claimed(
     context: Context,
     params: Params,

@@ -199,6 +199,18 @@ class MySQLMessages(FreeSlots, Messages):
             locked = partial(self._run_locked, cursor, table)
             return [*self.claim_within(cursor, table, params | {"slots": slots}, locked)]
 
+    @at_once(CLAIMS)
+    def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
+        lock, change = table.statements("claim_group")
+        with atomic(cursor):
+            if not cursor.execute(lock, params):
+                return []
+            rows = list(cursor.fetchall())
+            more = {"ids": table.engine.dump_ids([row[ID] for row in rows])}
+            more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
+            cursor.execute(change, params | more)
+        return rows
+
     def _run_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         head, find, lock, change = table.statements("claim_run")
         if not cursor.execute(head, params):

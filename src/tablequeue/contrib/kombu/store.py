@@ -1,0 +1,251 @@
+"""The queues of kombu in one database: one table for each that stays, and one for all that are transient."""
+
+from __future__ import annotations
+
+import logging
+import re
+import weakref
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from threading import Lock
+from typing import Any, NamedTuple
+
+import tablequeue
+from tablequeue.contrib.kombu.registry import Registry
+from tablequeue.contrib.kombu.settings import Settings, Transient, seconds, transient
+from tablequeue.errors import QueueDiffers, QueueNotFound
+from tablequeue.message import Claim, NewMessage
+from tablequeue.queue import Queue
+
+logger = logging.getLogger("tablequeue.contrib.kombu")
+
+TRANSIENT_QUEUES = "kombu.transient"
+"""The queue of the database whose groups are the transient queues."""
+# Messages expire only if their queue has that option. Those that should not, in a hundred years.
+NEVER = 100 * 365 * 86400.0
+# No transient message is older than that, whatever its queue says: one that was pushed to a queue that is gone.
+LONGEST_TRANSIENT = 86400.0
+# Seconds that finished messages of transient queues stay in the history.
+TRANSIENT_HISTORY = 60.0
+# How many messages of a transient queue are counted or purged at once.
+AT_ONCE = 1000
+
+
+class Outgoing(NamedTuple):
+    """A message as the database keeps it."""
+
+    payload: str
+    priority: int
+    expires: float | None
+    """Seconds until it expires."""
+    due: datetime | None
+
+
+class Store:
+    """Opened once for each URL of a process, and shared by its connections."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        self.db = tablequeue.connect(url)
+        self._settings = settings
+        self._lock = Lock()
+        self._open: dict[str, Queue] = {}
+        self._transient: set[str] = set()
+        """The transient queues that this process has declared: no table is looked for."""
+        self._users: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.transient = self.db.create_queue(
+            TRANSIENT_QUEUES,
+            if_exists="alter",
+            groups="fair",
+            payload="text",
+            expires=LONGEST_TRANSIENT,
+            history=TRANSIENT_HISTORY,
+            max_attempts=settings.max_attempts,
+        )
+        self.registry = Registry(self.db.engine, self._clock)
+
+    def queue(self, name: str) -> Queue | None:
+        """Return the queue with a table of its own, if there is one."""
+        known = self._open.get(name)
+        if known is None and name not in self._transient:
+            try:
+                self._open[name] = known = self.db.queue(stored(name))
+            except QueueNotFound:
+                return None
+            _check(known)
+        return known
+
+    def declare(self, name: str, auto_delete: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Transient | None:
+        """Make the queue, if it is not there. Return it if it is transient."""
+        queue = transient(name, auto_delete, exclusive, arguments)
+        if queue is not None:
+            self.delete_expired()
+            if queue.shared and self.queue(name) is not None:
+                return None  # it was made to stay
+            self.registry.declare(queue)
+            if queue.shared:
+                self._transient.add(name)
+                return queue
+        with self._lock:  # many threads of a process declare the same queues
+            if self.queue(name) is None:
+                ttl = seconds(arguments.get("x-message-ttl"))
+                self._open[name] = self.db.create_queue(
+                    stored(name),
+                    order="priority",
+                    payload="text",
+                    expires=NEVER if ttl is None else ttl,
+                    history=self._settings.history,
+                    max_attempts=self._settings.max_attempts,
+                )
+        return queue
+
+    def push(self, message: Outgoing, names: Iterable[str]) -> None:
+        """Push a message to each of the queues. One that is not there is passed over, as a message without a route."""
+        others = []
+        for name in names:
+            queue = self._open.get(name)
+            if queue is None:
+                others.append(name)
+            else:
+                self._push(queue, name, message)
+        if not others:
+            return
+        to_transient = [queue for queue in self.registry.find(others) if queue.shared]
+        for name in {*others}.difference(queue.name for queue in to_transient):
+            queue = self.queue(name)
+            if queue is None:
+                logger.warning("There is no queue %r: a message to it is dropped.", name)
+            else:
+                self._push(queue, name, message)
+        if to_transient:
+            self.transient.push_many(
+                [
+                    NewMessage(
+                        message.payload,
+                        group=stored(queue.name),
+                        due=message.due,
+                        expires=_shortest(message.expires, queue.ttl, LONGEST_TRANSIENT),
+                    )
+                    for queue in to_transient
+                ]
+            )
+
+    def pop(self, name: str, n: int) -> tuple[Queue, list[Claim]]:
+        """Claim messages of a queue. Return them with the queue whose claims they are."""
+        queue = self.queue(name)
+        if queue is not None:
+            return queue, queue.pop_many(n, lease=self._settings.lease)
+        return self.transient, self.transient.pop_group(stored(name), n, lease=self._settings.lease)
+
+    def size(self, name: str) -> int:
+        """Return how many messages wait; of a transient queue, as far as they are among the first thousand of all."""
+        queue = self.queue(name)
+        if queue is not None:
+            stats = queue.stats()
+            return stats.ready + stats.scheduled
+        return sum(message.group == stored(name) for message in self.transient.peek(AT_ONCE))
+
+    def purge(self, name: str) -> int:
+        """Delete the messages that wait. Return their number."""
+        queue = self.queue(name)
+        if queue is not None:
+            return queue.purge()
+        purged = 0
+        while claims := self.transient.pop_group(stored(name), AT_ONCE):
+            self.transient.complete_many(claims)
+            purged += len(claims)
+        return purged
+
+    def delete(self, name: str) -> None:
+        """Delete a queue with its messages and bindings."""
+        self.registry.delete(name)
+        queue = self.queue(name)
+        if queue is None:
+            self._transient.discard(name)
+            self.purge(name)
+            return
+        self.forget(name)
+        try:
+            queue.drop()
+        except QueueNotFound:
+            return  # another process was faster
+
+    def delete_expired(self) -> None:
+        """Delete the transient queues that were not used for too long."""
+        for name in self.registry.expired():
+            self.delete(name)
+
+    def forget(self, name: str) -> None:
+        """Look for the queue again at its next use: it was not there."""
+        self._open.pop(name, None)
+
+    def open(self, user: object) -> None:
+        """Note a connection. `Unreachable` if the database is away."""
+        self._users.add(user)
+        self.db.queues()
+
+    def close(self, user: object) -> None:
+        """Forget a connection. With the last one, the connections to the database are closed."""
+        self._users.discard(user)
+        if not self._users:
+            self.db.close()
+            self.db.engine.dispose()
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _push(self, queue: Queue, name: str, message: Outgoing) -> None:
+        expires = _shortest(message.expires, queue.definition.expires) if message.expires is not None else None
+        options: dict[str, Any] = {"priority": message.priority, "expires": expires, "due": message.due}
+        try:
+            queue.push(message.payload, **options)
+        except QueueNotFound:
+            # It was deleted, and may have been made again.
+            self.forget(name)
+            again = self.queue(name)
+            if again is None:
+                logger.warning("There is no queue %r any more: a message to it is dropped.", name)
+            else:
+                again.push(message.payload, **options)
+
+    def _clock(self) -> datetime:
+        context = self.transient.context
+        return context.engine.load_time(context.run(context.engine.checks.read_clock, {"now": None}))
+
+
+def stored(name: str) -> str:
+    """Return the name under which the database keeps a queue: what it cannot have in a name is written as in a URL."""
+    if name == TRANSIENT_QUEUES:
+        return _quoted(name[0]) + name[1:]
+    inner = re.sub(r"[%/]|[^\S ]", lambda found: _quoted(found[0]), name)
+    inner = "".join(letter if letter.isprintable() else _quoted(letter) for letter in inner)
+    return re.sub(r"^[ ]|[ ]$|^\.{1,2}$", lambda found: _quoted(found[0]), inner)
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def _check(queue: Queue) -> None:
+    """Refuse a queue that cannot hold messages of kombu."""
+    definition = queue.definition
+    if (definition.order, definition.payload, bool(definition.expires)) != ("priority", "text", True):
+        raise QueueDiffers(
+            f"The queue {queue.name!r} was not made by kombu: its order, payload or expiry differ.",
+            "Give the queue of kombu another name, or drop that one.",
+        )
+
+
+def _shortest(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
+
+
+_stores: dict[tuple[str, Settings], Store] = {}
+_opening = Lock()
+
+
+def store_of(url: str, settings: Settings) -> Store:
+    """Return the store of a URL, which is opened at its first use in the process."""
+    with _opening:
+        key = (url, settings)
+        if key not in _stores:
+            _stores[key] = Store(url, settings)
+        return _stores[key]

@@ -1,0 +1,236 @@
+"""The transport: looks for messages when there may be some, and waits without a look when there are none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib.metadata import version
+from time import monotonic
+from typing import Any
+
+import sqlalchemy as sa
+from kombu.transport import virtual
+
+from tablequeue.contrib.kombu.channel import Channel
+from tablequeue.contrib.kombu.holdings import Holdings
+from tablequeue.contrib.kombu.settings import Settings
+from tablequeue.contrib.kombu.store import store_of
+from tablequeue.contrib.kombu.wakeup import Wakeup
+from tablequeue.errors import QueueNotFound, TablequeueError
+from tablequeue.queue import Queue
+from tablequeue.worker.fetcher import TRANSIENT, backoff
+
+logger = logging.getLogger("tablequeue.contrib.kombu")
+
+INFINITE = float("inf")
+# Seconds between the first answer of a full channel and the next look, unless half of its messages are answered by
+# then: one claim of several messages takes as long as one of one.
+GATHERING = 0.01
+
+
+class Watch:
+    """When to look into one table."""
+
+    def __init__(self, queue: Queue, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._waiter = queue.waiter(on_push=self._on_push)
+        self._pushed = False
+        self.at = 0.0
+        """The monotonic time of the next look."""
+
+    def _on_push(self) -> None:
+        self._pushed = True
+        self._wake()
+
+    def is_due(self) -> bool:
+        if self._pushed:
+            self._pushed = False
+            self.at = min(self.at, monotonic() + self._waiter.back_off(INFINITE))
+        return monotonic() >= self.at
+
+    def found(self) -> None:
+        self._waiter.found()
+        self.at = 0.0
+
+    def found_nothing(self) -> None:
+        pause = self._waiter.pause(INFINITE)
+        self.at = 0.0 if pause is None else monotonic() + pause
+
+    def close(self) -> None:
+        self._waiter.leave()
+
+
+class Transport(virtual.Transport):
+    Channel = Channel
+    can_parse_url = True
+    polling_interval = None
+    driver_type = "tablequeue"  # with "sql" Celery would send no events
+    driver_name = "tablequeue"
+    connection_errors = (*virtual.Transport.connection_errors, *TRANSIENT, sa.exc.OperationalError)
+    channel_errors = (*virtual.Transport.channel_errors, TablequeueError)
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"])
+    )
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.settings = Settings.of(client.transport_options)
+        self.store: Any = None
+        self.holdings = Holdings(self.settings.lease, self._alive)
+        self._watches: dict[Queue, Watch] = {}
+        self._blocked: set[Watch] = set()
+        """Where nothing is looked for until a channel has room again."""
+        self._has_room = False
+        self._failures = 0
+        self._first = 0
+        self._wakeup = Wakeup()
+        self._loop: Any = None
+        self._timer: Any = None
+
+    def driver_version(self) -> str:
+        return version("tablequeue")
+
+    # -- connecting --------------------------------------------------------------------------------------------------
+
+    def establish_connection(self) -> Any:
+        self.store = store_of(self.client.hostname, self.settings)
+        self.store.open(self)
+        return super().establish_connection()
+
+    def close_connection(self, connection: Any) -> None:
+        super().close_connection(connection)
+        if self.holdings.inherited:
+            return
+        self._leave_loop()
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+        self.holdings.close()
+        if self.store is not None:
+            self.store.close(self)
+
+    def _alive(self) -> bool:
+        alive = [channel.alive() for channel in [*self.channels]]
+        if any(alive):
+            self.store.registry.read_clock()
+            self.store.delete_expired()
+        return any(alive)
+
+    # -- consuming ---------------------------------------------------------------------------------------------------
+
+    def consumes(self, queue: str) -> None:
+        """Look into a queue that has a new consumer."""
+        self._watch(queue).at = 0.0
+        self._wakeup.set()
+
+    def answered(self) -> None:
+        """Look for messages, if a channel had no room. Any thread may call."""
+        self._has_room = True
+        self._wakeup.set()
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver what is there, or wait for it. `socket.timeout` if nothing comes in `timeout` seconds."""
+        end = INFINITE if timeout is None else monotonic() + timeout
+        while not self.deliver():
+            left = end - monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._wakeup.wait(min(left, self._pause()))
+
+    def deliver(self) -> bool:
+        """Look into the tables that are due, once. Return whether a message was delivered."""
+        try:
+            delivered = self._deliver_from_due()
+        except TRANSIENT as error:
+            # The messages that are held stay so: their leases last longer than a restart of the database.
+            self._failures += 1
+            pause = backoff(self._failures)
+            logger.warning("%s Trying again in %.1f s.", error, pause)
+            for watch in self._watches.values():
+                watch.at = monotonic() + pause
+            return False
+        self._failures = 0
+        return delivered
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        self._loop = loop
+        loop.add_reader(self._wakeup.fileno(), self._on_event)
+        self._wakeup.set()
+
+    def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
+        self._leave_loop()
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _deliver_from_due(self) -> bool:
+        self._wakeup.clear()
+        if self._has_room:
+            self._has_room = False  # first: another thread may set it again from now on
+            much = any(channel.has_much_room() for channel in self.channels)
+            for watch in self._blocked:
+                watch.at = 0.0 if much else monotonic() + GATHERING
+            self._blocked.clear()
+        queues = [(channel, queue) for channel in [*self.channels] for queue in channel.queues]
+        self._first += 1  # so that no queue is always the last one when a channel has room for few messages
+        first = self._first % len(queues) if queues else 0
+        due, found = set[Watch](), set[Watch]()
+        for channel, queue in queues[first:] + queues[:first]:
+            watch = self._watch(queue)
+            if watch not in due and not watch.is_due():
+                continue
+            room = channel.capacity()
+            if not room:
+                self._blocked.add(watch)
+                continue
+            due.add(watch)
+            if queue in channel.queues and self._delivered(channel, queue, room):
+                found.add(watch)
+        for watch in due:
+            if watch in found:
+                watch.found()
+            else:
+                watch.found_nothing()
+        for watch in self._blocked - found:
+            watch.at = INFINITE
+        return bool(found)
+
+    def _delivered(self, channel: Any, queue: str, room: int) -> int:
+        try:
+            return channel.deliver(queue, room)
+        except QueueNotFound:
+            channel.make_again(queue)
+            return 0
+
+    def _watch(self, name: str) -> Watch:
+        queue = self.store.queue(name) or self.store.transient
+        if queue not in self._watches:
+            self._watches[queue] = Watch(queue, self._wakeup.set)
+        return self._watches[queue]
+
+    def _pause(self) -> float:
+        """Return the seconds until the next look, if nothing wakes us."""
+        return max(0.0, min((watch.at for watch in self._watches.values()), default=INFINITE) - monotonic())
+
+    def _on_event(self) -> None:
+        if self._loop is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delivered = True
+        try:
+            delivered = self.deliver()
+        finally:
+            if self._loop is not None:  # a message may have closed the connection
+                if delivered:
+                    self._wakeup.set()
+                elif (pause := self._pause()) < INFINITE:
+                    self._timer = self._loop.call_later(pause, self._on_event)
+
+    def _leave_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if loop is not None:
+            loop.remove_reader(self._wakeup.fileno())

@@ -1,0 +1,190 @@
+"""The promises of the transport, each as a function of a URL of a broker, so that mutants can be checked with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
+
+from tablequeue.contrib.kombu.store import Store
+
+PATIENCE = 10.0
+"""Seconds in which an expected message comes."""
+
+
+def connect(url: str, **options: Any) -> Connection:
+    return Connection(url, transport_options=options)
+
+
+def store_of(connection: Connection) -> Store:
+    connection.ensure_connection()
+    store: Store = connection.transport.store
+    return store
+
+
+def publish(connection: Connection, body: Any, queue: Queue, **options: Any) -> None:
+    Producer(connection).publish(body, exchange="", routing_key=queue.name, declare=[queue], **options)
+
+
+@contextmanager
+def consumer(connection: Connection, *queues: Queue, **options: Any) -> Iterator[list[Message]]:
+    """Yield the messages that `drain` receives."""
+    got: list[Message] = []
+    with Consumer(connection, queues, on_message=got.append, **options):
+        yield got
+
+
+def drain(connection: Connection, reached: Callable[[], bool] = bool) -> None:
+    """Receive until `reached`; if not given, until nothing comes at once."""
+    while not reached():
+        try:
+            connection.drain_events(timeout=PATIENCE if reached is not bool else 0.05)
+        except TimeoutError:
+            assert reached is bool, "nothing comes"
+            return
+
+
+def bodies(messages: list[Message]) -> list[Any]:
+    return [message.payload for message in messages]
+
+
+def check_a_killed_consumer_loses_nothing(url: str) -> None:
+    """A message that was delivered and not acknowledged comes again when the lease is over, and says so."""
+    queue = Queue("killed")
+    with connect(url) as connection:
+        publish(connection, 1, queue)
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: len(got) == 1)
+            assert not got[0].delivery_info["redelivered"]
+            # As if the consumer were dead: its lease is over, and nobody extends it.
+            held = connection.transport.holdings.take(got[0].delivery_tag)
+            assert held is not None
+            held.claim.extend(0.01)
+            drain(connection, lambda: len(got) == 2)
+            assert got[1].payload == 1
+            assert got[1].delivery_info["redelivered"]
+            got[1].ack()
+        connection.transport.holdings.close()
+        assert store_of(connection).size("killed") == 0
+
+
+def check_acknowledgements(url: str) -> None:
+    """What is acknowledged is gone; what is rejected is a dead letter; what is requeued comes again, and before."""
+    queue = Queue("answers")
+    with connect(url) as connection:
+        for number in range(4):
+            publish(connection, number, queue)
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: len(got) == 4)
+            got[0].ack()
+            got[1].reject()
+            got[2].requeue()
+            drain(connection, lambda: len(got) == 5)
+            assert bodies(got) == [0, 1, 2, 3, 2]
+            assert [message.delivery_info["redelivered"] for message in got] == [False] * 4 + [True]
+        connection.transport.holdings.close()  # what is acknowledged is completed
+        stats = store_of(connection).db.queue("answers").stats()
+        # The consumer is cancelled, and its messages are still held.
+        assert (stats.ready, stats.in_progress, stats.dead) == (0, 2, 1)
+
+
+def check_close_gives_back(url: str) -> None:
+    """A connection that is closed gives back what it holds, at once, and no attempt counts."""
+    queue = Queue("closed")
+    with connect(url) as connection:
+        publish(connection, 1, queue)
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: len(got) == 1)
+    with connect(url) as connection, consumer(connection, queue) as got:
+        drain(connection, lambda: len(got) == 1)
+        assert not got[0].delivery_info["redelivered"]
+
+
+def check_fanout(url: str) -> None:
+    """Each bound queue gets each message, in other processes' words: from a connection that has declared nothing."""
+    exchange = Exchange("news", type="fanout")
+    queues = [
+        Queue("one", exchange),
+        Queue("two", exchange, auto_delete=True),
+        Queue("three", exchange, exclusive=True),
+    ]
+    with connect(url) as connection, consumer(connection, *queues) as got:
+        with connect(url) as other:
+            Producer(other).publish("hello", exchange="news", routing_key="any")
+        drain(connection, lambda: len(got) == 3)
+        assert bodies(got) == ["hello"] * 3
+        drain(connection)
+        assert len(got) == 3
+        queues[0](connection.default_channel).unbind_from(exchange)
+        with connect(url) as other:
+            Producer(other).publish("again", exchange="news", routing_key="any")
+        drain(connection, lambda: len(got) == 5)
+        drain(connection)
+        assert len(got) == 5, "it has no binding any more"
+
+
+def check_transient_queues_share_a_table(url: str) -> None:
+    """Queues that go by themselves cost no table, get only their own messages, and go with their last consumer."""
+    queues = [Queue(f"celery@host-{uuid4()}.celery.pidbox", auto_delete=True, expires=10) for _ in range(3)]
+    with connect(url) as connection:
+        before = store_of(connection).db.queues()
+        with consumer(connection, *queues, no_ack=True) as got:
+            for number, queue in enumerate(queues):
+                publish(connection, number, queue)
+            drain(connection, lambda: len(got) == 3)
+            assert sorted(bodies(got)) == [0, 1, 2]
+            assert store_of(connection).db.queues() == before
+            assert len(store_of(connection).registry.find([queue.name for queue in queues])) == 3
+        assert store_of(connection).registry.find([queue.name for queue in queues]) == []
+
+
+def check_priority(url: str) -> None:
+    """The highest priority comes first, then the oldest."""
+    queue = Queue("urgent", max_priority=9)
+    with connect(url) as connection:
+        for number, priority in enumerate((1, 9, 0, 9)):
+            publish(connection, number, queue, priority=priority)
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: len(got) == 4)
+            assert bodies(got) == [1, 3, 0, 2]
+
+
+def check_eta(url: str) -> None:
+    """A task with an ETA is not delivered before it, and waits in the table."""
+    queue = Queue("later")
+    eta = datetime.now(UTC) + timedelta(hours=1)
+    with connect(url) as connection:
+        publish(connection, 1, queue, headers={"eta": eta.isoformat()})
+        publish(connection, 2, queue, headers={"eta": "tomorrow"})
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: len(got) == 1)
+            drain(connection)
+            assert bodies(got) == [2]
+        (scheduled,) = store_of(connection).db.queue("later").peek(state="scheduled")
+        assert scheduled.due_at == eta
+    with connect(url, eta_in_table=False) as connection:
+        publish(connection, 3, queue, headers={"eta": eta.isoformat()})
+        with consumer(connection, queue) as got:
+            drain(connection, lambda: 3 in bodies(got))
+
+
+def check_prefetch(url: str) -> None:
+    """No more messages are held than the prefetch count; an acknowledgement brings the next one, of any queue."""
+    queues = [Queue("left"), Queue("right")]
+    with connect(url) as connection:
+        for number in range(4):
+            publish(connection, number, queues[number % 2])
+        with consumer(connection, *queues, prefetch_count=2) as got:
+            for number in range(4):
+                drain(connection, lambda number=number: len(got) == min(number + 2, 4))  # type: ignore[misc]
+                drain(connection)
+                assert len(got) == min(number + 2, 4)
+                got[number].ack()
+        assert sorted(bodies(got)) == [0, 1, 2, 3]
+
+
+CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]

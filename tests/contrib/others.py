@@ -1,0 +1,130 @@
+"""Run the tests that kombu and Celery have for brokers against this one.
+
+    python -m tests.contrib.others kombu [--url sqlite:///…] [-- arguments of pytest]
+    python -m tests.contrib.others celery [--url …] [--broker redis] [-- arguments of pytest]
+
+Without a URL: kombu's on SQLite, and on private PostgreSQL and MariaDB servers; Celery's on SQLite. Celery's need
+Debian's redis-server, which is the result backend; with `--broker redis` it is the broker too, to compare. Their source
+distributions are fetched from PyPI (tests/others.py). What fails for reasons of theirs is in EXCUSED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.others import prepared
+from tests.servers import KINDS, free_port
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = "redis,msgpack,yaml,auth,sqlalchemy,django,pydantic,pymemcache"
+PACKAGES = {"kombu": "kombu==5.7.0", "celery": f"celery[{EXTRAS}]==5.7.0"}
+NEEDED = {
+    "kombu": ("pytest", "pytest-timeout"),
+    "celery": ("pytest", "pytest-celery", "pytest-timeout", "pytest-rerunfailures", "pytest-order", "pytest-subtests"),
+}
+OURS = ("--editable", f"{ROOT}[postgresql,mysql]")
+EXCUSED: dict[str, dict[str, str]] = {
+    "kombu": {},
+    "celery": {
+        "test_chord_header_id_duplicated_on_rabbitmq_msg_duplication": "of RabbitMQ: with Redis it is expected to fail",
+        "test_scheduled": "a task with an ETA is in the table, and not in a worker",
+        "test_fixture_teardown_releases_backend_connections": "uses no broker but the memory, and hangs",
+    },
+}
+# The classes of kombu's t/integration/common.py, with the connections of this transport.
+SUITE = """
+import os
+import kombu, pytest
+import tablequeue.contrib.kombu
+from . import common
+
+@pytest.fixture
+def connection():
+    with kombu.Connection("tablequeue+" + os.environ["TABLEQUEUE_URL"]) as connection:
+        yield connection
+
+@pytest.fixture
+def invalid_connection():
+    return kombu.Connection("tablequeue+sqlite:////no/such/folder/work.db")
+
+NAMES = "BasicFunctionality BaseExchangeTypes BaseTimeToLive BasePriority BaseMessage BaseEventLoop"
+for name in NAMES.split():
+    if hasattr(common, name):
+        globals()["Test" + name] = type("Test" + name, (getattr(common, name),), {})
+"""
+
+
+@contextmanager
+def redis() -> Iterator[str]:
+    """Run a private Redis server, and yield its URL."""
+    port = free_port()
+    options = ["--port", str(port), "--save", "", "--appendonly", "no"]
+    server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
+    try:
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def run(name: str, given: dict[str, str], arguments: list[str]) -> int:
+    """Run the suite with these variables of the environment. Return the exit code of pytest."""
+    folder, python = prepared("tablequeue-contrib-tests", name, PACKAGES[name], (*NEEDED[name], *OURS))
+    if name == "kombu":
+        (folder / "t" / "integration" / "test_tablequeue.py").write_text(SUITE)
+        suite = ["t/integration/test_tablequeue.py"]
+    else:
+        # Some tests start workers in processes of their own.
+        (folder / "sitecustomize.py").write_text("import tablequeue.contrib.kombu\n")
+        # test_backend.py is of Azure.
+        suite = ["t/integration", "--ignore=t/integration/test_backend.py"]
+    left = " and ".join(f"not {test}" for test in EXCUSED[name])
+    pytest = [str(python), "-m", "pytest", "-q", "-W", "ignore", "-k", left, *suite, *arguments]
+    given |= {"PYTHONPATH": str(folder), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    return subprocess.run(pytest, cwd=folder, env=os.environ | given).returncode
+
+
+def run_kombu(url: str | None, arguments: list[str]) -> int:
+    if url is not None:
+        return run("kombu", {"TABLEQUEUE_URL": url}, arguments)
+    failed = 0
+    with TemporaryDirectory() as place:
+        failed |= run_kombu(f"sqlite:///{place}/work.db", arguments)
+    for kind in KINDS:
+        server = kind.server() if kind.server is not None else None
+        if server is not None:
+            print(f"On {kind.name}:", flush=True)
+            with server as running:
+                failed |= run_kombu(running.url, arguments)
+    return failed
+
+
+def run_celery(url: str | None, broker: str, arguments: list[str]) -> int:
+    with TemporaryDirectory() as place, redis() as backend:
+        port = backend.rpartition(":")[2].partition("/")[0]
+        ours = f"tablequeue+{url or f'sqlite:///{place}/work.db'}"
+        variables = {"TEST_BROKER": backend if broker == "redis" else ours, "TEST_BACKEND": backend}
+        return run("celery", {**variables, "REDIS_HOST": "127.0.0.1", "REDIS_PORT": port}, arguments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PACKAGES)
+    parser.add_argument("--url")
+    parser.add_argument("--broker", choices=("tablequeue", "redis"), default="tablequeue")
+    parser.add_argument("arguments", nargs="*")
+    options = parser.parse_intermixed_args()  # what follows -- too
+    if options.name == "kombu":
+        return run_kombu(options.url, options.arguments)
+    return run_celery(options.url, options.broker, options.arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
