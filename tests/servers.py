@@ -24,7 +24,8 @@ from tablequeue.engines import engine_class
 from tablequeue.engines.engine import Engine
 from tablequeue.engines.runner import Runner
 from tablequeue.engines.texts import statements_in
-from tests import mariadb, mssql
+from tests import embedded, mariadb, mssql
+from tests.embedded import embedded_bin
 
 # More connections than the largest crowd of test_concurrency.py needs, and the clients of test_crashes.py.
 CONNECTIONS = 600
@@ -273,12 +274,18 @@ class VariantPlace(Place):
 
 
 def postgresql_bin() -> Path | None:
-    """Return the folder of PostgreSQL's programs: that on the path, or the newest of the distribution."""
+    """Return the folder of PostgreSQL's programs: that on the path, the newest of the distribution, or the embedded.
+
+    TABLEQUEUE_TEST_POSTGRESQL=18 chooses the embedded ones.
+    """
+    if os.environ.get("TABLEQUEUE_TEST_POSTGRESQL") == embedded.VERSION:
+        return embedded_bin()
     on_path = shutil.which("initdb")
     if on_path and shutil.which("pg_ctl"):
         return Path(on_path).resolve().parent
     installed = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
-    return max(installed, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
+    newest = max(installed, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
+    return newest or embedded_bin()
 
 
 @dataclass(frozen=True)
@@ -311,7 +318,7 @@ def postgresql_server(programs: Path, connections: int = 100, flushes: bool = Fa
     as_user: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True}
     if os.getuid() == 0:
         # PostgreSQL refuses to run as root.
-        account = pwd.getpwnam("postgres")
+        account = _account("postgres")
         os.chown(folder, account.pw_uid, account.pw_gid)
         as_user |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     data, port = folder / "data", free_port()
@@ -336,6 +343,14 @@ def postgresql_server(programs: Path, connections: int = 100, flushes: bool = Fa
                 kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _account(name: str) -> pwd.struct_passwd:
+    """Return the account of the distribution's server, or one that every machine has."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return pwd.getpwnam("nobody")
 
 
 def free_port() -> int:

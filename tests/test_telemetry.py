@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tablequeue import Database, NewMessage, Queue, aio, telemetry
+from tablequeue.counters import counters
 from tablequeue.errors import BadPayload
 from tablequeue.worker import Worker
 from tests.servers import Place, only
@@ -178,3 +181,31 @@ def test_without_the_api_there_is_nothing(queue: Queue, place: Place) -> None:
     words: Sequence[str] = [sys.executable, "-c", program, place.url]
     subprocess.run(words, check=True, timeout=120)
     assert queue.stats().finished == 1
+
+
+def test_a_meter_reads_the_counters(queue: Queue) -> None:
+    reader = InMemoryMetricReader()
+    telemetry.observe(MeterProvider([reader]).get_meter("tests"))
+    before = counters.read()
+    queue.push_many("ab")
+    claimed(queue).fail("no", retry=False)
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = {
+        (metric.name, *sorted((point.attributes or {}).items())): point.value
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint) and (point.attributes or {})["messaging.destination.name"] == "work"
+    }
+    own = (("messaging.destination.name", "work"),)
+    system = (("messaging.system", "tablequeue"),)
+
+    def rose(name: str, *labels: tuple[str, str], counted: tuple[str, str, str]) -> float:
+        return points[(name, *own, *labels)] - before.get(counted, 0)
+
+    sent, popped = (("messaging.operation.name", verb) for verb in ("push", "pop"))
+    pushes, pops = ("pushed_messages", "work", ""), ("popped_messages", "work", "")
+    dead = ("failed_messages", "work", "dead")
+    assert rose("messaging.client.sent.messages", sent, *system, counted=pushes) == 2
+    assert rose("messaging.client.consumed.messages", popped, *system, counted=pops) == 1
+    assert rose("tablequeue.failed.messages", *system, ("tablequeue.outcome", "dead"), counted=dead) == 1

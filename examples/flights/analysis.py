@@ -21,10 +21,13 @@ from tablequeue.spark.reports.workers import workers
 FLIGHT = "n int, carrier string, dep_delay int, arr_delay int"
 
 
-def analyse(spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
-    """Return every report as rows, and the `counts`; write each report as Parquet under `folder`. Stops the session."""
+def analyse(spark: SparkSession, url_env: str, folder: Path) -> dict[str, Any]:
+    """Return every report as rows, and the `counts`; write each report as Parquet under `folder`. Stops the session.
+
+    url_env   the environment variable with the URL of the database.
+    """
     try:
-        history = spark.read.format("tablequeue").option("url", url).option("queue", QUEUE).load().cache()
+        history = spark.read.format("tablequeue").option("urlEnv", url_env).option("queue", QUEUE).load().cache()
         names = spark.createDataFrame(list(airlines().items()), "carrier string, name string")
         messages = finished(history, QUEUE)
         tables = {

@@ -1,7 +1,8 @@
-"""The demo: real flights through a queue into Spark. `make demo`, or `python -m examples.flights [N]`."""
+"""The demo: real flights through a queue into Spark. `make demo`, or `python -m examples.flights [N] [--url URL]`."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing as mp
 import os
@@ -18,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -28,6 +30,9 @@ from examples.flights.processes import QUEUE, Participant, consume, produce
 from tablequeue.spark.reports.page import cell
 
 PRODUCERS, CONSUMERS = 3, 4
+# The label of the queue, by which the next demo knows that it may drop it; and where Spark finds the URL.
+LABELS = {"made-by": "make demo"}
+URL_ENV = "TABLEQUEUE_DEMO_URL"
 # Seconds; short, because the messages of the killed consumer come back when it expires.
 LEASE = 5
 # The approximate share of all messages that is delivered when the consumer is killed.
@@ -50,6 +55,8 @@ class Run:
 
     folder: Path
     total: int = TOTAL
+    given: str | None = None
+    """The URL of a database; None: SQLite in the folder."""
     stage: str = "starting"
     processes: list[BaseProcess] = field(default_factory=list)
     participants: dict[str, Participant] = field(default_factory=dict)
@@ -59,14 +66,18 @@ class Run:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder / 'flights.db'}"
+        return self.given or f"sqlite:///{self.folder / 'flights.db'}"
 
     def done(self, role: str) -> int:
         return sum(participant.done.value for name, participant in self.participants.items() if name.startswith(role))
 
 
 def main(arguments: Sequence[str]) -> int:
-    run = Run(Path("demo"), int(arguments[0]) if arguments else TOTAL)
+    parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
+    parser.add_argument("total", metavar="N", nargs="?", type=int, default=TOTAL, help="the number of flights")
+    parser.add_argument("--url", help="a database; SQLite in demo/ if not given")
+    given = parser.parse_args(arguments)
+    run = Run(Path("demo"), given.total, given.url)
     listen(run)
     demo(run)
     return 0
@@ -97,12 +108,14 @@ def demo(run: Run) -> dict[str, Any]:
     """Run the demo, and return the summary that it has written."""
     started = time.monotonic()
     console.print(
-        f"[bold]tablequeue[/bold]: {run.total:,} flights, {PRODUCERS} producers, {CONSUMERS} consumers, SQLite\n"
+        f"[bold]tablequeue[/bold]: {run.total:,} flights, {PRODUCERS} producers, {CONSUMERS} consumers, "
+        f"{sa.make_url(run.url).get_backend_name()}\n"
     )
     shutil.rmtree(run.folder, ignore_errors=True)
     run.folder.mkdir(parents=True)
     with tablequeue.connect(run.url) as database:
-        queue = database.create_queue(QUEUE, order="fifo", lease=LEASE)
+        drop_last(database)
+        queue = database.create_queue(QUEUE, order="fifo", lease=LEASE, labels=LABELS)
         move(run, queue)
         stats = queue.stats()
 
@@ -115,11 +128,12 @@ def demo(run: Run) -> dict[str, Any]:
     from examples.flights import analysis
     from tablequeue.spark.session import local_session
 
+    os.environ[URL_ENV] = run.url  # of Spark's processes too: an option would show its password
     # In another thread, because in the main one Spark would replace our handler of Ctrl-C by its own.
     with ThreadPoolExecutor(1) as threads:
         spark = threads.submit(local_session, "flights", run.folder / "spark").result()
     run.jvm = spark.sparkContext._gateway.proc
-    found = analysis.analyse(spark, run.url, run.folder)
+    found = analysis.analyse(spark, URL_ENV, run.folder)
     carriers = {row["carrier"]: {k: v for k, v in row.items() if k != "carrier"} for row in found["carriers"]}
     if carriers != direct:
         raise SystemExit("The carriers that Spark found differ from a direct computation over the file.")
@@ -147,6 +161,15 @@ def demo(run: Run) -> dict[str, Any]:
     if (summary["pushed"], summary["delivered"], summary["distinct"]) != expected:
         raise SystemExit("The counts are not what was pushed: see demo/summary.json.")
     return summary
+
+
+def drop_last(database: tablequeue.Database) -> None:
+    """Drop the queue of the last demo. One of this name that no demo has made is not touched."""
+    if QUEUE in database.queues():
+        queue = database.queue(QUEUE)
+        if queue.definition.labels != LABELS:
+            raise SystemExit(f"There is a queue {QUEUE!r} that the demo has not made. Name another database.")
+        queue.drop()
 
 
 def move(run: Run, queue: tablequeue.Queue) -> None:

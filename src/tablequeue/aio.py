@@ -78,6 +78,11 @@ class AsyncDatabase:
                 f"Install them: pip install 'sqlalchemy[asyncio]' {driver}.",
             ) from None
 
+    @property
+    def own(self) -> Database:
+        """The synchronous database underneath, for threads of the library's own rooms."""
+        return self._own
+
     create_queue = opens(Database.create_queue, AsyncQueue)
     queue = opens(Database.queue, AsyncQueue)
     create_topic = opens(Database.create_topic, AsyncTopic)

@@ -127,7 +127,7 @@ class Database:
             wanted = Definition(**given)
         except TypeError as error:
             words = str(error).replace("Definition.__init__() got an", "create_queue got an")
-            raise BadInput(f"{words}.", f"Options are: {', '.join(Definition.__dataclass_fields__)}.") from None
+            raise BadInput(f"{words}.", f"Options are: {', '.join(QueueOptions.__annotations__)}.") from None
         if if_exists not in ("compare", "alter"):
             raise BadInput(f"if_exists is {if_exists!r}.", "Give 'compare' or 'alter'.")
         table = catalogue.made(self._runner, name, wanted)

@@ -156,6 +156,11 @@ class Claim:
         return f"<Claim {self.id} on {self._queue.name}, attempt {self.attempts}>"
 
     @property
+    def queue(self) -> Finisher:
+        """The queue that it was popped from."""
+        return self._queue
+
+    @property
     def headers(self) -> dict[str, Any]:
         """The headers that it was pushed with; empty if there were none."""
         return load_headers(self.row[HEADERS])

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, by its conventions for messaging. Without its API this module does nothing.
+"""OpenTelemetry spans and counters, by its conventions for messaging. Without its API this module does nothing.
 
 The context of a push travels in the headers of its messages (`traceparent`), so the processing of a message belongs to
 the same trace. A program with the API but without an SDK records nothing, and its headers do not change.
@@ -9,18 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from tablequeue.counters import COUNTED, counters
 
 try:
     from opentelemetry import context as current
-    from opentelemetry import propagate, trace
+    from opentelemetry import metrics, propagate, trace
 except ImportError:  # the extra `otel`
     INSTALLED = False
 else:
     INSTALLED = True
     tracer = trace.get_tracer("tablequeue")
 
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+# What is counted where OpenTelemetry has a name for it, and the operation.
+CONVENTIONS = {
+    "pushed_messages": ("messaging.client.sent.messages", "push"),
+    "popped_messages": ("messaging.client.consumed.messages", "pop"),
+}
 
 
 class Popped(Protocol):
@@ -78,6 +90,13 @@ def processing(queue: str, messages: Sequence[Popped]) -> AbstractContextManager
     return _processing(queue, messages) if recording() else nullcontext()
 
 
+def observe(meter: Meter) -> None:
+    """Let a meter read the counters of this process. It asks when it exports, so a push costs nothing more."""
+    for counted, description in COUNTED.items():
+        name, operation = CONVENTIONS.get(counted, (f"tablequeue.{counted.replace('_', '.')}", None))
+        meter.create_observable_counter(name, [_reader(counted, operation)], "{message}", description)
+
+
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +118,18 @@ def _processing(queue: str, messages: Sequence[Popped]) -> Iterator[None]:
         yield
 
 
+def _reader(counted: str, operation: str | None) -> Callable[[CallbackOptions], Iterator[Observation]]:
+    def read(options: CallbackOptions) -> Iterator[Observation]:
+        for (name, queue, outcome), number in counters.read().items():
+            if name == counted:
+                attributes = {"messaging.system": "tablequeue", "messaging.destination.name": queue}
+                attributes |= {"messaging.operation.name": operation} if operation else {}
+                attributes |= {"tablequeue.outcome": outcome} if outcome else {}
+                yield metrics.Observation(number, attributes)
+
+    return read
+
+
 def _attributes(queue: str, name: str, kind: str) -> dict[str, Any]:
     return {
         "messaging.system": "tablequeue",
@@ -111,3 +142,8 @@ def _attributes(queue: str, name: str, kind: str) -> dict[str, Any]:
 def _texts(headers: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers that are text, as a context is. Other programs' headers may be any JSON."""
     return {name: value for name, value in headers.items() if isinstance(value, str)}
+
+
+if INSTALLED:
+    # Once for the process: until the program has an SDK, the meter of the API does nothing.
+    observe(metrics.get_meter("tablequeue"))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -10,6 +15,8 @@ from tablequeue import Claim, Database
 from tablequeue.worker import Retry, Worker
 from tests.cli.support import Run
 from tests.support import counts
+from tests.web.support import Client
+from tests.worker.support import until
 
 
 def handle(message: Claim) -> Retry | None:
@@ -40,6 +47,40 @@ def test_a_worker_and_those_of_its_queues_that_are_named(
     assert run("work", "tests.cli.test_work:worker", "--queue", "other:1", "--drain").stdout == "1 completed\n"
     assert (counts(emails), counts(other)) == ({"ready": 1}, {"finished": 1})
     assert worker.handlers["other"].consumers == 1
+
+
+def wait_for_file(message: Claim) -> None:
+    Path(message.payload).with_suffix(".begun").touch()
+    while not Path(message.payload).exists():
+        sleep(0.01)
+
+
+def test_the_health_of_the_program(url: str, db: Database, tmp_path: Path) -> None:
+    """From the signal on it is not ready, and it lives until its last handler has ended."""
+    go = tmp_path / "go"
+    db.create_queue("emails").push(str(go))
+    words = ["work", "tests.cli.test_work:wait_for_file", "--queue", "emails", "--health-port", "0", "--json"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "tablequeue", "--url", url, *words], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert program.stderr is not None
+        client = Client(int(json.loads(program.stderr.readline())["url"].rstrip("/").rpartition(":")[2]))
+        until(go.with_suffix(".begun").exists, "the handler has begun")
+        ready = json.loads(client.get("/readyz").text)
+        assert (ready["alive"], ready["connected"], ready["stopping"]) == (True, True, False)
+        assert ready["queues"]["emails"]["oldest_lease"] > 0
+        assert 'tablequeue_popped_messages_total{queue="emails"} 1.0\n' in client.get("/metrics").text
+        program.send_signal(signal.SIGTERM)
+        until(lambda: client.get("/readyz").status == 503, "it is not ready")
+        assert client.get("/healthz").status == 200
+        go.touch()
+        program.communicate(timeout=60)
+        assert program.returncode == 0
+    finally:
+        program.kill()
+        program.communicate()
+    assert counts(db.queue("emails")) == {"finished": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from tablequeue import Backoff, Database, Queue
 from tests.callers import CALLERS, Caller
+from tests.newer import NEWER
 from tests.packs import PACKING
 from tests.procedures import PROCEDURAL
 from tests.servers import KINDS, Kind, Place, VariantKind
@@ -33,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [name for name in ("kind", "design") if is_free(name)]
     if not names:
         return
-    kinds = [*KINDS, *PROCEDURAL, *PACKING] if "kind" in names else [None]
+    kinds = [*KINDS, *PROCEDURAL, *PACKING, *NEWER] if "kind" in names else [None]
     designs = designs_with(needed) if "design" in names else [None]
     file = metafunc.definition.path.stem
     rows: dict[str, list[Any]] = {}

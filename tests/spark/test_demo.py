@@ -13,6 +13,10 @@ from typing import IO
 
 import pytest
 from examples.flights.data import carriers_of, flights
+from examples.flights.demo import LABELS, drop_last
+from examples.flights.processes import QUEUE
+
+import tablequeue
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
@@ -77,3 +81,14 @@ def test_carriers_of_counts_and_averages() -> None:
     assert found == {
         "UA": {"name": "United Air Lines Inc.", "flights": 2, "mean_dep_delay": 1.5, "mean_arr_delay": None}
     }
+
+
+def test_a_queue_that_no_demo_has_made_stays(tmp_path: Path) -> None:
+    with tablequeue.connect(f"sqlite:///{tmp_path / 'work.db'}") as database:
+        database.create_queue(QUEUE, labels=LABELS).push("of the last demo")
+        drop_last(database)
+        assert database.queues() == []
+        database.create_queue(QUEUE).push("mine")
+        with pytest.raises(SystemExit, match="has not made"):
+            drop_last(database)
+        assert database.queue(QUEUE).stats().ready == 1

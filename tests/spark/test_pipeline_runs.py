@@ -17,6 +17,7 @@ import pytest
 
 import tablequeue
 from tests.support import counts
+from tests.web.support import Client
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
@@ -78,11 +79,19 @@ def test_killed_and_then_stopped(tmp_path: Path) -> None:
         assert counts(doubled) == {"ready": 3}
         assert counts(raw) == {"ready": 37, "in_progress": 3}
 
-        with pipeline_run(tmp_path, "pipeline.py", "--trigger", "0.01") as run:
+        with pipeline_run(tmp_path, "pipeline.py", "--trigger", "0.01", "--health-port", "0") as run:
             assert run.stderr is not None
+            port = 0
             for line in run.stderr:
+                if found := re.search(r"health at http://127.0.0.1:(\d+)/", line):
+                    port = int(found[1])
+                    assert Client(port).get("/readyz").status == 503, "no stage runs yet"
                 if re.match("doubled: [1-9]", line):
                     break
+            assert Client(port).get("/readyz").status == 200
+            assert 'tablequeue_pipeline_messages_total{pipeline="numbers",stage="doubled"} ' in (
+                Client(port).get("/metrics").text
+            )
             # As a terminal does it: to every process of its session.
             os.killpg(run.pid, signal.SIGINT)
             output, errors = run.communicate()

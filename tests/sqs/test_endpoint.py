@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 
 from tablequeue import Database, connect
 from tablequeue.sqs import app
-from tablequeue.sqs.app import LARGEST_BODY
+from tablequeue.sqs.app import LARGEST_BODY, SqsApp
 from tests.sqs.support import client, serving
 from tests.sqs.test_messages import received, refused
 
@@ -60,6 +60,9 @@ def test_requests_are_signed_where_keys_are_given(db: Database) -> None:
         status, body = asked(address, "GET", "/?Action=ListQueues")
         assert (status, b"MissingAuthenticationToken" in body) == (403, True)
         assert asked(address, "GET", "/health") == (200, b"ok\n")
+        assert [asked(address, "GET", path)[0] for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
+        assert b"tablequeue_connected 1.0\n" in asked(address, "GET", "/metrics")[1]
+        assert b'tablequeue_pushed_messages_total{queue="orders"}' in asked(address, "GET", "/metrics")[1]
 
 
 def test_the_query_protocol_is_one_of_urls_too(sqs: Any, address: str, queue_url: str) -> None:
@@ -133,9 +136,9 @@ def test_a_client_that_goes_away_while_it_waits_holds_nothing(sqs: Any, address:
     host = urlsplit(address)
     with socket.create_connection((host.hostname, host.port)) as gone:
         gone.sendall(f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(form)}\r\n\r\n{form}".encode())
-        while b"tablequeue_sqs_waiting 1" not in asked(address, "GET", "/metrics")[1]:
+        while b"tablequeue_sqs_waiting 1.0" not in asked(address, "GET", "/metrics")[1]:
             time.sleep(0.01)
-    while b"tablequeue_sqs_waiting 0" not in asked(address, "GET", "/metrics")[1]:
+    while b"tablequeue_sqs_waiting 0.0" not in asked(address, "GET", "/metrics")[1]:
         time.sleep(0.01)
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     (message,) = received(sqs, queue_url)
@@ -169,7 +172,7 @@ def test_a_signal_ends_the_program_and_answers_those_who_wait(tmp_path: Path) ->
         url = mine.create_queue(QueueName="orders")["QueueUrl"]
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(received, mine, url, WaitTimeSeconds=20)
-            while b"tablequeue_sqs_waiting 1" not in asked(address, "GET", "/metrics")[1]:
+            while b"tablequeue_sqs_waiting 1.0" not in asked(address, "GET", "/metrics")[1]:
                 time.sleep(0.01)
             program.send_signal(signal.SIGTERM)
             assert waiting.result() == []
@@ -202,3 +205,8 @@ def test_errors_have_both_codes(sqs: Any, queue_url: str) -> None:
         sqs.send_message(QueueUrl=queue_url, MessageBody="x", DelaySeconds=901)
     error = caught.value.response["Error"]
     assert (error["Code"], error["QueryErrorCode"]) == ("InvalidParameterValue", "InvalidParameterValueException")
+
+
+def test_an_endpoint_that_stops_is_not_ready(endpoint: SqsApp, address: str) -> None:
+    endpoint.stop()
+    assert [asked(address, "GET", path)[0] for path in ("/healthz", "/readyz")] == [200, 503]

@@ -30,7 +30,7 @@ PAGES = ("/", "/queues/work", "/queues/work/messages", "/metrics", "/queues/work
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[", "0"])
 def test_a_name_that_points_here_from_elsewhere_is_refused(client: Client, host: str) -> None:
-    for path in ("/", "/login", "/static/style.css", "/metrics"):
+    for path in ("/", "/login", "/static/style.css", "/metrics", "/healthz"):
         assert client.get(path, host=host).status in (400, 421)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from time import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tablequeue import Database, Queue
-from tablequeue.errors import DatabaseError
+from tablequeue.errors import DatabaseError, Unreachable
+from tablequeue.stream import Stream
 from tests.support import at, claimed
 from tests.web.support import Client
 
@@ -18,7 +20,7 @@ def scrape(client: Client) -> dict[tuple[str, tuple[tuple[str, str], ...]], floa
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
     families = list(text_string_to_metric_families(answer.text))
-    assert all(family.documentation and family.type == "gauge" for family in families)
+    assert all(family.documentation and family.type in ("gauge", "counter") for family in families)
     return {
         (sample.name.removeprefix("tablequeue_"), tuple(sorted(sample.labels.items()))): sample.value
         for family in families
@@ -103,3 +105,32 @@ def test_the_help_says_what_is_an_estimate(client: Client, queues: Database) -> 
     for name in ("push_rate", "completion_rate", "redeliveries", "wait_time_seconds", "run_time_seconds"):
         (line,) = re.findall(f"# HELP tablequeue_{name} (.*)\n", text)
         assert "or of the last 50,000 messages if there were more" in line
+
+
+def test_the_open_batch_of_a_stream(client: Client, queues: Database) -> None:
+    work = queues.create_queue("work")
+    work.push_many(range(5))
+    Stream(work, "numbers/doubled").advance(0, 3)
+    found = scrape(client)
+    labels = (("queue", "work"), ("stream", "numbers/doubled"))
+    assert found["stream_messages", labels] == 3
+    assert abs(found["stream_claimed_time_seconds", labels] - time()) < 3600
+
+
+def test_a_database_that_is_away_has_metrics_too(
+    client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.create_queue("work").push("x")
+    assert client.get("/readyz").status == 200
+
+    def away(*args: object) -> list[str]:
+        raise Unreachable("It is away.", "Wait.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tablequeue.operations.catalogue.names", away)
+        patch.setattr("tablequeue.health.FRESH", -1)
+        assert [client.get(path).status for path in ("/healthz", "/readyz")] == [200, 503]
+        found = scrape(client)
+    assert found["connected", ()] == 0
+    assert found["pushed_messages_total", (("queue", "work"),)] >= 1
+    assert not any(name == "messages" for name, _ in found)

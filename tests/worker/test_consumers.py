@@ -143,6 +143,21 @@ def test_a_drain_does_not_end_while_a_limit_holds_messages_back(db: Database) ->
     assert worker.run(db, drain=True) == {"completed": 25}
 
 
+class Slow(threading.Thread):
+    """A thread that is alive for a while after its function has returned."""
+
+    def run(self) -> None:
+        super().run()
+        Event().wait(0.3)
+
+
+def test_a_drain_ends_although_a_thread_that_has_ended_is_alive(
+    db: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablequeue.worker.worker.Thread", Slow)
+    assert of(lambda message: None).run(db, drain=True) == {}
+
+
 def test_a_drain_of_schedules_alone_ends(db: Database) -> None:
     worker = Worker()
     worker.every("* * * * *", "work", 1)

@@ -10,8 +10,11 @@ import pytest
 
 from tablequeue import Claim, Database, Queue
 from tablequeue.engines.schedules import Schedules
+from tablequeue.health import Health
 from tablequeue.worker import Worker
 from tablequeue.worker.completer import Completer
+from tablequeue.worker.fetcher import Fetcher
+from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import push_due
 from tests.support import counts
@@ -57,13 +60,47 @@ def check_finished(db: Database, queue: Queue) -> None:
     assert counts(queue) == {"finished": 50}
 
 
+def check_health(db: Database, queue: Queue) -> None:
+    """A worker that drains is not ready and lives, and tells what it holds."""
+    begun, go = Event(), Event()
+
+    def handle(message: Claim) -> None:
+        begun.set()
+        assert go.wait(PATIENCE)
+
+    queue.push("x")
+    worker = Worker(maximum=1)
+    worker.handler(queue.name)(handle)
+    told = health(worker, db)
+    with working(worker, db):
+        try:
+            assert begun.wait(PATIENCE)
+            assert '"running": 1' in asked(told, "/readyz", 200)
+            assert 'tablequeue_worker_messages{queue="work",state="running"} 1.0' in asked(told, "/metrics", 200)
+            worker.stop()
+            asked(told, "/readyz", 503)
+            asked(told, "/healthz", 200)
+            assert "tablequeue_stopping 1.0" in asked(told, "/metrics", 200)
+        finally:
+            go.set()
+
+
+def asked(health: Health, path: str, status: int) -> str:
+    answer = health.answer(path)
+    assert answer is not None
+    assert answer.status == status, answer.body
+    return answer.body
+
+
 def nothing(*args: Any, **options: Any) -> None:
     """Do nothing, in place of a step."""
 
 
-MUTANTS: dict[str, tuple[Check, type, str, Callable[..., Any]]] = {
+MUTANTS: dict[str, tuple[Check, type, str, Any]] = {
     "leases that nobody extends": (check_lease, Heartbeat, "_extend", staticmethod(nothing)),
     "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
+    "a worker that is ready while it stops": (check_health, Worker, "stopping", False),
+    "a worker that forgets what it holds": (check_health, Fetcher, "assignments", lambda self: []),
     "completions that are forgotten": (check_finished, Completer, "_call_until_answered", nothing),
 }
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tablequeue import Claim, Database
 from tablequeue.operations import schedule
 from tablequeue.worker import Finished, Handler, Outcome, Worker, fetcher, worker
+from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import RETRY, Schedule, Scheduler
 from tests.servers import Place, Server, only
@@ -170,6 +171,33 @@ def test_a_worker_goes_on_when_the_server_is_back(
         until(lambda: counts(queue) == {"finished": 200}, "all are handled")
         one.stop()
         assert running.result(PATIENCE) == {"completed": 200}
+
+
+def test_a_worker_without_its_database_lives_and_is_not_ready(
+    own_server: Server,  # noqa: F811
+    own_place: Place,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tablequeue.health.FRESH", 0)
+    own_place.open().create_queue("work")
+    one, database = of(lambda message: None), own_place.open()
+    told = health(one, database)
+
+    def statuses() -> list[int]:
+        answers = [told.answer(path) for path in ("/healthz", "/readyz", "/metrics")]
+        return [answer.status for answer in answers if answer]
+
+    with working(one, database):
+        assert statuses() == [200, 200, 200]
+        own_server.kill()
+        try:
+            until(lambda: statuses() == [200, 503, 200], "it is not ready")
+            metrics = told.answer("/metrics")
+            assert metrics
+            assert "tablequeue_connected 0.0\n" in metrics.body
+        finally:
+            own_server.start()
+        until(lambda: statuses() == [200, 200, 200], "it is ready again")
 
 
 def test_the_scheduler_goes_on_when_the_server_is_back(own_server: Server, own_place: Place) -> None:  # noqa: F811

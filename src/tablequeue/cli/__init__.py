@@ -8,6 +8,7 @@ from tablequeue.cli.cancel import cancel
 from tablequeue.cli.commands import Root, Settings
 from tablequeue.cli.complete import complete
 from tablequeue.cli.dead import dead
+from tablequeue.cli.demo import demo
 from tablequeue.cli.doctor import doctor
 from tablequeue.cli.fail import fail
 from tablequeue.cli.history import history
@@ -59,6 +60,7 @@ COMMANDS = (
     report,
     sql,
     upgrade,
+    demo,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,9 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from tablequeue.cli import logs
 from tablequeue.cli.commands import Group, Settings, needed_packages
+from tablequeue.cli.health import health_options, serving_health
 from tablequeue.cli.options import Seconds
 from tablequeue.cli.output import one_line, print_json, print_table, table_of
 from tablequeue.errors import BadInput
@@ -41,9 +44,17 @@ def pipeline() -> None:
 @click.option("--checkpoints", metavar="FOLDER", help="Positions of the stages.  [default: checkpoints/PIPELINE]")
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs: this machine, or a cluster.")
 @click.option("--trigger", type=Seconds(0.01), default=1.0, show_default=True, help="Seconds between two polls.")
+@health_options
 @click.pass_obj
 def run(
-    settings: Settings, file: str, available_now: bool, checkpoints: str | None, master: str, trigger: float
+    settings: Settings,
+    file: str,
+    available_now: bool,
+    checkpoints: str | None,
+    master: str,
+    trigger: float,
+    health_host: str,
+    health_port: int | None,
 ) -> None:
     """Run the pipeline that the Python file FILE defines, until SIGTERM or Ctrl-C.
 
@@ -59,13 +70,23 @@ def run(
     with needed_packages("A pipeline", "spark"):
         from tablequeue.spark import pipeline as pipelines
         from tablequeue.spark.pipeline.file import load
+        from tablequeue.spark.pipeline.health import Watched
     chosen = load(file)
+    logs.configure(as_json=settings.json)
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it notes each call of Python by Java
     stop = Event()
+    watched = Watched(chosen, stop)
     with (
+        serving_health(health_host, health_port, lambda: watched.health),
         _session(chosen.name, master, not available_now) as spark,
         stop_on_signals(stop.set, _show_cursor),
         _watch(stop) as watch,
     ):
+
+        def noting(progress: Sequence[Progress]) -> None:
+            watched.watch(progress)
+            watch(progress)
+
         done = pipelines.run(
             chosen,
             spark,
@@ -73,7 +94,7 @@ def run(
             available_now=available_now,
             trigger=trigger,
             stop=stop,
-            watch=watch,
+            watch=noting,
         )
     if settings.json:
         for stage in done:

@@ -10,11 +10,13 @@ import click
 
 from tablequeue.cli import logs
 from tablequeue.cli.commands import Command, Settings
+from tablequeue.cli.health import health_options, serving_health
 from tablequeue.cli.options import COUNT, Seconds
 from tablequeue.cli.output import print_json
 from tablequeue.errors import BadInput
 from tablequeue.worker import Handler, Worker
 from tablequeue.worker.handler import import_target
+from tablequeue.worker.health import health
 
 
 @click.command(cls=Command)
@@ -30,6 +32,7 @@ from tablequeue.worker.handler import import_target
 @click.option("--drain", is_flag=True, help="End when nothing is ready in any of the queues.")
 @click.option("--shutdown-timeout", type=Seconds(), help="Seconds that handlers have to end.  [default: 30]")
 @click.option("--longest-pause", type=Seconds(), help="Maximum seconds between two polls, if no wake-up arrives.")
+@health_options
 @click.pass_obj
 def work(
     settings: Settings,
@@ -43,6 +46,8 @@ def work(
     drain: bool,
     shutdown_timeout: float | None,
     longest_pause: float | None,
+    health_host: str,
+    health_port: int | None,
 ) -> None:
     """Run a handler for the messages of queues, until SIGTERM or Ctrl-C.
 
@@ -52,6 +57,8 @@ def work(
 
     Consumers are added while messages wait, and retire when there are none. At the first signal running calls end, and
     other messages are released; the second signal ends the process at once. Failures are logged on stderr.
+
+    With --health-port, /healthz, /readyz and /metrics tell an orchestrator and Prometheus how the worker is.
     """
     found = import_target(target)
     named = dict(_named(queue) for queue in queues)
@@ -77,7 +84,7 @@ def work(
         if value is not None:
             setattr(worker, name, value)
     logs.configure(as_json=settings.json)
-    with settings.database() as database:
+    with settings.database() as database, serving_health(health_host, health_port, lambda: health(worker, database)):
         counts = worker.run(database, drain=drain)
     if settings.json:
         print_json(counts)

@@ -72,7 +72,10 @@ class Messages(Part):
         return cursor.rowcount
 
     def notify(self, cursor: Cursor, table: Table, params: Params) -> None:
-        """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`."""
+        """Notify waiting consumers for an operation in a caller's transaction: see `Table.notifies_apart`.
+
+        `within` of `params`: whether that transaction is still open; if not given, whether the cursor is the caller's.
+        """
         raise NotImplementedError
 
     def move(self, cursor: Cursor, table: Table, params: Params) -> tuple[list[int], list[int]]:

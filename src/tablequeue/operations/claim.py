@@ -9,6 +9,7 @@ from random import random
 from time import monotonic, sleep
 from typing import Any
 
+from tablequeue.counters import counters
 from tablequeue.engines.texts import Row
 from tablequeue.errors import BadInput, TablequeueError
 from tablequeue.operations.context import Context, Params, count, seconds
@@ -224,7 +225,8 @@ def _swept(
         raise refusal
     rows = rows if due else topped_up(context, remove, rows, params, now, connection, refusable)
     if not rows and context.table.definition.group_limited and connection is None:
-        return _tried_again(context, remove, params, refusable)
+        rows = _tried_again(context, remove, params, refusable)
+    counters.add("popped_messages", context.table.name, len(rows))
     return rows
 
 

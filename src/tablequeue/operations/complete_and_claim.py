@@ -7,6 +7,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from tablequeue.counters import counters
 from tablequeue.engines.texts import Row
 from tablequeue.message import Claim, checked_token
 from tablequeue.operations.claim import check_same_group, claimed, keep_up, leased, topped_up
@@ -45,10 +46,13 @@ def complete_and_claim(
     held: Params = {"held": checked_token(tokens.pop()), "ids": engine.dump_ids(ids), "number": len(ids)}
     completed, rows = context.run(context.messages.complete_and_claim, params | held)
     if completed is not None:
-        raise not_held(sorted(set(ids).difference(completed)), len(ids), "completed")
+        lost = sorted(set(ids).difference(completed))
+        counters.add("lost_leases", table.name, len(lost))
+        raise not_held(lost, len(ids), "completed")
+    counters.add("completed_messages", table.name, len(ids))
     # After the completion: before it, a sweep would take the message from a consumer that is a little late.
     if monotonic() >= table.next_sweep:
         keep_up(context, now)
-        if len(rows) == n:
-            return token, rows
-    return token, topped_up(context, context.messages.claim, rows, params, now, connection, refusable=False)
+    claimed_rows = topped_up(context, context.messages.claim, rows, params, now, connection, refusable=False)
+    counters.add("popped_messages", table.name, len(claimed_rows))
+    return token, claimed_rows

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
+from tablequeue.counters import counters
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.errors import BadInput, LeaseLost
@@ -36,7 +37,8 @@ def complete(
     if context.table.definition.results:
         kept = {claim.id: result for claim, result in zip(claims, dumped, strict=False) if result is not None}
         complete = completing(context, kept)
-    _, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
+    completed, lost = _finish(context, complete, claims, {"now": context.time(now)}, "completed", connection)
+    counters.add("completed_messages", context.table.name, sum(map(len, completed.values())))
     promote_after(context, now, connection, len(claims))
     if lost is not None:
         raise lost
@@ -47,6 +49,7 @@ def release(context: Context, claims: Iterable[Claim], delay: Duration, now: dat
     claims = checked_claims(claims, Claim)
     params: Params = {"delay": seconds(delay, "delay"), "now": context.time(now)}
     released, lost = _finish(context, context.messages.release, claims, params, "released", connection)
+    counters.add("released_messages", context.table.name, sum(map(len, released.values())))
     if promoting := sum(sum(under.values()) for under in released.values()):
         promote_after(context, now, connection, promoting)
     if lost is not None:
@@ -77,6 +80,8 @@ def fail(
         "now": context.time(now),
     }
     states, lost = _finish(context, context.messages.fail, claims, params, "failed", connection, delays)
+    for state, number in Counter(state for under in states.values() for state in under.values()).items():
+        counters.add("failed_messages", context.table.name, number, state)
     if ended := sum(state in ("dead", "cancelled", "blocked") for under in states.values() for state in under.values()):
         promote_after(context, now, connection, ended)
     if lost is not None:
@@ -143,6 +148,7 @@ def _finish(
     for token, ids in by_token.items():
         if len(finished[token]) < len(ids):
             lost += set(ids).difference(finished[token])
+    counters.add("lost_leases", context.table.name, len(lost))
     return finished, not_held(sorted(lost), sum(map(len, by_token.values())), done) if lost else None
 
 

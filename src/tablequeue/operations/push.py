@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 from tablequeue import telemetry
+from tablequeue.counters import counters
 from tablequeue.definition import Definition
 from tablequeue.engines.base import Table
 from tablequeue.engines.connection import Cursor
@@ -73,6 +74,7 @@ def push(
     while True:
         id = context.run(context.messages.push, params, connection)
         if id is not None:
+            counters.add("pushed_messages", context.table.name, 1)
             promote_after(context, now, connection)
             return id
         assert key is not None, "only a key can be taken"
@@ -124,6 +126,7 @@ def push_many(
     elif payloads:
         check_group(context.table, options.group)
         ids = [*context.run(context.messages.push_many, params | {"payloads": payloads}, connection)]
+        counters.add("pushed_messages", context.table.name, len(ids))
     else:
         return []
     promote_after(context, now, connection, len(ids))
@@ -140,11 +143,12 @@ def _push_each(
             return keys.push_each(context, cursor, table, params, rows)
         return context.messages.push_each(cursor, table, params | {"rows": rows})
 
-    def push_keyed(cursor: Cursor, table: Table, params: Params) -> list[int | None]:
+    def push_keyed(cursor: Cursor, table: Table, params: Params) -> tuple[list[int | None], int]:
         if on_conflict == "raise":
             # The caller's transaction must be able to go on without these messages.
             cursor.execute("savepoint tablequeue_push")
         ids = push_rows(cursor, table, rows)
+        pushed = len(ids) - ids.count(None)
         while None in ids and on_conflict != "skip":
             refused = [place for place, id in enumerate(ids) if id is None]
             taken = cast(list[str], [rows[place]["key"] for place in refused])  # without a key nothing is refused
@@ -154,15 +158,18 @@ def _push_each(
             there = keys.find(context, cursor, table, params, taken)
             gone = [place for place, key in zip(refused, taken, strict=True) if key not in there]
             again = push_rows(cursor, table, [rows[place] for place in gone])
+            pushed += len(again) - again.count(None)
             for place, key in zip(refused, taken, strict=True):
                 ids[place] = there.get(key)
             for place, id in zip(gone, again, strict=True):
                 ids[place] = id
         if on_conflict == "raise":
             cursor.execute("release savepoint tablequeue_push")
-        return ids
+        return ids, pushed
 
-    return context.run(push_keyed, params, connection)
+    ids, pushed = context.run(push_keyed, params, connection)
+    counters.add("pushed_messages", context.table.name, pushed)
+    return ids
 
 
 def _plain(context: Context) -> Params:

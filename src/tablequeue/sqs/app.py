@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -23,6 +23,8 @@ from tablequeue.errors import (
     TablequeueError,
     Unreachable,
 )
+from tablequeue.health import PATHS, Health
+from tablequeue.metrics import Metric
 from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
 from tablequeue.sqs.errors import SqsError, no_queue
@@ -47,7 +49,6 @@ PASSING = (Unreachable, ConnectionLost, Locked, Conflict)
 """Errors that a client does well to try again after."""
 UNREAD = "tablequeue.unread"
 """An extension of ASGI: a server that has it calls a function if the client has not read the answer."""
-_PLAIN = "text/plain; charset=utf-8"
 
 log = logging.getLogger("tablequeue.sqs")
 
@@ -86,9 +87,12 @@ class SqsApp:
         self._bodies = Bodies()
         self.answered: Counter[tuple[str, str]] = Counter()
         """How many requests were answered, by operation and by code: `OK`, or that of the error."""
+        self.health = Health(endpoint.db.own.queues, stopping=lambda: self._stopped, metrics=self._metrics)
+        self._stopped = False
 
     def stop(self) -> None:
         """Answer all receives that wait with nothing, and let none wait from now on. Other requests go on."""
+        self._stopped = True
         self.endpoint.housekeeping.stop()
         for hosted in self.endpoint.queues.all():
             hosted.waiters.close()
@@ -109,9 +113,11 @@ class SqsApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if scope["method"] == "GET" and path in ("/health", "/metrics"):
-            text = "ok\n" if path == "/health" else self._metrics()
-            await _reply(send, Answer(200, _PLAIN, text.encode()), "")
+        if scope["method"] == "GET" and (path in PATHS or path == "/health"):
+            # In a thread: it may wait for the database.
+            told = await asyncio.to_thread(self.health.answer, path)
+            status, type, words = told or (200, "text/plain; charset=utf-8", "ok\n")
+            await _reply(send, Answer(status, type, words.encode()), "")
             return
         self.endpoint.housekeeping.begin()
         id, wire = str(uuid.uuid4()), protocol.wire(headers)
@@ -198,15 +204,13 @@ class SqsApp:
             own = own._replace(account=key)
         return own._replace(region=region or region_in(headers.get("host", "")) or own.region)
 
-    def _metrics(self) -> str:
-        """Return what was answered, and who waits, in the format of Prometheus."""
-        lines = ["# TYPE tablequeue_sqs_requests_total counter"]
-        lines += [
-            f'tablequeue_sqs_requests_total{{operation="{operation}",code="{code}"}} {number}'
-            for (operation, code), number in sorted(self.answered.items())
-        ]
-        waiting = sum(len(hosted.waiters) for hosted in self.endpoint.queues.all())
-        return "\n".join([*lines, "# TYPE tablequeue_sqs_waiting gauge", f"tablequeue_sqs_waiting {waiting}", ""])
+    def _metrics(self) -> Iterable[Metric]:
+        requests = Metric("tablequeue_sqs_requests_total", "Requests answered, by operation and code.", "counter")
+        for (operation, code), number in sorted(self.answered.copy().items()):
+            requests.add(number, operation=operation, code=code)
+        waiting = Metric("tablequeue_sqs_waiting", "Receives that wait for messages.")
+        waiting.add(sum(len(hosted.waiters) for hosted in self.endpoint.queues.all()))
+        return requests, waiting
 
 
 class _GoneError(Exception):

@@ -17,9 +17,10 @@ from starlette.staticfiles import StaticFiles
 
 from tablequeue.database import Database
 from tablequeue.errors import BadInput, BadName, QueueNotFound, TablequeueError, Unreachable
+from tablequeue.health import PATHS, Health
 from tablequeue.web import actions, pages
 from tablequeue.web.guard import Guard, Session
-from tablequeue.web.metrics import metrics
+from tablequeue.web.metrics import health
 from tablequeue.web.render import Site
 
 SHORTEST_TOKEN = 16
@@ -54,6 +55,7 @@ def dashboard(
         raise BadInput(f"The token has {len(token)} characters.", f"Give at least {SHORTEST_TOKEN} random ones.")
     session = Session(token)
     site = Site(database, session, name, allow_actions)
+    told = health(database)
 
     def page(path: str, handler: Callable[..., Any], *methods: str) -> BaseRoute:
         return Route(path, partial(handler, site), methods=list(methods or ("GET",)))
@@ -63,7 +65,7 @@ def dashboard(
         page("/login", pages.login),
         page("/login", actions.login, "POST"),
         page("/logout", actions.logout, "POST"),
-        page("/metrics", metrics),
+        *(Route(path, partial(_healthy, told, path)) for path in PATHS),
         *(
             page(f"{path}{rest}", handler, *methods)
             for path in ("/queues/{queue}", "/topics/{topic}/{subscription}")
@@ -80,6 +82,12 @@ def dashboard(
 
 
 _STATUS: dict[type[TablequeueError], int] = {QueueNotFound: 404, BadInput: 400, BadName: 400, Unreachable: 503}
+
+
+def _healthy(health: Health, path: str, request: Request) -> Response:
+    answer = health.answer(path)
+    assert answer is not None, "a path of PATHS"
+    return Response(answer.body, answer.status, media_type=answer.type)
 
 
 def _refused(site: Site, request: Request, error: Exception) -> Response:

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tablequeue.hosts import is_loopback
 
 COOKIE = "tablequeue"
-# Paths that need no token.
-OPEN = ("/login", "/static/")
+# Paths that need no token. Those of the health tell two or three words.
+OPEN = ("/login", "/static/", "/healthz", "/readyz")
 # Bytes of a form: enough for a thousand ids. A form is read before its sender is authenticated.
 LARGEST_FORM = 1 << 16
 

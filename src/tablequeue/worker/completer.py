@@ -55,8 +55,8 @@ class Completer:
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         self._gathered = Gathered()
         self._deadline = float("inf")
-        self._thread = Thread(target=self._run, name="completer of the worker", daemon=True)
-        self._thread.start()
+        self.thread = Thread(target=self._run, name="completer of the worker", daemon=True)
+        self.thread.start()
 
     def put(self, fetcher: Fetcher, assignment: Assignment, endings: Sequence[Ending]) -> None:
         self._ended.put(Ended(fetcher, assignment, endings))
@@ -65,7 +65,7 @@ class Completer:
         """Finish what was put, for up to `timeout` seconds."""
         self._deadline = monotonic() + timeout
         self._ended.put(None)
-        self._thread.join(timeout)
+        self.thread.join(timeout)
 
     # -- private -----------------------------------------------------------------------------------------------------
 

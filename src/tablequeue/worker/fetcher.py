@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from threading import Condition
-from time import monotonic
+from time import monotonic, time
+from typing import NamedTuple
 
 from tablequeue.errors import Conflict, ConnectionLost, Full, Locked, ReadOnly, Unreachable
 from tablequeue.message import Claim
@@ -27,6 +29,21 @@ MOST_PREFETCHED = 1000
 TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
 # Seconds before the next try after one of them, doubling from the first to the last.
 BACKOFF = (0.1, 5.0)
+
+
+class Load(NamedTuple):
+    """What a worker has of a queue at a moment.
+
+    messages   how many messages it holds that are `waiting` for a consumer, `running`, and `ended` but not finished.
+    last_pop   when a pop last found messages, in seconds since 1970; None before the first one.
+    oldest     the seconds since the pop of the first message that it holds; None if it holds none.
+    """
+
+    queue: str
+    consumers: int
+    messages: Mapping[str, int]
+    last_pop: float | None
+    oldest: float | None
 
 
 class Fetcher:
@@ -63,6 +80,7 @@ class Fetcher:
         """How many consumers the pool is to have."""
         self.pool: Pool
         self.fail = fail
+        self._last_pop: float | None = None
         self._on_popped = on_popped
         self._on_ended = on_ended
         self._drain = drain
@@ -183,6 +201,15 @@ class Fetcher:
         """Return all assignments: those that wait for a consumer, that run, and that wait to be finished."""
         with self._state:
             return list(self._assignments)
+
+    def load(self) -> Load:
+        held = self.assignments()
+        messages = Counter({"waiting": 0, "running": 0, "ended": 0})
+        for one in held:
+            messages["ended" if one.ended else "running" if one.running else "waiting"] += len(one.claims)
+        first = min((one.popped_at for one in held), default=None)
+        oldest = None if first is None else monotonic() - first
+        return Load(self.queue.name, self.consumers, messages, self._last_pop, oldest)
 
     def has_assignments(self) -> bool:
         return bool(self._assignments)
@@ -319,6 +346,7 @@ class Fetcher:
 
     def _distribute(self, claims: list[Claim], n: int, asked_at: float) -> None:
         size, now = self.handler.batch or 1, monotonic()
+        self._last_pop = time()
         whole = Range(len(claims)) if self._in_ranges else None
         assignments = [
             Assignment(claims[start : start + size], asked_at, now, whole) for start in range(0, len(claims), size)

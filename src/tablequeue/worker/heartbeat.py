@@ -31,12 +31,12 @@ class Heartbeat:
         self._closed = Event()
         self._in_threads: set[Assignment] = set()
         """The first one of the assignments of a call that a thread of its own makes at this moment."""
-        self._thread = Thread(target=self._run, name="heartbeat of the worker", daemon=True)
-        self._thread.start()
+        self.thread = Thread(target=self._run, name="heartbeat of the worker", daemon=True)
+        self.thread.start()
 
     def close(self, timeout: float) -> None:
         self._closed.set()
-        self._thread.join(timeout)
+        self.thread.join(timeout)
 
     # -- private -----------------------------------------------------------------------------------------------------
 

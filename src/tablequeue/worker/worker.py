@@ -19,7 +19,7 @@ from tablequeue.worker.child import Address
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.drain import Drain
 from tablequeue.worker.ending import endings
-from tablequeue.worker.fetcher import Fetcher
+from tablequeue.worker.fetcher import Fetcher, Load
 from tablequeue.worker.handler import Handler
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.outcome import Retry
@@ -68,6 +68,9 @@ class Worker:
         self.abandoned = False
         """Whether handlers may still run after `run` has returned."""
         self._fetchers: list[Fetcher] = []
+        self._fetching: set[Fetcher] = set()
+        """Those that have not ended. A thread is alive for a moment after it has said so."""
+        self._vital: Sequence[Thread] = ()
         self._stopping = Event()
         self._tick = Event()
         self._running = Lock()
@@ -161,6 +164,21 @@ class Worker:
         """The number of consumers of each queue at this moment."""
         return dict.fromkeys(self.handlers, 0) | {fetcher.queue.name: fetcher.consumers for fetcher in self._fetchers}
 
+    @property
+    def loads(self) -> Sequence[Load]:
+        """What the worker has of each queue at this moment."""
+        return [fetcher.load() for fetcher in self._fetchers]
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called, or a signal has come, and `run` has not returned."""
+        return self._stopping.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the threads run without which no message would be finished, and no lease extended."""
+        return all(thread.is_alive() for thread in self._vital)
+
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _run(self, database: Database, drain: bool) -> Mapping[str, int]:
@@ -171,13 +189,16 @@ class Worker:
         loop = Loop() if any(handler.is_async for handler in self.handlers.values()) else None
         shared_drain = Drain() if drain else None
         self._fetchers = [self._fetcher(database, queue, completer, loop, shared_drain) for queue in queues]
-        helpers: list[Heartbeat | Cancellations] = [Heartbeat(self._fetchers), Cancellations(self._fetchers)]
+        heartbeat = Heartbeat(self._fetchers)
+        helpers: list[Heartbeat | Cancellations] = [heartbeat, Cancellations(self._fetchers)]
+        self._vital = completer.thread, heartbeat.thread
         scheduler = Scheduler(database, [] if drain else self.schedules)
         threads = [Thread(target=self._fetch, args=(fetcher,), daemon=True) for fetcher in self._fetchers]
         with stop_on_signals(self.stop, self._kill):
+            self._fetching = set(self._fetchers)
             for thread in threads:
                 thread.start()
-            self._balance_until_over(threads, drain)
+            self._balance_until_over(drain)
             self._shut_down(threads, completer, helpers, scheduler, loop)
         self._stopping.clear()
         if self._failure is not None:
@@ -210,6 +231,7 @@ class Worker:
         except Exception as error:
             self._fail(error)
         finally:
+            self._fetching.discard(fetcher)
             self._tick.set()
 
     def _fail(self, error: Exception) -> None:
@@ -236,10 +258,10 @@ class Worker:
                 if now != before:
                     logger.debug("%s: %d consumers after %d", fetcher.queue.name, now, before)
 
-    def _balance_until_over(self, threads: list[Thread], drain: bool) -> None:
+    def _balance_until_over(self, drain: bool) -> None:
         """Adjust the numbers of consumers until `stop`, or until all queues are drained. Sleeps while all are idle."""
-        only_schedules = not threads and not drain
-        while not self._stopping.is_set() and (only_schedules or any(thread.is_alive() for thread in threads)):
+        only_schedules = not self._fetchers and not drain
+        while not self._stopping.is_set() and (only_schedules or self._fetching):
             self._balance()
             idle = all(fetcher.is_idle() for fetcher in self._fetchers)
             self._tick.wait(None if idle else TICK)
@@ -266,6 +288,7 @@ class Worker:
         for fetcher in self._fetchers:
             if not fetcher.await_consumers(deadline):
                 self._abandon(fetcher, completer)
+        self._vital = ()
         completer.close(CLOSE_TIMEOUT)
         for helper in helpers:
             helper.close(CLOSE_TIMEOUT)

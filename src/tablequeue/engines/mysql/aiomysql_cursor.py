@@ -6,26 +6,15 @@ from typing import Any
 
 from aiomysql import Cursor
 
-from tablequeue.engines.mysql.connection import LARGE, check_size
+from tablequeue.engines.mysql.connection import LARGE, Mogrifying, check_size
 
 
-class AiomysqlCursor(Cursor):  # type: ignore[misc]  # the driver has no types
+class AiomysqlCursor(Mogrifying, Cursor):  # type: ignore[misc]  # the driver has no types
     ours = False
     limit: int | None = None
 
-    def mogrify(self, query: str, args: Any = None) -> str:
-        if args is None:
-            return query
-        if isinstance(args, dict):
-            return query % {name: self._literal(value) for name, value in args.items()}
-        return query % tuple(map(self._literal, args))
-
-    def _literal(self, value: Any) -> Any:
+    def _escaped(self, value: Any) -> Any:
         # With pymysql 1.2, aiomysql itself escapes neither sequences nor bytes.
-        if isinstance(value, bytes):
-            return f"x'{value.hex()}'"
-        if isinstance(value, (tuple, list)):
-            return f"({','.join(map(self._literal, value))})"
         return self.connection.escape(value)
 
     async def execute(self, query: Any, args: Any = None) -> int:

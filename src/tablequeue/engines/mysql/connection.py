@@ -93,18 +93,44 @@ def adopt(dbapi: Any) -> MySQLConnection:
     return MySQLConnection(dbapi, cursor)
 
 
-def join(dbapi: Any) -> Any:
-    check_charset(dbapi)
-    return dbapi.cursor(MySQLCursor)
-
-
 def check_charset(dbapi: Any) -> None:
-    if dbapi.charset != "utf8mb4":
+    charset = dbapi.charset if hasattr(dbapi, "charset") else dbapi.character_set_name()
+    if charset != "utf8mb4":
         # The server would replace characters that the other character set lacks by question marks.
         raise errors.BadInput(
-            f"The connection's character set is {dbapi.charset}, which cannot hold every message.",
+            f"The connection's character set is {charset}, which cannot hold every message.",
             "Connect with charset=utf8mb4.",
         )
+
+
+def commits_each(connection: Any) -> bool:
+    """Whether the next statement on a connection of the driver commits itself.
+
+    mysqlclient does not know the status of the server: with it, a transaction that was begun in autocommit is not seen.
+    """
+    return connection.get_autocommit() and not getattr(connection, "server_status", 0) & SERVER_STATUS_IN_TRANS
+
+
+class Mogrifying:
+    """What is lacking in the cursors of drivers that do not write every value as a text."""
+
+    def mogrify(self, query: str, args: Any = None) -> str:
+        """Return the statement with the values in it."""
+        if args is None:
+            return query
+        if isinstance(args, dict):
+            return query % {name: self._literal(value) for name, value in args.items()}
+        return query % tuple(map(self._literal, args))
+
+    def _literal(self, value: Any) -> Any:
+        if isinstance(value, bytes):
+            return f"x'{value.hex()}'"
+        if isinstance(value, (tuple, list)):
+            return f"({','.join(map(self._literal, value))})"
+        return self._escaped(value)
+
+    def _escaped(self, value: Any) -> Any:
+        raise NotImplementedError
 
 
 @contextmanager
@@ -113,8 +139,7 @@ def atomic(cursor: AnyCursor) -> Iterator[None]:
 
     The savepoint is for a caller that continues after our error: most errors roll back one statement only.
     """
-    connection = cursor.connection
-    ours = connection.get_autocommit() and not connection.server_status & SERVER_STATUS_IN_TRANS
+    ours = commits_each(cursor.connection)
     cursor.execute("begin" if ours else "savepoint tablequeue")
     try:
         yield

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pymysql
 from pymysql.constants import ER
-from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from tablequeue.definition import Definition
 from tablequeue.engines.awaited import Awaited
@@ -23,7 +22,7 @@ from tablequeue.engines.engine import Engine
 from tablequeue.engines.mysql import procedure_syntax as procedures
 from tablequeue.engines.mysql.catalogue import MySQLCatalogue
 from tablequeue.engines.mysql.checks import CHECKS
-from tablequeue.engines.mysql.connection import adopt, check_charset, join
+from tablequeue.engines.mysql.connection import MySQLCursor, adopt, check_charset, commits_each
 from tablequeue.engines.mysql.messages import MySQLMessages
 from tablequeue.engines.mysql.range_reads import FINISHED, PIECES, UNCLAIMED, MySQLRangeReads
 from tablequeue.engines.mysql.reads import MySQLReads
@@ -160,11 +159,15 @@ class MySQL(Engine):
         return adopt(dbapi)
 
     def commits_each(self, dbapi: Any) -> bool:
-        driver = getattr(dbapi, "driver_connection", dbapi)
-        return driver.get_autocommit() and not driver.server_status & SERVER_STATUS_IN_TRANS
+        return commits_each(getattr(dbapi, "driver_connection", dbapi))
 
     def join(self, dbapi: Any) -> Cursor:
-        return join(dbapi)
+        check_charset(dbapi)
+        if not type(dbapi).__module__.startswith("MySQLdb."):
+            return dbapi.cursor(MySQLCursor)
+        from tablequeue.engines.mysql.mysqlclient_cursor import MysqlclientCursor  # there only if a caller has it
+
+        return MysqlclientCursor(dbapi)
 
     def join_async(self, adapted: Any) -> Cursor:
         from tablequeue.engines.mysql.aiomysql_cursor import AiomysqlCursor  # there only if a caller has the driver

@@ -55,7 +55,7 @@ class Notifying(Part):
     def _rows(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> list[Row]:
         if operation not in NOTIFYING:
             return super()._rows(cursor, table, operation, params)
-        rows = super()._rows(cursor, table, operation, {**params, "within": not table.engine.is_ours(cursor)})
+        rows = super()._rows(cursor, table, operation, {"within": not table.engine.is_ours(cursor), **params})
         if any(row[-1] for row in rows):  # of a failure not each: dead letters wake nobody
             assert isinstance(table, Table), "of a push"
             table.notifies_apart = True

@@ -1,0 +1,132 @@
+"""The admin: the tasks of each queue by their state, one task with all that is known of it, and retry and cancel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from tablequeue.contrib.django import results
+from tablequeue.contrib.django.backend import backends, named
+from tablequeue.contrib.django.models import Task
+from tablequeue.errors import QueueNotFound, TablequeueError
+from tablequeue.message import Message
+from tablequeue.queue import Queue
+
+PAGE = 100
+STATES = ("ready", "scheduled", "in_progress", "dead", "history")
+
+
+@admin.register(Task)
+class TaskAdmin(admin.ModelAdmin):
+    """Pages of tasks, read and changed by the verbs of their queues. Changes need the permission to change tasks."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show the tasks of a queue in a state, and retry or cancel those that are chosen."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        names = [backend.table_queue(name) for backend in backends() for name in sorted(backend.queues)]
+        queue = _queue(request.GET.get("queue", names[0] if names else ""))
+        state = request.GET.get("state", "ready")
+        if state not in STATES:
+            raise Http404
+        if request.method == "POST":
+            self._change(request, queue, list(map(_number, request.POST.getlist("id"))))
+            return HttpResponseRedirect(request.get_full_path())
+        edge = _number(request.GET.get("from", "0"))
+        found = queue.history(PAGE, before=edge or None) if state == "history" else _peek(queue, state, edge)
+        stats = queue.stats()
+        context = {
+            "queues": names,
+            "queue": queue.name,
+            "counts": [(each, None if each == "history" else getattr(stats, each)) for each in STATES],
+            "state": state,
+            "rows": [_row(queue, message) for message in found],
+            "next": found[-1].id if len(found) == PAGE else None,
+            "may_change": self.has_change_permission(request),
+            "title": f"Tasks of {queue.name}",
+        }
+        return self._page(request, "list", context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show one task, by its queue and the id of its message, and retry or cancel it."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        queue = _queue(object_id.rpartition("/")[0])
+        message = queue.find(_number(object_id.rpartition("/")[2]))
+        if message is None:
+            raise Http404
+        if request.method == "POST":
+            self._change(request, queue, [message.id])
+            return HttpResponseRedirect(request.path)
+        value = results.value_of(queue, message.id) if message.state == "finished" else None
+        context = {
+            "queue": queue.name,
+            "message": message,
+            "row": _row(queue, message),
+            "payload": json.dumps(message.payload, indent=2, ensure_ascii=False, default=str),
+            "value": json.dumps(value, indent=2, ensure_ascii=False) if message.state == "finished" else None,
+            "may_change": self.has_change_permission(request),
+            "title": object_id,
+        }
+        return self._page(request, "task", context)
+
+    def _page(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+        shared = {**self.admin_site.each_context(request), "opts": self.opts}
+        return TemplateResponse(request, f"admin/tablequeue/{template}.html", shared | context)
+
+    def _change(self, request: HttpRequest, queue: Queue, ids: Sequence[int]) -> None:
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        try:
+            if "retry" in request.POST:
+                self.message_user(request, f"{queue.redrive(ids) if ids else 0} tasks are tried again.")
+            elif "cancel" in request.POST:
+                done = queue.cancel(ids)
+                words = f"{len(done.cancelled)} tasks are cancelled, {len(done.told)} that run are told to stop."
+                self.message_user(request, words)
+        except TablequeueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+
+
+def _peek(queue: Queue, state: Any, after: int) -> list[Message]:
+    return queue.peek(PAGE, state=state, after=after)
+
+
+def _row(queue: Queue, message: Message) -> dict[str, Any]:
+    payload = message.payload if isinstance(message.payload, dict) else {}
+    return {
+        "message": message,
+        "task": payload.get("task", "?"),
+        "error": message.errors[-1].error.strip().rpartition("\n")[2] if message.errors else "",
+        "cancels": message.state in ("ready", "scheduled", "in_progress", "dead"),
+        "url": reverse("admin:tablequeue_task_change", args=[f"{queue.name}/{message.id}"]),
+    }
+
+
+def _queue(name: str) -> Queue:
+    try:
+        backend, queue_name = named(name)
+    except QueueNotFound:
+        raise Http404 from None
+    return backend.queue(queue_name)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise Http404
+    return int(text)

@@ -1,0 +1,136 @@
+"""A database of Django's settings as one of tablequeue: on Django's own connection, or by a URL for the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, transaction
+
+from tablequeue.database import Database
+from tablequeue.engines import engine_class
+from tablequeue.engines.base import Params, Statements, Table
+from tablequeue.engines.connection import Cursor
+from tablequeue.engines.runner import Runner
+from tablequeue.errors import ConnectionLost
+from tablequeue.queue import Queue
+
+T = TypeVar("T")
+TableT = TypeVar("TableT", bound=Statements)
+
+# The databases of Django that have an engine, with SQLAlchemy's names of their drivers.
+DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+# The parameters of Django's connections that have another place in a URL, or none.
+NOT_IN_QUERY = {
+    "postgresql": {"dbname", "user", "password", "host", "port", "prepare_threshold"},
+    "mysql": {
+        "db",
+        "database",
+        "user",
+        "passwd",
+        "password",
+        "host",
+        "port",
+        "use_unicode",
+        "client_flag",
+        "init_command",
+    },
+}
+
+
+class DjangoRunner(Runner):
+    """Runs each operation on Django's connection of the thread, in the transaction that is open on it.
+
+    If none is open, it is a transaction of the operation's own. There are no other connections: so an enqueue is a part
+    of the request's transaction, and tests roll back what they enqueue. A message that a consumer waits for is notified
+    after the commit.
+    """
+
+    def __init__(self, alias: str, sa_engine: sa.Engine) -> None:
+        super().__init__(sa_engine, engine_class(sa_engine.dialect.name)(sa_engine.dialect, None))
+        self.alias = alias
+
+    def run(
+        self,
+        operation: Callable[[Cursor, TableT, Params], T],
+        table: TableT,
+        params: Params,
+        connection: Any = None,
+        *,
+        creating: bool = False,
+    ) -> T:
+        django = connections[self.alias]
+        try:
+            with transaction.atomic(using=self.alias, savepoint=False):
+                return self._run_within(django.connection, operation, table, params)
+        except ConnectionLost:
+            django.errors_occurred = True  # so that Django looks whether it must connect again
+            raise
+
+    def run_beside(
+        self, operation: Callable[[Cursor, TableT, Params], T], table: TableT, params: Params, connection: Any
+    ) -> T:
+        return self.run(operation, table, params)
+
+    def missing(self) -> str | None:
+        return None
+
+    def _notify_apart(self, table: Table, connection: Any) -> None:
+        table.notifies_apart = False
+        transaction.on_commit(partial(self._notify, table), using=self.alias, robust=True)
+
+    def _notify(self, table: Table) -> None:
+        self.engine.messages.notify(self.engine.join(connections[self.alias].connection), table, {"within": False})
+
+
+@cache
+def database(alias: str) -> Database:
+    """Return the queues of that database of Django's settings, on Django's connections."""
+    sa_engine = sa.create_engine(f"{_driver(alias)}://")
+    return Database(sa_engine, DjangoRunner(alias, sa_engine), None)
+
+
+@cache
+def queue(alias: str, name: str) -> Queue:
+    """Return a queue of that database. Once in a process: under ASGI, Django makes a backend for each request."""
+    return database(alias).queue(name)
+
+
+def url_of(alias: str) -> sa.URL:
+    """Return the URL of that database, for connections of tablequeue's own, with those OPTIONS that a URL can have."""
+    connection, driver = connections[alias], _driver(alias)
+    settings = connection.settings_dict
+    name, host, port = (str(settings[key]) if settings[key] else None for key in ("NAME", "HOST", "PORT"))
+    if connection.vendor == "sqlite":
+        if connection.is_in_memory_db():
+            raise ImproperlyConfigured(
+                f"The database {alias!r} is in memory, where no other connection sees it. Give it a file as its NAME."
+            )
+        query = {"uri": "true"} if str(name).startswith("file:") else {}
+        return sa.URL.create(driver, database=name, query=query)
+    params = connection.get_connection_params()
+    ssl = params.get("ssl")
+    if isinstance(ssl, dict):
+        params |= {f"ssl_{part}": value for part, value in ssl.items()}
+    if params.get("unix_socket"):  # Django's MySQL takes the path of a socket for a host
+        host = None
+    kept = params.keys() - NOT_IN_QUERY[connection.vendor]
+    return sa.URL.create(
+        driver,
+        username=settings["USER"] or None,
+        password=settings["PASSWORD"] or None,
+        host=host,
+        port=int(port) if port else None,
+        database=name,
+        query={key: str(params[key]) for key in sorted(kept) if type(params[key]) in (str, int, float)},
+    )
+
+
+def _driver(alias: str) -> str:
+    vendor = connections[alias].vendor
+    if vendor not in DRIVERS:
+        raise ImproperlyConfigured(f"tablequeue has no engine for {vendor}. Use one of: {', '.join(DRIVERS)}.")
+    return DRIVERS[vendor]

@@ -1,0 +1,128 @@
+"""Runs the task of a message: the handler of the worker, and of tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from time import sleep
+from typing import Any, TypeVar, cast
+
+import django
+from django.apps import apps
+from django.db import close_old_connections, reset_queries
+from django.utils import timezone
+
+from tablequeue.contrib.django import results
+from tablequeue.contrib.django.backend import Backend, named
+from tablequeue.contrib.django.compat import (
+    Task,
+    TaskContext,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from tablequeue.errors import LeaseLost
+from tablequeue.message import Claim
+from tablequeue.queue import Queue
+from tablequeue.states import FailedState
+from tablequeue.worker.fetcher import TRANSIENT, backoff
+from tablequeue.worker.outcome import Finished
+
+logger = logging.getLogger("tablequeue.django")
+
+T = TypeVar("T")
+
+
+def handle(claim: Claim) -> Finished:
+    """Run the task of a message, and close connections of Django afterwards as a request does.
+
+    When it returns, the message is completed, or the attempt has failed: see `run`. An error of the task never gets out
+    of it.
+    """
+    if not apps.ready:
+        django.setup()  # the process of a consumer begins with an empty Python
+    reset_queries()
+    close_old_connections()
+    try:
+        run(claim)
+    finally:
+        close_old_connections()
+    return Finished()
+
+
+def run(claim: Claim) -> TaskResult | None:
+    """Run the task of a message, and finish the message; return the result as it is then.
+
+    `task_started` is sent before, and `task_finished` when the message is finished and the task is not tried again.
+    A crash between the two leaves the signal out, never the result. None if the message names no task that there is, or
+    if its lease was lost: then another worker has it, or will have it.
+    """
+    queue = cast(Queue, claim.queue)
+    backend, queue_name = named(queue.name)
+    try:
+        result = results.of_claim(backend.alias, queue_name, claim, queue)
+    except Exception as error:
+        logger.exception("%s: message %d is of no task that there is", queue.name, claim.id)
+        _fail(claim, backend, results.failure(error))
+        return None
+    try:
+        task_started.send(sender=type(backend), task_result=result)
+        value = normalize_json(_call(result.task, result))
+        if not _until_answered(claim, partial(_complete, claim, value)):
+            return None
+    except BaseException as error:  # a SystemExit of a task is its failure, not the worker's end
+        text = results.failure(error)
+        state = _fail(claim, backend, text)
+        if state is None:
+            return None
+        result.errors.append(results.task_error(text))
+        _end(backend, result, results.STATUSES[state])  # here, where receivers that log find the exception
+    else:
+        results.set_fields(result, _return_value=value)
+        _end(backend, result, TaskResultStatus.SUCCESSFUL)
+    return result
+
+
+def _end(backend: Backend, result: TaskResult, status: TaskResultStatus) -> None:
+    results.set_fields(result, status=status)
+    if result.is_finished:
+        results.set_fields(result, finished_at=timezone.now())
+        task_finished.send_robust(sender=type(backend), task_result=result)
+
+
+def _call(task: Task, result: TaskResult) -> Any:
+    context = (TaskContext(task_result=result),) if task.takes_context else ()
+    return task.call(*context, *result.args, **result.kwargs)
+
+
+def _complete(claim: Claim, value: Any) -> bool:
+    claim.complete(result=value)
+    return True
+
+
+def _fail(claim: Claim, backend: Backend, text: str) -> FailedState | None:
+    """Fail the attempt; return the state of the message then, or None if the claim is not held."""
+    return _until_answered(claim, partial(claim.fail, text, retry=backend.retry))
+
+
+def _until_answered(claim: Claim, finish: Callable[[], T]) -> T | None:
+    """Finish the message, again after each error of the database that may pass; None if the lease was lost.
+
+    The worker extends the lease meanwhile. If an answer was lost with its connection, the message may be finished
+    already, and that too is a lost lease.
+    """
+    for failures in count(1):
+        try:
+            return finish()
+        except LeaseLost as error:
+            logger.error("%s", error)
+            return None
+        except TRANSIENT as error:
+            pause = backoff(failures)
+            logger.warning("%s: %s Trying again in %.1f s.", claim.queue.name, error, pause)
+            sleep(pause)
+    raise AssertionError("unreachable: the loop returns or raises")

@@ -1,0 +1,73 @@
+"""The tables of the queues: `migrate` makes and alters them, `flush` empties them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+
+import tablequeue
+from tablequeue.contrib.django import database
+from tablequeue.contrib.django.backend import Backend, backends
+from tablequeue.database import Database
+
+
+def make(alias: str) -> None:
+    """Make the queues of that database, or give them the options of the settings; upgrade the tables of all queues.
+
+    Many processes may do it at once. A crash leaves whole queues.
+    """
+    if here := _backends(alias):
+        with _changing(alias) as changed:
+            changed.upgrade()
+            for backend in here:
+                for queue_name in sorted(backend.queues):
+                    changed.create_queue(backend.table_queue(queue_name), if_exists="alter", **backend.definition())
+
+
+def drop(alias: str) -> None:
+    """Drop the queues of that database that are there, with their messages."""
+    with _changing(alias) as changed:
+        for name in sorted(_names(alias).intersection(changed.queues())):
+            changed.queue(name).drop()
+
+
+def empty(alias: str) -> None:
+    """Delete all messages, dead letters and the history of the queues of that database."""
+    emptied = database.database(alias)
+    for name in sorted(_names(alias).intersection(emptied.queues())):
+        queue = emptied.queue(name)
+        queue.purge(in_progress=True)
+        queue.purge_dead()
+        queue.purge_history(0)
+
+
+def after_migrate(using: str, **kwargs: Any) -> None:
+    """Receive `post_migrate`: queues may have been added to the settings, and options changed."""
+    if "plan" in kwargs:
+        make(using)
+    else:
+        empty(using)  # it is `flush` that sends the signal, for tests too
+
+
+@contextmanager
+def _changing(alias: str) -> Iterator[Database]:
+    """Return the queues on Django's connection, if tables can be changed in its transaction; else on one of their own.
+
+    Where each DDL statement commits, it must not commit a transaction of Django's.
+    """
+    if connections[alias].features.can_rollback_ddl:
+        yield database.database(alias)
+    else:
+        with tablequeue.connect(database.url_of(alias)) as own:
+            yield own
+
+
+def _backends(alias: str) -> list[Backend]:
+    return [backend for backend in backends() if backend.database == alias]
+
+
+def _names(alias: str) -> set[str]:
+    return {backend.table_queue(name) for backend in _backends(alias) for name in backend.queues}

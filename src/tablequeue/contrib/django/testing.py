@@ -1,0 +1,52 @@
+"""Tools for the tests of a project: collect the tasks that code enqueues, and run them at once.
+
+Both work in a `TestCase`, whose transaction is rolled back, and on a database in memory: they need no worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tablequeue.contrib.django.backend import Backend
+from tablequeue.contrib.django.compat import TaskResult, task_backends, task_enqueued
+from tablequeue.contrib.django.running import run
+
+
+@contextmanager
+def enqueued(backend: str = "default") -> Iterator[list[TaskResult]]:
+    """Collect the results of the tasks that the block enqueues in a backend, in their order."""
+    collected: list[TaskResult] = []
+
+    def collect(sender: Any, task_result: TaskResult, **kwargs: Any) -> None:
+        if task_result.backend == backend:
+            collected.append(task_result)
+
+    task_enqueued.connect(collect)
+    try:
+        yield collected
+    finally:
+        task_enqueued.disconnect(collect)
+
+
+def run_tasks(backend: str = "default") -> list[TaskResult]:
+    """Run the tasks that are ready in the queues of a backend, and those that they enqueue; return their results.
+
+    In this thread, on Django's connection: in the transaction of the test. A task that raises has failed, and its
+    result says how. What is to run later, or to be tried again after a backoff, stays in its queue.
+    """
+    of: Backend = task_backends[backend]
+    results: list[TaskResult] = []
+    found = True
+    while found:
+        found = False
+        for queue_name in sorted(of.queues):
+            while (claim := of.queue(queue_name).pop()) is not None:
+                found = True
+                if (result := run(claim)) is not None:
+                    results.append(result)
+    return results
+
+
+__all__ = ["enqueued", "run_tasks"]

@@ -1,0 +1,10 @@
+"""The counters of a process agree with what the queue says."""
+
+from __future__ import annotations
+
+from tablequeue import Database
+from tests import checks
+
+
+def test_each_message_is_counted_once(db: Database) -> None:
+    checks.check_counters(db)

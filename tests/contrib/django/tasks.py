@@ -1,0 +1,52 @@
+"""The tasks of the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+ran: list[Any] = []
+
+
+@task()
+def add(a: int, b: int) -> int:
+    ran.append((a, b))
+    return a + b
+
+
+@task()
+async def later(words: str) -> str:
+    return words.upper()
+
+
+@task(takes_context=True)
+def third_time(context: Any) -> int:
+    """Fail until the third attempt."""
+    if context.attempt < 3:
+        raise KeyError(f"attempt {context.attempt}, {len(context.task_result.errors)} before")
+    return int(context.attempt)
+
+
+@task()
+def leave() -> None:
+    raise SystemExit("no exit of the worker")
+
+
+@task()
+def chain(n: int) -> None:
+    ran.append(n)
+    if n:
+        chain.enqueue(n - 1)
+
+
+@task()
+def strange() -> Any:
+    return object()
+
+
+def no_task() -> None:
+    ran.append("no task")
