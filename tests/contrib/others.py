@@ -57,7 +57,7 @@ def invalid_connection():
 NAMES = "BasicFunctionality BaseExchangeTypes BaseTimeToLive BasePriority BaseMessage BaseEventLoop"
 for name in NAMES.split():
     if hasattr(common, name):
-        globals()["Test" + name] = type("Test" + name, (getattr(common, name),), {})
+        globals()["test_" + name] = type("test_" + name, (getattr(common, name),), {})
 """
 
 

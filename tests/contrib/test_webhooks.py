@@ -236,7 +236,7 @@ def test_an_endpoint_is_a_plain_url(url: str) -> None:
         Endpoint(url, [SECRET])
 
 
-@pytest.mark.parametrize("wrong", [[], SECRET, ["whsec_"], ["é"]])
+@pytest.mark.parametrize("wrong", [[], SECRET, ["whsec_"], ["é"]], ids=["none", "a text", "an empty one", "not ASCII"])
 def test_an_endpoint_has_secrets(wrong: Any) -> None:
     with pytest.raises(BadInput):
         Endpoint("https://example.org", wrong)
