@@ -72,13 +72,13 @@ def test_a_lost_lease_is_counted(db: Database) -> None:
 
 @sqlite
 def test_a_forked_child_begins_at_zero(db: Database) -> None:
-    queue = db.create_queue("forked")
+    queue = db.create_queue("begins_at_zero")
     queue.push("x")
     child = os.fork()
     if not child:
         os._exit(len(counters.read()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert counters.read()["pushed_messages", "forked", ""] == 1
+    assert counters.read()["pushed_messages", "begins_at_zero", ""] == 1
 
 
 def test_a_check_that_hangs_is_one_thread(monkeypatch: pytest.MonkeyPatch, gate: Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -343,10 +344,16 @@ def test_a_user_without_rights(db: Database, place: Place) -> None:
     ],
 )
 def test_numbers_of_errors(number: int, kind: type[Exception]) -> None:
-    error = translated(pymysql.err.OperationalError(number, "The server's words"))
+    error = translated(pymysql.OperationalError(number, "The server's words"))
     assert type(error) is kind
     assert "The server's words" in error.cause
     assert error.remedy
+
+
+def test_the_drivers_errors_where_it_stands_in_for_mysqlclient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pymysql.install_as_MySQLdb` and an import of `MySQLdb.converters` leave another module as `pymysql.err`."""
+    monkeypatch.setattr(pymysql, "err", ModuleType("err"))
+    assert isinstance(translated(pymysql.InterfaceError(0, "")), errors.ConnectionLost)
 
 
 # -- DDL ---------------------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def test_every_text_of_topics_parses(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_text_keeps_the_rules(operation: str) -> None:
-    for design in ["fair"] if operation == "claim_ring" else DESIGNS:
+    for design in ["fair"] if operation in ("claim_ring", "claim_group") else DESIGNS:
         for batch in batches(operation, design):
             for rule in rules.RULES:
                 assert rule(batch, layout_of(design)) == [], f"{rule.__doc__} {batch}"

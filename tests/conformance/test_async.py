@@ -167,7 +167,12 @@ def test_an_async_class_has_no_verb_of_its_own() -> None:
 
 
 def test_an_async_claim_says_what_a_claim_says() -> None:
-    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {"of", "row", "cancelled"}
+    assert set(AsyncClaim.__annotations__) == _public(Claim).keys() - _verbs(Claim).keys() - {
+        "of",
+        "row",
+        "cancelled",
+        "queue",
+    }
     assert not hasattr(AsyncClaim.__new__(AsyncClaim), "nonsense"), "nor does a half-made one, as copy makes it, hang"
 
 

@@ -1,4 +1,4 @@
-"""The broker for dramatiq, with a worker of dramatiq; tests/contrib/suites.py runs dramatiq's own tests with it."""
+"""The broker for dramatiq, with a worker of dramatiq; tests/contrib/brokers.py runs dramatiq's own tests with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker for taskiq, with a receiver of taskiq; tests/contrib/suites.py runs taskiq's own tests with it."""
+"""The broker for taskiq, with a receiver of taskiq; tests/contrib/brokers.py runs taskiq's own tests with it."""
 
 from __future__ import annotations
 

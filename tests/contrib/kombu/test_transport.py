@@ -40,7 +40,7 @@ from tests.contrib.kombu.checks import (
 )
 from tests.servers import Place, only
 
-# MariaDB by hand: tests/contrib/others.py and crashes.py.
+# MariaDB by hand: tests/contrib/kombu/others.py and crashes.py.
 BOTH, ONE = only("sqlite", "postgresql"), only("sqlite")
 
 

@@ -69,7 +69,7 @@ class MySQLMessages(FreeSlots, Messages):
     def push(self, cursor: Cursor, table: Table, params: Params) -> int | None:
         try:
             cursor.execute(table.statement("push"), params)
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             # Only the statement is rolled back. INSERT IGNORE would hide other errors as well.
             if params["key"] is not None and number_of(error) == ER.DUP_ENTRY:
                 return None
@@ -271,7 +271,7 @@ class MySQLMessages(FreeSlots, Messages):
             return [], []
         try:
             cursor.execute(insert, moved)
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             if number_of(error) != ER.DUP_ENTRY:
                 raise
             return old, []

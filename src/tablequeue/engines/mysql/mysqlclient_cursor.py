@@ -29,7 +29,7 @@ class MysqlclientCursor(Mogrifying, Cursor):  # type: ignore[misc]  # the driver
             count: int = super().execute(query)
         except Error as error:
             # Both drivers have the classes of the DB-API, and the server's number as the first argument.
-            raise getattr(pymysql.err, type(error).__name__)(*error.args) from error
+            raise getattr(pymysql, type(error).__name__)(*error.args) from error
         return count
 
     def _escaped(self, value: Any) -> Any:

@@ -21,7 +21,7 @@ def translated(error: Exception) -> TablequeueError | None:
     for numbers, kind, cause, remedy in _ERRORS:
         if number in numbers:
             return kind(cause.format(words), remedy)
-    if isinstance(error, pymysql.err.InterfaceError) or 2000 <= number < 2100:
+    if isinstance(error, pymysql.InterfaceError) or 2000 <= number < 2100:
         # The driver found the connection closed, or the client library raised an error of its own.
         return errors.ConnectionLost(
             f"The connection to the database broke: {words or 'it was closed'}.",

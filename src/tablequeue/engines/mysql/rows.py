@@ -27,7 +27,7 @@ def insert(cursor: Cursor, statement: str, chunks: Iterable[Sequence[bytes]], st
     def insert_all(chunk: Sequence[bytes]) -> Iterator[int | None]:
         try:
             cursor.execute(head + b",".join(chunk))
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             # The statement was rolled back. Insert its halves, to find the taken key in few statements.
             if number_of(error) != ER.DUP_ENTRY:
                 raise

@@ -49,7 +49,7 @@ class MySQLStaging(Staging):
         while True:
             try:
                 return cursor.execute(table.statement(self._published_by(table, params)), params)
-            except pymysql.err.IntegrityError as error:
+            except pymysql.IntegrityError as error:
                 # Another transaction pushed one of the keys after the statement had looked for it.
                 if number_of(error) != ER.DUP_ENTRY:
                     raise

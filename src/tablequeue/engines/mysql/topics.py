@@ -326,7 +326,7 @@ def _insert(cursor: Cursor, statement: str | bytes, params: Params | None = None
     while True:
         try:
             return bool(cursor.execute(statement, params))
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             # The statement was rolled back, not the transaction.
             if number_of(error) != ER.DUP_ENTRY:
                 raise

@@ -15,7 +15,7 @@ with next as (
         {queue_row without producer errors}
     from {queue} with (index ({table}__ready), {claim_locks})
     where {claimable} and slot = @slot and group_key = @group
-    order by slot, id
+    order by id
 )
 update next
 set state = 'in_progress',

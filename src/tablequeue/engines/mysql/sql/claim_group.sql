@@ -1,7 +1,7 @@
 -- Claim up to :n ready messages of the group :group under a new lease, in order of ids. The groups keep their turns.
 -- Lock them, then mark them.
--- Index: {claim_index}, by the slot of the group; another group may have the same slot. Then the primary key. Locks: the
--- rows; rows that another claim has locked are skipped. A crash before the commit claims none.
+-- Index: {claim_index}, by the slot of the group; another group may have the same slot. Then the primary key.
+-- Locks: the rows; rows that another claim has locked are skipped. A crash before the commit claims none.
 select
     {claimed with
         attempts = attempts + 1

@@ -1,9 +1,8 @@
 """Run those tests of dramatiq and of taskiq that take a broker, with ours.
 
-    python -m tests.contrib.suites [dramatiq|taskiq] [--url sqlite:///…] [-- arguments of pytest]
+    python -m tests.contrib.brokers [dramatiq|taskiq] [--url sqlite:///…] [-- arguments of pytest]
 
-Their source distributions are fetched from PyPI into a folder of the machine's cache, with an environment of their own.
-Nothing of them is a part of this project. What fails for reasons of theirs is `excused`.
+Their source distributions are fetched from PyPI (tests/others.py). What fails for reasons of theirs is `excused`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ import argparse
 import os
 import shutil
 import subprocess
-import tarfile
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.others import prepared
+
 ROOT = Path(__file__).parents[2]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tablequeue-contrib-tests"
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class AsyncQueueBroker(Broker):
 SUITES = {
     "dramatiq": Suite(
         "2.2.1",
-        ("pytest", "pytest-timeout", "redis", "pika", "prometheus-client", "setuptools", "wheel"),
+        ("pytest", "pytest-timeout", "redis", "pika", "prometheus-client"),
         tuple(f"tests/test_{name}.py" for name in "actors composition results worker callbacks barrier redis".split()),
         {"tests/__init__.py": "", "tests/common.py": DRAMATIQ_COMMON, "tests/conftest.py": DRAMATIQ_FIXTURES},
         {
@@ -176,7 +174,7 @@ SUITES = {
     ),
     "taskiq": Suite(
         "0.13.0",
-        ("pytest", "pytest-timeout", "anyio", "freezegun", "polyfactory", "hatchling"),
+        ("pytest", "pytest-timeout", "anyio", "freezegun", "polyfactory"),
         ("tests/api", "tests/scheduler/test_scheduling_identity.py", "tests/receiver/test_receiver.py"),
         {"tests/utils.py": TASKIQ_BROKER, "pytest.ini": "[pytest]\nanyio_mode = auto\n"},
         {},
@@ -184,27 +182,10 @@ SUITES = {
 }
 
 
-def prepared(name: str, suite: Suite) -> tuple[Path, Path]:
-    """Return the folder with the sources, and a Python that has the package and this checkout."""
-    folder, environment = CACHE / name, CACHE / f"{name}-env"
-    python = environment / "bin" / "python"
-    if not folder.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        venv.create(environment, with_pip=True)
-        pip, version = [str(python), "-m", "pip", "--quiet"], f"{name}=={suite.version}"
-        subprocess.run([*pip, "install", version, *suite.needs, "psycopg[binary]", "--editable", ROOT], check=True)
-        fetch = ["download", "--no-binary", name, "--no-deps", "--no-build-isolation", "-d", str(CACHE), version]
-        subprocess.run([*pip, *fetch], check=True)
-        (archive,) = CACHE.glob(f"{name}-*.tar.gz")
-        with tarfile.open(archive) as sources:
-            sources.extractall(CACHE, filter="data")
-        (CACHE / archive.name.removesuffix(".tar.gz")).rename(folder)
-    return folder, python
-
-
 def run(name: str, url: str, arguments: list[str]) -> int:
     suite = SUITES[name]
-    folder, python = prepared(name, suite)
+    needed = (*suite.needs, "psycopg[binary]", "--editable", str(ROOT))
+    folder, python = prepared("tablequeue-contrib-tests", name, f"{name}=={suite.version}", needed)
     with TemporaryDirectory() as place:
         shutil.copytree(folder / "tests", Path(place, "tests"))
         for path, text in suite.put.items():

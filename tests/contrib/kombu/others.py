@@ -1,7 +1,7 @@
 """Run the tests that kombu and Celery have for brokers against this one.
 
-    python -m tests.contrib.others kombu [--url sqlite:///…] [-- arguments of pytest]
-    python -m tests.contrib.others celery [--url …] [--broker redis] [-- arguments of pytest]
+    python -m tests.contrib.kombu.others kombu [--url sqlite:///…] [-- arguments of pytest]
+    python -m tests.contrib.kombu.others celery [--url …] [--broker redis] [-- arguments of pytest]
 
 Without a URL: kombu's on SQLite, and on private PostgreSQL and MariaDB servers; Celery's on SQLite. Celery's need
 Debian's redis-server, which is the result backend; with `--broker redis` it is the broker too, to compare. Their source
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from tests.others import prepared
 from tests.servers import KINDS, free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXTRAS = "redis,msgpack,yaml,auth,sqlalchemy,django,pydantic,pymemcache"
 PACKAGES = {"kombu": "kombu==5.7.0", "celery": f"celery[{EXTRAS}]==5.7.0"}
 NEEDED = {
