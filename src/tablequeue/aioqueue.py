@@ -373,12 +373,12 @@ class AsyncQueue(AsyncVerbs[Queue]):
             with telemetry.processing(self.name, (message,)):
                 yield message
         except Exception as error:
-            await _checked(message).fail(error)
+            await message.fail(error)
             raise
         except BaseException as interrupt:
             await self._threads.run_to_end(partial(finish.abandon, self._own.context, (message.claim,), interrupt))
             raise
-        await _checked(message).complete()
+        await message.complete()
 
     async def consume(
         self, *, wait: Duration | None = None, lease: Duration | None = None, prefetch: int = 1

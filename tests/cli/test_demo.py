@@ -1,4 +1,4 @@
-"""`tablequeue demo`, as who has just installed it runs it."""
+"""`tablequeue demo`, run as a new user runs it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_complete_many_leaves_the_lost_alone(queue: Queue) -> None:
 LEASED = {
     "release": lambda claim: claim.release(),
     "extend": lambda claim: claim.extend(60),
-    "release_many": lambda claim: claim._queue.release_many([claim]),
+    "release_many": lambda claim: claim.queue.release_many([claim]),
 }
 
 

@@ -133,7 +133,7 @@ def not_held(subscription: Queue, claims: Sequence[Claim]) -> list[int]:
 
 def forged(claim: Claim, id: int) -> Claim:
     """A claim with a token that is right, on a message for which it was not given."""
-    return Claim(claim._queue, (id, *claim.row[1:]), claim.payload, claim.token)
+    return Claim(claim.queue, (id, *claim.row[1:]), claim.payload, claim.token)
 
 
 def check_a_token_is_for_its_own_messages(topic: Topic, subscription: Queue) -> None:

@@ -138,7 +138,8 @@ def _consume(url: str, name: str, share: int, pipe: Connection | None, killed: E
             done += len(batch)
             if pipe is not None and done >= share and batch:
                 pipe.send(len(batch))
-                signal.pause()  # at no event: who sets one waits for the answer of all that wait
+                # Not at an Event: its `set` waits until each process that waits has answered, and this one is killed.
+                signal.pause()
             if not batch:
                 drained.wait(PAUSE)
 

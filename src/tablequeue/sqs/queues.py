@@ -37,7 +37,7 @@ async def create_queue(call: Call) -> Result:
         there = await call.endpoint.queues.open(place, name, fresh=True)
     except SqsError:
         there = await _made(call, name, fifo, set, new_tags)
-    current = kept(there)
+    current = _kept(there)
     for attribute, text in set.items():
         if attribute != "FifoQueue" and not _same(attribute, current.get(attribute, ""), text):
             raise SqsError(
@@ -99,14 +99,14 @@ async def get_queue_attributes(call: Call) -> Result:
     found: dict[str, str] = {"QueueArn": hosted.arn}
     if everything or not {*COUNTS}.isdisjoint(names):
         found |= await counts(hosted.queue)
-    found |= kept(hosted)
+    found |= _kept(hosted)
     chosen = {name: text for name, text in found.items() if everything or name in names}
     return {"Attributes": chosen} if chosen else {}
 
 
 async def set_queue_attributes(call: Call) -> Result:
     hosted = await call.queue(fresh=True)
-    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo, kept(hosted))
+    set = attributes.checked(call.parameters["Attributes"], hosted.settings.fifo, _kept(hosted))
     options = attributes.options(set)
     if "RedrivePolicy" in set:
         options |= await _dead_letters(call, hosted.place, hosted.name, hosted.settings.fifo, set["RedrivePolicy"])
@@ -200,7 +200,7 @@ def _allowed(arn: str, target: Hosted) -> bool:
     return True
 
 
-def kept(hosted: Hosted) -> dict[str, str]:
+def _kept(hosted: Hosted) -> dict[str, str]:
     """Return the attributes that can be set, as they are."""
     settings = hosted.settings
     found = settings.values()

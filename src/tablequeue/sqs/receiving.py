@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from tablequeue.aioqueue import AsyncClaim
 from tablequeue.errors import LeaseLost
+from tablequeue.origin import Origin
 from tablequeue.sqs import counting, messages, model
 from tablequeue.sqs.attributes import LONGEST_VISIBILITY
 from tablequeue.sqs.endpoint import Call, Result
@@ -98,7 +100,7 @@ async def _message(
         "Body": body,
     }
     if system:
-        found["Attributes"] = await _attributes(call, hosted, claim, system, source)
+        found["Attributes"] = await _attributes(hosted, claim, headers, system, origin, source)
     if names and (chosen := messages.chosen(messages.attributes_of(headers), names)):
         found["MD5OfMessageAttributes"] = messages.md5_of(chosen)
         found["MessageAttributes"] = chosen
@@ -106,13 +108,14 @@ async def _message(
 
 
 async def _attributes(
-    call: Call,
     hosted: Hosted,
     claim: AsyncClaim,
+    headers: Mapping[str, Any],
     wanted: frozenset[str],
+    origin: Origin | None,
     source: str | None,
 ) -> dict[str, str]:
-    origin, ours = hosted.origin_of(claim.headers), claim.headers.get(OURS)
+    ours = headers.get(OURS)
     ours = ours if isinstance(ours, dict) else {}
     fifo = hosted.settings.fifo
     found: dict[str, Any] = {

@@ -96,7 +96,9 @@ def _signature(headers: Mapping[str, str], query: str) -> Signature:
     else:
         raise SqsError("MissingAuthenticationToken", "Request is missing Authentication Token")
     who = _CREDENTIAL.fullmatch(credential)
-    if who is None or who["service"] != SERVICE or not time.startswith(who["date"]) or not text.isascii():
+    if who is None or who["service"] != SERVICE:
+        raise incomplete
+    if not time.startswith(who["date"]) or not text.isascii():  # `compare_digest` takes no other text
         raise incomplete
     if not _SIGNED_HEADERS.fullmatch(signed) or "host" not in signed.split(";") or "host" not in headers:
         raise incomplete

@@ -15,11 +15,11 @@ from pymysql.constants import ER
 
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
-from tablequeue.engines.limits import Limits
 from tablequeue.engines.messages import Messages, by_history
 from tablequeue.engines.mysql.connection import atomic
 from tablequeue.engines.mysql.fair import MySQLFair, lock_found, locked, seen_outside
 from tablequeue.engines.mysql.gate import at_once
+from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.mysql.rows import chunked, insert, row_values
 from tablequeue.engines.texts import Row
@@ -52,16 +52,7 @@ class Seen(NamedTuple):
     """Whether claims are paused, which the snapshot of the caller's transaction may not show."""
 
 
-class FreeSlots(Limits):
-    """Finds the free places before a claim locks some of them."""
-
-    def _free_slots(self, cursor: Cursor, table: Table, params: Params) -> str:
-        if table.definition.concurrency is None:
-            return "[]"
-        return json.dumps(self._rows(cursor, table, "free_slots", {"look": 2 * params["n"] + LOOK}))
-
-
-class MySQLMessages(FreeSlots, Messages):
+class MySQLMessages(MySQLLimits, Messages):
     fair = MySQLFair()
 
     # -- pushing ---------------------------------------------------------------------------------------------------
@@ -162,10 +153,7 @@ class MySQLMessages(FreeSlots, Messages):
             else:
                 rows = self._found_and_locked(cursor, table, params)
             if rows:
-                more = {"ids": table.engine.dump_ids([row[0] for row in rows])}
-                more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
-                for change in changes:
-                    cursor.execute(change, params | more)
+                _change(cursor, table, params, rows, *changes)
             rows.sort(key=table.rank)  # type: ignore[arg-type]  # None: as tuples
             return rows
 
@@ -203,12 +191,10 @@ class MySQLMessages(FreeSlots, Messages):
     def claim_group(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
         lock, change = table.statements("claim_group")
         with atomic(cursor):
-            if not cursor.execute(lock, params):
-                return []
+            cursor.execute(lock, params)
             rows = list(cursor.fetchall())
-            more = {"ids": table.engine.dump_ids([row[ID] for row in rows])}
-            more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
-            cursor.execute(change, params | more)
+            if rows:
+                _change(cursor, table, params, rows, change)
         return rows
 
     def _run_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -222,9 +208,7 @@ class MySQLMessages(FreeSlots, Messages):
         found = {row[ID]: row for row in cursor.fetchall()}
         ids = [first, *takewhile(lambda id: id in found and found[id][-1], behind)]
         rows = sorted(found[id][:-1] for id in ids)
-        more = {"ids": table.engine.dump_ids(ids)}
-        more |= {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
-        cursor.execute(change, params | more)
+        _change(cursor, table, params, rows, change)
         return rows
 
     def _found_and_locked(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:
@@ -401,3 +385,10 @@ class MySQLMessages(FreeSlots, Messages):
                 for change in changes:
                     cursor.execute(change, params | {"ids": table.engine.dump_ids(ids)})
         return ids
+
+
+def _change(cursor: Cursor, table: Table, params: Params, rows: Sequence[Row], *changes: str) -> None:
+    """Run statements on the messages that a claim has locked and read, with the times that it has read."""
+    times = {"popped_at": rows[0][POPPED_AT], "lease_until": rows[0][LEASE_UNTIL]}
+    for change in changes:
+        cursor.execute(change, params | times | {"ids": table.engine.dump_ids([row[ID] for row in rows])})

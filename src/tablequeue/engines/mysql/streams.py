@@ -10,14 +10,14 @@ from pymysql.constants import ER
 from tablequeue.engines.base import Params, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.mysql.fair import MySQLFair, locked
-from tablequeue.engines.mysql.messages import FreeSlots
+from tablequeue.engines.mysql.limits import MySQLLimits
 from tablequeue.engines.mysql.refusals import number_of
 from tablequeue.engines.staging import Staging
 from tablequeue.engines.streams import Streams
 from tablequeue.engines.texts import Row
 
 
-class MySQLStreams(FreeSlots, Streams):
+class MySQLStreams(MySQLLimits, Streams):
     fair = MySQLFair()
 
     def _claim_stream(self, cursor: Cursor, table: Table, params: Params) -> list[Row]:

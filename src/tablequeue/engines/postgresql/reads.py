@@ -21,9 +21,9 @@ class PostgreSQLReads(Reads):
         looks = table.walks.looks
         if params["now"] is not None or looks.allows:
             coming = self._looked(cursor, table, params | WHOLE)
-            if looks.allows or not _is_due(coming) or _is_due(self._looked(cursor, table, params | table.walks.marks)):
-                return coming
-            table.forget_marks()  # it is below them
+            marks = params | table.walks.marks
+            if _is_due(coming) and not looks.allows and not _is_due(self._looked(cursor, table, marks)):
+                table.forget_marks()  # it is below them
             return coming
         coming = self._looked(cursor, table, params | table.walks.marks)
         soon = looks.next_whole - monotonic()
