@@ -15,9 +15,9 @@ from time import monotonic
 
 from tablequeue.engines.params import Params
 
-# The time between two whole statements, in units of what the last ones cost: together, claims, sweeps and looks delay
-# fewer than one message in a hundred.
-PAUSES = 200
+# The time between two whole statements, in units of what the last ones cost. Claims, sweeps and looks together, and the
+# threads that wait for them, delay fewer than one message in a hundred.
+PAUSES = 500
 LONGEST_PAUSE = 60.0
 # Seconds of a walk that cost nothing: some thousand dead entries.
 FREE = 0.001

@@ -30,14 +30,19 @@ class PostgreSQLConnection(RawConnection):
     """Whether each transaction may run in another session, as through PgBouncer: then LISTEN receives nothing."""
 
 
+# What the server must not do for each call: compile a read of a topic's log, which takes longer than the read; plan a
+# statement again, which takes longer than a claim, because it is cheaper by a little for the values of this call.
+SETTINGS = "set_config('jit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false)"
+
+
 def adopt(dbapi: Any) -> PostgreSQLConnection:
     dbapi.autocommit = True  # a call is one statement: no BEGIN and COMMIT around it, one round trip
     dbapi.cursor_factory = OwnCursor
     connection = PostgreSQLConnection(dbapi, reading_text(dbapi.cursor(row_factory=tuple_row)))
-    # To compile a read of a topic's log takes longer than the read. Behind a pooler the session is not ours to change.
+    # Behind a pooler the session is not ours to change.
     connection.cursor.execute(
         "select current_setting('default_transaction_isolation'), pg_backend_pid(), "
-        "case when pg_backend_pid() = %(session)s then set_config('jit', 'off', false) end",
+        f"case when pg_backend_pid() = %(session)s then array[{SETTINGS}] end",
         {"session": dbapi.info.backend_pid},
     )
     isolation, session, _ = connection.cursor.fetchone()
