@@ -2,10 +2,13 @@
 
     python -m tests.contrib.kombu.others kombu [--url sqlite:///…] [-- arguments of pytest]
     python -m tests.contrib.kombu.others celery [--url …] [--broker redis] [-- arguments of pytest]
+    python -m tests.contrib.kombu.others compare ours.xml redis.xml
 
 Without a URL: kombu's on SQLite, and on private PostgreSQL and MariaDB servers; Celery's on SQLite. Celery's need
-Debian's redis-server, which is the result backend; with `--broker redis` it is the broker too, to compare. Their source
-distributions are fetched from PyPI (tests/others.py). What fails for reasons of theirs is in EXCUSED.
+Debian's redis-server, which is the result backend. With `--broker redis` it is the broker too: give both runs
+`-- --junitxml=…`, and `compare` prints the tests whose outcomes differ. A run takes 20 minutes, most of them pauses of
+the tests, so both can go at once. The source distributions are fetched from PyPI (tests/others.py). What fails for
+reasons of theirs is in EXCUSED.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import argparse
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from xml.etree import ElementTree
 
 from tests.others import prepared
 from tests.servers import KINDS, free_port
@@ -114,13 +119,37 @@ def run_celery(url: str | None, broker: str, arguments: list[str]) -> int:
         return run("celery", {**variables, "REDIS_HOST": "127.0.0.1", "REDIS_PORT": port}, arguments)
 
 
+def outcomes(report: str) -> dict[str, str]:
+    """Return the outcome of each test of a JUnit report: `passed`, `skipped`, or `failed` if any part of it did."""
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        name = f"{case.get('classname')}.{case.get('name')}"
+        found[name] = "failed" if found.get(name) == "failed" else outcome
+    return found
+
+
+def compare(reports: list[str]) -> int:
+    """Print how many tests have which outcome in each report, and where they differ. Return 1 if the first is worse."""
+    ours, theirs = map(outcomes, reports)
+    for report, found in zip(reports, (ours, theirs), strict=True):
+        print(report, dict(Counter(found.values())))
+    differ = [name for name in sorted(ours | theirs) if ours.get(name) != theirs.get(name)]
+    for name in differ:
+        print(f"{name}: {ours.get(name)}, {theirs.get(name)}")
+    return int(any(ours.get(name) == "failed" for name in differ))
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=PACKAGES)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=(*PACKAGES, "compare"))
     parser.add_argument("--url")
     parser.add_argument("--broker", choices=("tablequeue", "redis"), default="tablequeue")
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_intermixed_args()  # what follows -- too
+    if options.name == "compare":
+        return compare(options.arguments)
     if options.name == "kombu":
         return run_kombu(options.url, options.arguments)
     return run_celery(options.url, options.broker, options.arguments)
