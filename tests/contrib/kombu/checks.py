@@ -187,4 +187,23 @@ def check_prefetch(url: str) -> None:
         assert sorted(bodies(got)) == [0, 1, 2, 3]
 
 
+def check_control_comes_before_tasks(url: str) -> None:
+    """What was sent to a transient queue first is delivered before what was sent to another queue then.
+
+    Also if the consumer backs off, because many messages for others woke it.
+    """
+    tasks, control, other = Queue("tasks"), Queue("control", auto_delete=True), Queue("other", auto_delete=True)
+    with connect(url) as connection, connect(url) as sender:
+        other(sender.default_channel).declare()
+        with consumer(connection, tasks, control, no_ack=True) as got:
+            drain(connection)
+            for number in range(8):
+                publish(sender, "for others", other)
+                drain(connection)
+                publish(sender, ("control", number), control)
+                publish(sender, ("task", number), tasks)
+                drain(connection, lambda number=number: len(got) == 2 * (number + 1))  # type: ignore[misc]
+        assert bodies(got) == [[word, number] for number in range(8) for word in ("control", "task")]
+
+
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]

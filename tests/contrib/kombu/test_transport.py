@@ -14,7 +14,7 @@ from kombu.asynchronous import Hub
 from kombu.exceptions import ChannelError
 
 import tablequeue.contrib.kombu  # noqa: F401  (it makes the transport known)
-from tablequeue.contrib.kombu import channel, store
+from tablequeue.contrib.kombu import channel, store, transport
 from tablequeue.contrib.kombu.holdings import Holdings
 from tablequeue.contrib.kombu.registry import Registry
 from tablequeue.contrib.kombu.settings import Transient
@@ -27,6 +27,7 @@ from tests.contrib.kombu.checks import (
     check_a_killed_consumer_loses_nothing,
     check_acknowledgements,
     check_close_gives_back,
+    check_control_comes_before_tasks,
     check_eta,
     check_fanout,
     check_prefetch,
@@ -102,6 +103,11 @@ def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel.Channel, "capacity", lambda self: 100)
 
 
+def _tasks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_turn = transport.Transport._in_turn
+    monkeypatch.setattr(transport.Transport, "_in_turn", lambda self: in_turn(self)[::-1])
+
+
 MUTANTS = [
     (_deliver_without_lease, check_a_killed_consumer_loses_nothing),
     (_one_queue_only, check_fanout),
@@ -111,6 +117,7 @@ MUTANTS = [
     (_no_priority, check_priority),
     (_no_eta, check_eta),
     (_no_limit, check_prefetch),
+    (_tasks_first, check_control_comes_before_tasks),
 ]
 
 

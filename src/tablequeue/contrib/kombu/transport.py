@@ -35,11 +35,13 @@ class Watch:
         self._wake = wake
         self._waiter = queue.waiter(on_push=self._on_push)
         self._pushed = False
+        self.called = False
+        """Whether a push came since the last look began: the next one may still back off."""
         self.at = 0.0
         """The monotonic time of the next look."""
 
     def _on_push(self) -> None:
-        self._pushed = True
+        self._pushed = self.called = True
         self._wake()
 
     def is_due(self) -> bool:
@@ -170,12 +172,8 @@ class Transport(virtual.Transport):
             for watch in self._blocked:
                 watch.at = 0.0 if much else monotonic() + GATHERING
             self._blocked.clear()
-        queues = [(channel, queue) for channel in [*self.channels] for queue in channel.queues]
-        self._first += 1  # so that no queue is always the last one when a channel has room for few messages
-        first = self._first % len(queues) if queues else 0
         due, found = set[Watch](), set[Watch]()
-        for channel, queue in queues[first:] + queues[:first]:
-            watch = self._watch(queue)
+        for channel, queue, watch in self._in_turn():
             if watch not in due and not watch.is_due():
                 continue
             room = channel.capacity()
@@ -183,6 +181,7 @@ class Transport(virtual.Transport):
                 self._blocked.add(watch)
                 continue
             due.add(watch)
+            watch.called = False  # first: a push may come during the look
             if queue in channel.queues and self._delivered(channel, queue, room):
                 found.add(watch)
         for watch in due:
@@ -193,6 +192,20 @@ class Transport(virtual.Transport):
         for watch in self._blocked - found:
             watch.at = INFINITE
         return bool(found)
+
+    def _in_turn(self) -> list[tuple[Any, str, Watch]]:
+        """Return the consumed queues in the order in which they are looked into, with their channels.
+
+        Remote control comes before tasks, and does not back off when there are some: who revokes a task and then sends
+        it expects that order.
+        """
+        queues = [(channel, name, self._watch(name)) for channel in [*self.channels] for name in channel.queues]
+        self._first += 1  # so that no queue is always the last one when a channel has room for few messages
+        first = self._first % len(queues) if queues else 0
+        control = self._watches.get(self.store.transient)
+        if control is not None and control.called and any(watch.is_due() for watch in self._watches.values()):
+            control.at = 0.0
+        return sorted(queues[first:] + queues[:first], key=lambda each: each[2] is not control)
 
     def _delivered(self, channel: Any, queue: str, room: int) -> int:
         try:
