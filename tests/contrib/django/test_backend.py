@@ -214,6 +214,7 @@ def test_migrate_makes_what_the_settings_say_and_flush_empties_it(site: Site, pl
         assert (definition.max_attempts, definition.history) == (7, 86400)
         add.using(queue_name="new").enqueue(1, 2)
         call_command("migrate", "tablequeue", "zero", database=site.alias, verbosity=0)
+        assert place.open().queues() == []
 
 
 @only("postgresql")
