@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from time import sleep
@@ -104,6 +105,8 @@ def _call(task: Task, result: TaskResult) -> Any:
         # Else later tasks of the thread would run in it, and on SQLite its lock would keep this one from its end.
         if left := sorted(_in_transaction() - before):
             for alias in left:
+                with suppress(Exception):  # it may be lost
+                    connections[alias].connection.rollback()  # of one in memory, which Django does not close
                 connections[alias].close()
                 connections[alias].connect()  # in no transaction
     if left:
