@@ -99,8 +99,11 @@ def test_a_push_is_committed_with_the_session_or_not_at_all(
 @pytest.mark.parametrize("application", APPLICATIONS)
 def test_a_missing_queue_prevents_the_start(application: Callable[[Database], FastAPI], db: Database) -> None:
     db.create_queue("order")
-    with pytest.raises(QueueNotFound), TestClient(application(db)):
+    app = application(db)
+    with pytest.raises(QueueNotFound), TestClient(app):
         pass
+    with pytest.raises(BadInput, match="lifespan"):
+        TestClient(app).post("/2")
 
 
 def test_without_the_lifespan_a_request_is_refused(db: Database) -> None:
