@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,37 @@ def test_times_that_python_does_not_have(db: Database, place: Place, time: str) 
     assert len(queue.peek()) == 3
     got = [message.id for message in queue.pop_many(5)]
     assert got == ([ids[1], ids[0], ids[2]] if "-" in time[:1] or "BC" in time else [ids[0], ids[2]])
+
+
+@only("postgresql")
+def test_our_sessions_keep_generic_plans_and_others_their_own(db: Database, place: Place) -> None:
+    """Our own connections are changed, and a caller's is not, though its calls run the same statements."""
+    shown = "select current_setting('plan_cache_mode')"
+    queue = db.create_queue("work")
+    raw = db._runner._idle[-1]
+    raw.cursor.execute(shown)
+    assert raw.cursor.fetchone() == ("force_generic_plan",)
+    with place.sa_engine().begin() as connection:
+        queue.push(1, connection=connection)
+        assert connection.exec_driver_sql(shown).scalar() == "auto"
+
+
+@only("postgresql")
+@pytest.mark.parametrize("state", ["ready", "scheduled", "in_progress", "finished"])
+def test_reads_of_an_interval_have_plans_of_their_own(db: Database, place: Place, state: str) -> None:
+    """The values are in the text, on a connection of ours; the statement is not prepared."""
+    queue = db.create_queue("work", payload="text")
+    queue.push_many(["%s", "%(x)s", "it's \\"])
+    claims = queue.pop_many(3)
+    if state == "finished":
+        queue.complete_many(claims)
+    elif state != "in_progress":
+        queue.release_many(claims, delay=60 if state == "scheduled" else 0)
+    raw = db._runner._idle[-1]
+    read = queue.history if state == "finished" else partial(queue.peek, state=state)
+    prepared = len(raw.dbapi._prepared._names)
+    assert {message.payload for message in read()} == {"%s", "%(x)s", "it's \\"}
+    assert len(raw.dbapi._prepared._names) == prepared
 
 
 @only("sqlite")
