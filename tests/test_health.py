@@ -71,6 +71,15 @@ def test_a_lost_lease_is_counted(db: Database) -> None:
 
 
 @sqlite
+def test_a_counter_is_there_before_it_rises(db: Database) -> None:
+    db.create_queue("used").push("x")
+    answer = Health(lambda: None).answer("/metrics")
+    assert answer
+    assert 'tablequeue_pushed_messages_total{queue="used"} 1.0\n' in answer.body
+    assert 'tablequeue_lost_leases_total{queue="used"} 0.0\n' in answer.body
+
+
+@sqlite
 def test_a_forked_child_begins_at_zero(db: Database) -> None:
     queue = db.create_queue("begins_at_zero")
     queue.push("x")
