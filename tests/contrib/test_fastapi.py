@@ -98,7 +98,7 @@ def test_a_push_is_committed_with_the_session_or_not_at_all(
 
 @pytest.mark.parametrize("application", APPLICATIONS)
 def test_a_missing_queue_prevents_the_start(application: Callable[[Database], FastAPI], db: Database) -> None:
-    db.create_queue("order")
+    db.create_queue("orders")  # but no topic
     app = application(db)
     with pytest.raises(QueueNotFound), TestClient(app):
         pass

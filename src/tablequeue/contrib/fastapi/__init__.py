@@ -32,7 +32,7 @@ class Queues:
     def __init__(self, engine: sa.Engine | AsyncEngine, *, schema: str | None = None) -> None:
         self._engine = engine
         self._schema = schema
-        self._names: set[tuple[Kind, str]] = set()
+        self._names: dict[tuple[Kind, str], None] = {}  # a set in the order of the program
         self._opened: dict[tuple[Kind, str], Any] = {}
 
     def queue(self, name: str, session: Callable[..., Any]) -> Callable[..., InSession]:
@@ -68,7 +68,7 @@ class Queues:
             self._opened.clear()
 
     def _dependency(self, wanted: tuple[Kind, str], session: Callable[..., Any]) -> Callable[..., InSession]:
-        self._names.add(wanted)
+        self._names[wanted] = None
 
         def in_session(session: Any = Depends(session)) -> InSession:
             if wanted not in self._opened:
