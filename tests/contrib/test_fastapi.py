@@ -98,12 +98,20 @@ def test_a_push_is_committed_with_the_session_or_not_at_all(
 
 @pytest.mark.parametrize("application", APPLICATIONS)
 def test_a_missing_queue_prevents_the_start(application: Callable[[Database], FastAPI], db: Database) -> None:
-    db.create_queue("orders")  # but no topic
-    app = application(db)
-    with pytest.raises(QueueNotFound), TestClient(app):
+    db.create_queue("order")
+    with pytest.raises(QueueNotFound), TestClient(application(db)):
+        pass
+
+
+def test_after_a_start_that_failed_no_queue_is_open(db: Database) -> None:
+    db.create_queue("orders")
+    queues = Queues(db.engine)
+    orders = queues.queue("orders", lambda: None)
+    queues.queue("missing", lambda: None)
+    with pytest.raises(QueueNotFound), TestClient(FastAPI(lifespan=queues.lifespan)):
         pass
     with pytest.raises(BadInput, match="lifespan"):
-        TestClient(app).post("/2")
+        orders(None)
 
 
 def test_without_the_lifespan_a_request_is_refused(db: Database) -> None:
