@@ -24,6 +24,7 @@ from tests.test_low_water import with_table
 
 pytestmark = only("postgresql")
 SWEPT = 1_000
+PATIENCE = 20
 
 
 class Costly(Share):
@@ -170,6 +171,21 @@ def check_a_full_sweep_is_not_the_last(place: Place, engine: type[Engine]) -> No
 
 def test_a_full_sweep_is_not_the_last(place: Place, kind: Kind) -> None:
     check_a_full_sweep_is_not_the_last(place, kind.engine_class)
+
+
+def test_a_lease_that_was_shortened_is_found_by_a_consumer_that_waits(place: Place, kind: Kind) -> None:
+    """A look begins at the end that the lease had before."""
+    queue = marked_queue(place, kind.engine_class)
+    queue.push("a")
+    theirs = claimed(place.open().queue("work"))
+    assert queue.pop() is None
+    assert (looked(queue) or 0) > 1
+    theirs.extend(0.001)
+    with queue.waiter(0.01) as waiter:
+        began = monotonic()
+        waiter.wait(PATIENCE)
+        assert monotonic() < began + PATIENCE, "it would look on until the end"
+    assert claimed(queue).id == theirs.id
 
 
 def check_a_sweep_may_pass_over_a_locked_message(place: Place, engine: type[Engine]) -> None:
