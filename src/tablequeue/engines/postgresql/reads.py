@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 
-from tablequeue.engines.base import Params, Table
+from tablequeue.engines.base import Params, Statements, Table
 from tablequeue.engines.connection import Cursor
 from tablequeue.engines.postgresql.values import Ids, IdsDumper
 from tablequeue.engines.reads import Next, Reads
 from tablequeue.engines.texts import Row
 from tablequeue.engines.walks import WHOLE
+
+# The reads of an interval of ids or times. Which index serves it best depends on the interval, and connections of our
+# own have generic plans: so their values are literals, and each is planned.
+OF_INTERVALS = frozenset(
+    "peek_in_progress live history finished finished_bounds lost stats_finished stats_pushed stats_lost "
+    "range_peek_ready range_peek_in_progress range_live range_finished range_finished_bounds range_stats_finished "
+    "topic_stats_pushed".split()
+)
 
 
 class PostgreSQLReads(Reads):
@@ -53,13 +62,17 @@ class PostgreSQLReads(Reads):
         # A statement of its own reads the packs: with them, the index of the state does not serve the order of the ids.
         if params["state"] == "in_progress":
             return self._rows(cursor, table, "peek_in_progress", params)
-        return super().peek(cursor, table, params)
+        _execute_literal(cursor, table.statement("peek", params["state"]), params)
+        return cursor.fetchall()
 
     def literal(self, cursor: Cursor, table: Table, params: Params) -> str:
-        statement = table.statement(params["operation"])
-        client = psycopg.ClientCursor(cursor.connection)
-        client.adapters.register_dumper(Ids, IdsDumper)
-        return client.mogrify(statement, params)
+        return _literal(cursor, table.statement(params["operation"]), params)
+
+    def _run(self, cursor: Cursor, table: Statements, operation: str, params: Mapping[str, Any]) -> None:
+        if operation in OF_INTERVALS:
+            _execute_literal(cursor, table.statement(operation), params)
+        else:
+            super()._run(cursor, table, operation, params)
 
     def arrow(self, engine: sa.Engine) -> Any:
         try:
@@ -67,6 +80,19 @@ class PostgreSQLReads(Reads):
         except ImportError:
             return None
         return Adbc(engine)
+
+
+def _execute_literal(cursor: Cursor, statement: str, params: Mapping[str, Any]) -> None:
+    if getattr(cursor, "ours", False):
+        cursor.execute(_literal(cursor, statement, params), prepare=False)
+    else:
+        cursor.execute(statement, params)
+
+
+def _literal(cursor: Cursor, statement: str, params: Mapping[str, Any]) -> str:
+    client = psycopg.ClientCursor(cursor.connection)
+    client.adapters.register_dumper(Ids, IdsDumper)
+    return client.mogrify(statement, params)
 
 
 def _is_due(coming: Next) -> bool:
