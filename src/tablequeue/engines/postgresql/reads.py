@@ -31,7 +31,7 @@ class PostgreSQLReads(Reads):
         if params["now"] is not None or looks.allows:
             coming = self._looked(cursor, table, params | WHOLE)
             marks = params | table.walks.marks
-            if _is_due(coming) and not looks.allows and not _is_due(self._looked(cursor, table, marks)):
+            if _is_due(coming) and table.walks.marked and not _is_due(self._looked(cursor, table, marks)):
                 table.forget_marks()  # it is below them
             return coming
         coming = self._looked(cursor, table, params | table.walks.marks)
@@ -40,14 +40,17 @@ class PostgreSQLReads(Reads):
 
     def _looked(self, cursor: Cursor, table: Table, params: Params) -> Next:
         """Look, and note what the look finds for the marks of the next ones."""
-        began = monotonic()
+        began, walks = monotonic(), table.walks
+        highest = walks.highest
         *row, lease, last_id = self._row(cursor, table, "until_next", params)
         coming = Next(*row)
-        if params["now"] is None:
-            walks = table.walks
+        if last_id is not None and last_id < highest:
+            table.forget_marks()  # the queue was made anew: its ids began again
+        elif params["now"] is None:
             walks.looks.took(began, whole=params["since_sweep"] is None and not params["low_water"])
             if lease is not None:
                 walks.lease_end = began + lease
+                walks.passed_over(walks.lease_end)
             if not coming.paused and (coming.seconds is None or coming.seconds > 0):
                 if lease is None:  # a later claim has a later end
                     walks.lease_end = began + table.definition.lease
