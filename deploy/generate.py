@@ -162,7 +162,7 @@ RULES = (
         "page",
         'delta({messages}{{state="dead"}}[15m]) > 0',
         "0m",
-        "{{ $labels.queue }} has {{ $value }} new dead letters.",
+        '{{ $labels.queue }} has {{ $value | printf "%.0f" }} new dead letters.',
         "Read their errors: tablequeue dead list {{ $labels.queue }}; mend, and redrive them.",
     ),
     Alert(
@@ -203,7 +203,7 @@ RULES = (
         "ticket",
         "sum by (queue) (increase({lost_leases_total}[1h])) > 0",
         "0m",
-        "Consumers of {{ $labels.queue }} have lost {{ $value }} leases within an hour: work was done twice.",
+        'Consumers of {{ $labels.queue }} lost {{ $value | printf "%.0f" }} leases in an hour: work was done twice.',
         "Make the lease longer than the work takes, or extend it: docs/delivery.md.",
     ),
     Alert(

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from tablequeue import Database, NewMessage
+from tablequeue import Database, NewMessage, health_server
 from tablequeue.counters import COUNTED, counters
 from tablequeue.errors import BadInput, DuplicateKey, LeaseLost
 from tablequeue.health import Check, Health
@@ -68,6 +68,15 @@ def test_a_lost_lease_is_counted(db: Database) -> None:
             lose()
     assert counters.read()["lost_leases", "losing", ""] == 4
     assert counters.read()["completed_messages", "losing", ""] == 2
+
+
+@sqlite
+def test_a_counter_is_there_before_it_rises(db: Database) -> None:
+    db.create_queue("used").push("x")
+    answer = Health(lambda: None).answer("/metrics")
+    assert answer
+    assert 'tablequeue_pushed_messages_total{queue="used"} 1.0\n' in answer.body
+    assert 'tablequeue_lost_leases_total{queue="used"} 0.0\n' in answer.body
 
 
 @sqlite
@@ -151,6 +160,26 @@ def test_clients_that_send_nothing_cost_no_more_threads_than_there_are_places() 
         finally:
             for each in silent:
                 each.close()
+
+
+def test_a_client_that_sends_a_byte_now_and_then_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_server, "REQUEST_WITHIN", 0.3)
+    with (
+        HealthServer(Health(lambda: None), "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as slow,
+    ):
+        slow.settimeout(0.05)
+        for _ in range(400):
+            try:
+                slow.sendall(b"G")
+                if not slow.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        else:
+            pytest.fail("the connection is not ended")
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

@@ -90,6 +90,11 @@ def test_every_session_serves_every_call(queue: Queue) -> None:
     assert counts(queue) == {"finished": CALLS * THREADS, "ready": 1500}
 
 
+def test_a_session_of_the_pooler_keeps_its_plans(queue: Queue) -> None:
+    cursor = queue.context.runner._idle[-1].cursor
+    assert cursor.execute("select current_setting('plan_cache_mode')").fetchone() == ("auto",)
+
+
 def test_who_waits_finds_what_was_pushed(pooled: Place, queue: Queue) -> None:
     with waiting(queue):
         pooled.open().queue("work").push("x")

@@ -117,6 +117,42 @@ def test_times_that_python_does_not_have(db: Database, place: Place, time: str) 
     assert got == ([ids[1], ids[0], ids[2]] if "-" in time[:1] or "BC" in time else [ids[0], ids[2]])
 
 
+@only("postgresql")
+def test_our_sessions_keep_generic_plans_and_others_their_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One statement changes a connection of ours. A caller's is left as it is, though its calls run the same SQL."""
+    shown = "select current_setting('plan_cache_mode')"
+    execute, run = postgresql.OwnCursor.execute, []
+
+    def noted(cursor: Any, *args: Any, **options: Any) -> Any:
+        run.append(args)
+        return execute(cursor, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(postgresql.OwnCursor, "execute", noted)
+        own = postgresql.adopt(place.sa_engine().raw_connection().dbapi_connection)
+    assert len(run) == 1
+    assert own.cursor.execute(shown).fetchone() == ("force_generic_plan",)
+    queue = place.open().create_queue("work")
+    with place.sa_engine().begin() as connection:
+        queue.push(1, connection=connection)
+        assert connection.exec_driver_sql(shown).scalar() == "auto"
+
+
+@only("postgresql")
+def test_reads_of_an_interval_have_plans_of_their_own(db: Database) -> None:
+    """Their values are in the text, so that no plan for other values is used; and none of them is prepared."""
+    queue = db.create_queue("work", payload="text")
+    queue.push_many(["%s", "%(x)s"])
+    prepared = len(db._runner._idle[-1].dbapi._prepared._names)
+    assert len(queue.peek()) == 2
+    assert len(db._runner._idle[-1].dbapi._prepared._names) == prepared
+    claims = queue.pop_many(2)
+    assert len(queue.peek(state="in_progress")) == 2
+    queue.complete_many(claims)
+    assert len(queue.history()) == 2
+    assert queue.stats(window=60).finished == 2
+
+
 @only("sqlite")
 def test_texts_that_a_caller_has_as_bytes(db: Database, place: Place) -> None:
     queue: Queue = db.create_queue("work", payload="text")

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from tablequeue import Queue
 from tablequeue.cli.values import put
-from tablequeue.engines import walks
+from tablequeue.engines import messages, walks
 from tablequeue.engines.base import Table
 from tablequeue.engines.engine import Engine
-from tablequeue.engines.walks import LATE_IDS, Share, Walks
+from tablequeue.engines.walks import LATE_IDS, LATE_SECONDS, Share, Walks
 from tests.servers import Kind, Place, only
 from tests.support import claimed
 from tests.test_low_water import CHECKS as BELOW_THE_MARK
@@ -24,6 +24,7 @@ from tests.test_low_water import with_table
 
 pytestmark = only("postgresql")
 SWEPT = 1_000
+PATIENCE = 20
 
 
 class Costly(Share):
@@ -33,7 +34,8 @@ class Costly(Share):
 
 
 def costly(table: Table) -> None:
-    table.walks = Walks(Costly(inf), Costly(inf), Costly(inf))
+    made = table.walks
+    made.claims, made.sweeps, made.looks = Costly(inf), Costly(inf), Costly(inf)
 
 
 def marked(engine: type[Engine]) -> type[Engine]:
@@ -61,6 +63,11 @@ def lapse(connection: sa.Connection, queue: Queue) -> None:
     )
 
 
+def looked(queue: Queue) -> float | None:
+    seconds: float | None = queue.context.run(queue.context.reads.until_next, {"now": None}).seconds
+    return seconds
+
+
 def ready_far_below(place: Place, queue: Queue) -> int:
     """Have another process release a message that is further below the mark than marked claims look."""
     queue.push_many(["a"] * (LATE_IDS + 50))
@@ -84,18 +91,36 @@ def test_a_message_far_below_the_mark_is_found_by_a_whole_claim(place: Place, ki
     assert claimed(queue).id == id
 
 
-def test_a_whole_look_that_finds_more_than_marks_show_makes_the_next_claim_whole(place: Place, kind: Kind) -> None:
+class Once(Share):
+    """Allows one statement to be whole."""
+
+    def took(self, began: float, rows: int = 0, *, whole: bool, kind: object = None) -> None:
+        self.next_whole = inf
+
+
+@pytest.mark.parametrize("share", [Once, Share], ids=["costly", "cheap"])
+def test_a_whole_look_that_finds_more_than_marks_show_makes_the_next_claim_whole(
+    place: Place, kind: Kind, share: type[Share]
+) -> None:
     queue = marked_queue(place, kind.engine_class)
     id = ready_far_below(place, queue)
     assert queue.pop() is None
+    queue.context.table.walks.looks = share()
+    assert looked(queue) == 0
+    assert claimed(queue).id == id
 
-    class Costs(Costly):
-        def took(self, *given: Any, **named: Any) -> None:
-            self.next_whole = inf
 
-    queue.context.table.walks.looks = Costs()
-    context = queue.context
-    assert context.run(context.reads.until_next, {"now": None}).seconds == 0
+def test_marks_do_not_outlive_the_ids_of_a_queue(place: Place, kind: Kind) -> None:
+    """Another process drops the queue and makes it anew."""
+    queue = marked_queue(place, kind.engine_class)
+    queue.push_many(["a"] * 2 * LATE_IDS)
+    while batch := queue.pop_many(LATE_IDS):
+        queue.complete_many(batch)
+    other = place.open()
+    other.queue("work").drop()
+    id = other.create_queue("work", payload="text").push("new")
+    assert queue.pop() is None, "it begins far above"
+    looked(queue)
     assert claimed(queue).id == id
 
 
@@ -146,6 +171,54 @@ def check_a_full_sweep_is_not_the_last(place: Place, engine: type[Engine]) -> No
 
 def test_a_full_sweep_is_not_the_last(place: Place, kind: Kind) -> None:
     check_a_full_sweep_is_not_the_last(place, kind.engine_class)
+
+
+def test_a_lease_that_was_shortened_is_found_by_a_consumer_that_waits(place: Place, kind: Kind) -> None:
+    """A look begins at the end that the lease had before."""
+    queue = marked_queue(place, kind.engine_class)
+    queue.push("a")
+    theirs = claimed(place.open().queue("work"))
+    assert queue.pop() is None
+    assert (looked(queue) or 0) > 1
+    theirs.extend(0.001)
+    with queue.waiter(0.01) as waiter:
+        began = monotonic()
+        waiter.wait(PATIENCE)
+        assert monotonic() < began + PATIENCE, "it would look on until the end"
+    assert claimed(queue).id == theirs.id
+
+
+def check_a_sweep_may_pass_over_a_locked_message(place: Place, engine: type[Engine]) -> None:
+    """A transaction completes it, stays open until the lease has long ended, and is rolled back."""
+    queue = marked_queue(place, engine)
+    queue.push("a")
+    message = claimed(queue, lease=0.001)
+    with place.sa_engine().connect() as connection:
+        message.complete(connection=connection)
+        assert queue.pop() is None
+        connection.rollback()
+    queue.context.table.walks.swept_at = monotonic() + 2 * LATE_SECONDS  # as if that had lasted longer
+    assert (looked(queue) or 0) < 0
+    assert claimed(queue).id == message.id
+
+
+def test_a_sweep_may_pass_over_a_locked_message(place: Place, kind: Kind) -> None:
+    check_a_sweep_may_pass_over_a_locked_message(place, kind.engine_class)
+
+
+def test_a_sweep_that_the_server_made_late_does_not_count(
+    place: Place, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked back from a later time than that from which its seconds were measured."""
+    queue = marked_queue(place, kind.engine_class)
+    assert queue.pop() is None
+    swept_at = queue.context.table.walks.swept_at or inf
+    monkeypatch.setattr(messages, "LATE_SECONDS", 0)
+    assert queue.pop() is None
+    assert queue.context.table.walks.swept_at == swept_at
+    monkeypatch.undo()
+    assert queue.pop() is None
+    assert (queue.context.table.walks.swept_at or 0) > swept_at
 
 
 def test_what_a_sweep_missed_is_found_by_a_whole_one(place: Place, kind: Kind) -> None:
@@ -239,12 +312,27 @@ def forgets_the_rest(engine: type[Engine]) -> type[Engine]:
     return type("ForgetsTheRest", (engine,), {"messages": ForgetsTheRest(engine.messages.packs)})  # type: ignore[attr-defined]
 
 
+def never_looks_back(engine: type[Engine]) -> type[Engine]:
+    """Does not learn from a look what a sweep has passed over."""
+
+    class NeverLooksBack(Walks):
+        def passed_over(self, ended: float) -> None: ...
+
+    class Made(Table):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.walks = NeverLooksBack()
+
+    return with_table(Made)(engine)
+
+
 @pytest.mark.parametrize(
     ("mutant", "check"),
     [
         (never_late, BELOW_THE_MARK["when nothing else is ready"]),
         (never_late, BELOW_THE_MARK["after a sweep"]),
         (forgets_the_rest, check_a_full_sweep_is_not_the_last),
+        (never_looks_back, check_a_sweep_may_pass_over_a_locked_message),
     ],
 )
 def test_the_mutant_is_noticed(place: Place, kind: Kind, mutant: Any, check: Callable[..., None]) -> None:

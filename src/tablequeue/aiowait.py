@@ -48,6 +48,8 @@ class AsyncWaiter:
                 async with asyncio.timeout(pause):
                     await self._woken.wait()
             except TimeoutError:
+                if self._waiter.looks_miss:
+                    return
                 continue
             self._woken.clear()
             if self._waiter.pops_at_once:

@@ -63,13 +63,18 @@ class Health:
         told: dict[str, Any] = {"alive": self._alive(), "stopping": self._stopping()}
         good = told["alive"]
         if path == "/readyz":
-            told["connected"] = self._check.passes()
+            told["connected"] = self.connected
             good = good and told["connected"] and not told["stopping"]
         return Answer(200 if good else 503, "application/json", json.dumps({**told, **self._details()}) + "\n")
 
+    @property
+    def connected(self) -> bool:
+        """Whether the database answers. Waits up to `PATIENCE` seconds, also if it is asked several times."""
+        return self._check.passes()
+
     def metrics(self) -> Iterable[Metric]:
         connected = Metric("tablequeue_connected", "1 while the database answers, else 0.")
-        connected.add(self._check.passes())
+        connected.add(self.connected)
         stopping = Metric("tablequeue_stopping", "1 from the signal to stop to the end of the process, else 0.")
         stopping.add(self._stopping())
         started = Metric("tablequeue_start_time_seconds", "When the process started, in seconds since 1970.")
@@ -87,6 +92,7 @@ class Check:
         self._function = function
         self._lock = Lock()
         self._last: Future[bool] | None = None
+        self._began_at = 0.0
         self._ended_at = 0.0
 
     def passes(self) -> bool:
@@ -94,9 +100,10 @@ class Check:
             last = self._last
             if last is None or (last.done() and monotonic() > self._ended_at + FRESH):
                 last = self._last = Future()
+                self._began_at = monotonic()
                 Thread(target=self._run, args=(last,), name="check of the database", daemon=True).start()
         try:
-            return last.result(PATIENCE)
+            return last.result(max(0, self._began_at + PATIENCE - monotonic()))
         except TimeoutError:
             return False
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from threading import BoundedSemaphore, Thread
+from threading import Thread
+from time import monotonic
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -16,7 +18,8 @@ from tablequeue.hosts import is_loopback
 
 logger = logging.getLogger("tablequeue.health")
 
-# Requests that are answered at the same time; more are refused. Seconds in which a client must have sent its own.
+# Requests that are answered at the same time; more are refused. Seconds after which a connection is ended, whatever its
+# client still sends or reads.
 MOST_REQUESTS = 16
 REQUEST_WITHIN = 5.0
 
@@ -59,7 +62,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._places = BoundedSemaphore(MOST_REQUESTS)
+        self._began: dict[Any, float] = {}
 
     def server_bind(self) -> None:
         """Bind without the look-up of the host's full name, which can take seconds."""
@@ -67,7 +70,8 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = "", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
+        if len(self._began) < MOST_REQUESTS:
+            self._began[request] = monotonic()
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -76,7 +80,14 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            del self._began[request]
+
+    def service_actions(self) -> None:
+        """End what has taken too long; the server calls it twice a second."""
+        for request, began in list(self._began.items()):
+            if monotonic() > began + REQUEST_WITHIN:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("a request failed", exc_info=True)

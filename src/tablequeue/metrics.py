@@ -36,11 +36,17 @@ def text(metrics: Iterable[Metric]) -> str:
 
 
 def counted() -> Iterator[Metric]:
-    """Return the counters of this process."""
-    numbers = sorted(counters.read().items())
+    """Return the counters of this process.
+
+    A queue that was used has each counter, 0 or more: Prometheus does not see that a counter rises which begins with 1.
+    """
+    numbers = counters.read()
+    for _, queue, _ in [*numbers]:
+        for name in COUNTED.keys() - {"failed_messages"}:  # whose outcomes are not known before
+            numbers.setdefault((name, queue, ""), 0)
     for name, help in COUNTED.items():
         metric = Metric(f"tablequeue_{name}_total", help, "counter")
-        for (counted, queue, outcome), number in numbers:
+        for (counted, queue, outcome), number in sorted(numbers.items()):
             if counted == name:
                 metric.add(number, queue=queue, **({"outcome": outcome} if outcome else {}))
         yield metric

@@ -103,6 +103,17 @@ def test_a_missing_queue_prevents_the_start(application: Callable[[Database], Fa
         pass
 
 
+def test_after_a_start_that_failed_no_queue_is_open(db: Database) -> None:
+    db.create_queue("orders")
+    queues = Queues(db.engine)
+    orders = queues.queue("orders", lambda: None)
+    queues.queue("missing", lambda: None)
+    with pytest.raises(QueueNotFound), TestClient(FastAPI(lifespan=queues.lifespan)):
+        pass
+    with pytest.raises(BadInput, match="lifespan"):
+        orders(None)
+
+
 def test_without_the_lifespan_a_request_is_refused(db: Database) -> None:
     with pytest.raises(BadInput, match="lifespan"):
         TestClient(sync_application(db)).post("/2")

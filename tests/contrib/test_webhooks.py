@@ -175,9 +175,12 @@ def test_other_answers_are_retried(
     assert len(receiver.requests) == 1
 
 
+OVERFLOWS = "Mon, 01 Jan 2035 00:00:00 +99999999999999999999"
+
+
 def test_a_date_is_a_time_to_wait() -> None:
     assert 3500 < (retry_after(format_datetime(datetime.now(UTC) + timedelta(hours=1))) or 0) <= 3600
-    for nothing in ("soon", "-5", "Mon, 01 Jan 2001 00:00:00 GMT", "Mon, 01 Jan 2035 00:00:00", ""):
+    for nothing in ("soon", "-5", "Mon, 01 Jan 2001 00:00:00 GMT", "Mon, 01 Jan 2035 00:00:00", "", OVERFLOWS):
         assert retry_after(nothing) is None
 
 
@@ -202,7 +205,16 @@ def test_an_endpoint_that_does_not_answer_is_retried(queue: Queue, receiver: Rec
     assert re.search("Connection(Refused|Reset)Error", str(outcome.error))
 
 
-@pytest.mark.parametrize("answer", [b"", b"\x00\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"h: x\r\n" * 500])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\x00\xff nonsense\r\n\r\n",
+        b"nonsense" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"h: x\r\n" * 500,
+        b"HTTP/1.1 500 " + b"reason " * 5000 + b"\r\ncontent-length: 0\r\n\r\n",
+    ],
+)
 def test_what_is_no_answer_of_http_is_retried(queue: Queue, answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -218,6 +230,7 @@ def test_what_is_no_answer_of_http_is_retried(queue: Queue, answer: bytes) -> No
         outcome = Webhooks(Endpoint(url, [SECRET]), private=True)(popped(queue))
         thread.join()
     assert isinstance(outcome, Retry)
+    assert len(str(outcome.error)) < 500
 
 
 def test_private_addresses_are_refused(queue: Queue, receiver: Receiver) -> None:
@@ -228,7 +241,13 @@ def test_private_addresses_are_refused(queue: Queue, receiver: Receiver) -> None
     assert not receiver.requests
     assert is_public("93.184.216.34")
     assert is_public("2606:2800:220:1::1")
-    assert not any(map(is_public, ("10.0.0.1", "100.64.0.1", "fe80::1%eth0", "fd00::1", "2002:7f00:1::", "224.0.0.1")))
+    assert is_public("64:ff9b::5db8:d822")
+    private = (
+        *("10.0.0.1", "100.64.0.1", "192.0.0.192", "224.0.0.1", "fe80::1%eth0", "fd00::1", "fec0::1", "3fff::1"),
+        # Addresses of IPv4 within IPv6.
+        *("::10.0.0.1", "::ffff:0:10.0.0.1", "2002:7f00:1::", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1"),
+    )
+    assert [address for address in private if is_public(address)] == []
 
 
 @pytest.mark.parametrize("url", ["ftp://example.org", "https://", "https://a:b@example.org", "http://x:99999", "x"])

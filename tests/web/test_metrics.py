@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from threading import Event, current_thread
 from time import time
 
 import pytest
@@ -134,3 +136,23 @@ def test_a_database_that_is_away_has_metrics_too(
     assert found["connected", ()] == 0
     assert found["pushed_messages_total", (("queue", "work"),)] >= 1
     assert not any(name == "messages" for name, _ in found)
+
+
+def test_a_database_that_hangs_keeps_one_thread_however_many_scrapes_come(
+    client: Client, queues: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.create_queue("work")
+    asked, gate = Counter[str](), Event()
+
+    def hang(*args: object) -> list[str]:
+        asked[current_thread().name] += 1
+        gate.wait()
+        return []
+
+    monkeypatch.setattr("tablequeue.operations.catalogue.names", hang)
+    monkeypatch.setattr("tablequeue.health.PATIENCE", 0.01)
+    try:
+        assert [scrape(client)["connected", ()] for _ in range(3)] == [0] * 3
+        assert asked == {"check of the database": 1}
+    finally:
+        gate.set()

@@ -11,14 +11,14 @@ import pytest
 from tablequeue import Claim, Database, Queue
 from tablequeue.engines.schedules import Schedules
 from tablequeue.health import Health
-from tablequeue.worker import Worker
+from tablequeue.worker import Worker, fetcher
 from tablequeue.worker.completer import Completer
 from tablequeue.worker.fetcher import Fetcher
 from tablequeue.worker.health import health
 from tablequeue.worker.heartbeat import Heartbeat
 from tablequeue.worker.schedule import push_due
 from tests.support import counts
-from tests.worker.support import PATIENCE, working
+from tests.worker.support import PATIENCE, until, working
 from tests.worker.test_schedule import HOURLY, hours
 
 Check = Callable[[Database, Queue], None]
@@ -92,6 +92,33 @@ def asked(health: Health, path: str, status: int) -> str:
     return answer.body
 
 
+def check_unfinished(db: Database, queue: Queue) -> None:
+    """Nothing more is popped while messages that have ended wait too long to be finished."""
+    finish, call = Event(), Completer._call_until_answered
+
+    def finish_later(completer: Completer, *given: Any) -> None:
+        assert finish.wait(PATIENCE)
+        call(completer, *given)
+
+    worker = Worker(maximum=1)
+    worker.handler(queue.name)(lambda message: None)
+    queue.push_many(range(50))
+
+    def stands() -> bool:
+        return any(one._behind or one.load().messages["ended"] == 50 for one in worker._fetchers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Completer, "_call_until_answered", finish_later)
+        patch.setattr(fetcher, "UNFINISHED_SHARE", 0)
+        patch.setattr(fetcher, "MOST_PREFETCHED", 5)
+        with working(worker, db, drain=True):
+            until(stands, "the worker pops no more")
+            left = queue.stats().ready
+            finish.set()
+            until(lambda: counts(queue) == {"finished": 50}, "it goes on")
+    assert left
+
+
 def nothing(*args: Any, **options: Any) -> None:
     """Do nothing, in place of a step."""
 
@@ -101,6 +128,7 @@ MUTANTS: dict[str, tuple[Check, type, str, Any]] = {
     "a due time that is not remembered": (check_once, Schedules, "advance_schedule", lambda *args: True),
     "a worker that is ready while it stops": (check_health, Worker, "stopping", False),
     "a worker that forgets what it holds": (check_health, Fetcher, "assignments", lambda self: []),
+    "completions that nobody waits for": (check_unfinished, Fetcher, "_finishes_late", lambda self: False),
     "completions that are forgotten": (check_finished, Completer, "_call_until_answered", nothing),
 }
 

@@ -68,10 +68,11 @@ def test_what_others_have_is_not_begun(place: Place, db: Database, monkeypatch: 
     one = of(expiring.handle)
     with working(one, db):
         got = expiring.others_get_all(place)
+        before = len(expiring.handled)  # on a slow machine also messages that others got when their lease had expired
         expiring.go.set()
         until(lambda: not {"ready", "in_progress"} & counts(expiring.queue).keys(), "the rest is handled")
     assert got
-    assert not got.intersection(expiring.handled)
+    assert not got.intersection(expiring.handled[before:])
 
 
 def test_what_others_have_is_not_given_back(
@@ -188,6 +189,7 @@ def test_a_worker_without_its_database_lives_and_is_not_ready(
         return [answer.status for answer in answers if answer]
 
     with working(one, database):
+        until(lambda: one.loads, "it has opened its queues")
         assert statuses() == [200, 200, 200]
         own_server.kill()
         try:

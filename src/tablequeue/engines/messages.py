@@ -18,6 +18,7 @@ from tablequeue.engines.fair import Claim, Fair
 from tablequeue.engines.low_water import claimed_above
 from tablequeue.engines.parts import Part
 from tablequeue.engines.texts import Row
+from tablequeue.engines.walks import LATE_SECONDS
 
 # The error of an attempt whose lease has expired, as a sweep writes it.
 EXPIRED = "lease expired"
@@ -150,7 +151,7 @@ class Messages(Part):
             self._move_dead(cursor, table, params, moved)
         if params["now"] is None:
             walks.sweeps.took(began, len(moved), whole=whole)
-            if len(moved) < params["n"]:
+            if len(moved) < params["n"] and (whole or monotonic() - began < LATE_SECONDS):
                 walks.swept_at = began
         table.ready_after(min([table.lowest, *(id - 1 for id in moved)]))
         return len(moved)

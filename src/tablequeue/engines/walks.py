@@ -99,6 +99,14 @@ class Walks:
         """The seconds before now in which a message may have become due, or a lease may have ended, since the sweep."""
         return None if self.swept_at is None else monotonic() - self.swept_at + LATE_SECONDS
 
+    def passed_over(self, ended: float) -> None:
+        """Have the next sweep look at the time `ended`, if it is before the last sweep: that one left such a message.
+
+        Another session had locked it then, and may have been rolled back since.
+        """
+        if self.swept_at is not None:
+            self.swept_at = min(self.swept_at, ended)
+
     @property
     def until_lease(self) -> float:
         """The seconds from now on before which no lease ends."""

@@ -110,6 +110,8 @@ class Waiter:
             if woken and self.pops_at_once:
                 sleep(self.back_off(end))
                 break
+            if not woken and self.looks_miss:
+                break
         self._called = False
 
     @property
@@ -120,6 +122,14 @@ class Waiter:
         same moment, and until the first claim has committed all of them see the message ready.
         """
         return self._notifier is not None and self._notifier.exact
+
+    @property
+    def looks_miss(self) -> bool:
+        """Whether to pop after a pause without another look, which may not see each lease that has ended.
+
+        A look that does not begin at the start of the index misses a lease that was shortened. A sweep finds it.
+        """
+        return self._context.table.walks.marked
 
     def back_off(self, end: float) -> float:
         """Return the seconds to sleep between a wake-up and the pop: 0 unless the last wake-up was wasted."""

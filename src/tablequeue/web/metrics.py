@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from operator import attrgetter
 
 from tablequeue.database import Database
@@ -57,7 +56,9 @@ TIMES: dict[str, tuple[str, Callable[[Activity], Times | None]]] = {
 
 def health(database: Database) -> Health:
     """Return the health of a process that serves the dashboard of a database."""
-    return Health(database.queues, metrics=partial(of_queues, database))
+    # A scrape of a database that hangs would keep a thread, and /healthz has none once all are taken.
+    told = Health(database.queues, metrics=lambda: of_queues(database) if told.connected else ())
+    return told
 
 
 def of_queues(database: Database) -> Iterable[Metric]:

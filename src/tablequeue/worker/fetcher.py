@@ -25,6 +25,8 @@ logger = logging.getLogger("tablequeue.worker")
 # little that no messages wait here while another process is idle. A handler slower than that has nothing prefetched.
 PREFETCH_SECONDS = 0.1
 MOST_PREFETCHED = 1000
+# The share of its lease for which a message may wait to be finished, after its handler, before nothing more is popped.
+UNFINISHED_SHARE = 1 / 8
 # Errors that pass: the database is away, full, or locked by another program.
 TRANSIENT = (ConnectionLost, Unreachable, Locked, Conflict, Full, ReadOnly)
 # Seconds before the next try after one of them, doubling from the first to the last.
@@ -94,6 +96,8 @@ class Fetcher:
         """Assignments that a handler works on. Consumers enter and remove them without a lock, each in one step."""
         self._few = -1
         """While the fetcher waits: the number of waiting assignments at which it pops again; else -1."""
+        self._behind = False
+        """Whether the fetcher waits until messages are finished that have ended."""
         self._busy = 0
         """Consumers that cannot take an assignment now: they have one, or are still starting."""
         self._starting = 0
@@ -160,7 +164,7 @@ class Fetcher:
         running: list[Assignment] = []
         while self._running:
             assignment, _ = self._running.popitem()
-            assignment.ended = True
+            assignment.ended_at = monotonic()
             running.append(assignment)
         self.pool.abandon()
         return running
@@ -224,6 +228,8 @@ class Fetcher:
             self._drain.before_discard()
         with self._state:
             self._assignments.difference_update(assignments)
+            if self._behind:
+                self._state.notify_all()
         if self._drain is not None:
             self._drain.after_discard()
         if self.queue.definition.grouped or self._placed():
@@ -293,7 +299,9 @@ class Fetcher:
                 target = self._target()
                 self._few = self._starting + target // 2 // (self.handler.batch or 1) if target else -1
                 # After that: a consumer takes an assignment before it looks at the number.
-                if demand := self._demand(target):
+                demand = self._demand(target)
+                self._behind = demand > 0 and self._finishes_late()
+                if demand and not self._behind:
                     self._few = -1
                     return demand
                 self._state.wait()
@@ -306,6 +314,13 @@ class Fetcher:
         """Return how many messages to pop now: 0 until half of what was prefetched is used up, to pop many at once."""
         waiting = self._waiting() * (self.handler.batch or 1)
         return target - waiting if waiting <= target // 2 else 0
+
+    def _finishes_late(self) -> bool:
+        """Return whether messages end faster than they are finished, so that leases could expire in the meantime."""
+        if not self._leased:
+            return False
+        since = monotonic() - self.queue.definition.lease * UNFINISHED_SHARE
+        return any(one.ended_at is not None and one.ended_at < since for one in self._assignments)
 
     def _placed(self) -> bool:
         """Return whether a message that waits for a consumer would have a place that another process could use."""
@@ -374,7 +389,7 @@ class Fetcher:
             self.give_back(assignment)
 
     def _note_end(self, assignment: Assignment) -> None:
-        assignment.ended = True
+        assignment.ended_at = monotonic()
         if self._stopping:  # looked at after that: `await_consumers` looks at them in the other order
             with self._state:
                 self._state.notify_all()

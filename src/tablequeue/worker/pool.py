@@ -41,14 +41,19 @@ class Assignment:
     """The range that the messages are of, if they are of a subscription."""
     began_at: float | None = None
     """When a consumer began; None while the assignment waits for one."""
-    ended: bool = False
-    """Whether no consumer works on it any more, so that it only waits to be finished."""
+    ended_at: float | None = None
+    """When the consumer ended. From then on it only waits to be finished."""
     lost: set[int] = field(default_factory=set)
     """The ids of messages whose leases are known to be lost."""
     told: set[int] = field(default_factory=set)
     """The ids of messages that are known to be cancelled."""
     interrupted: bool = False
     """Whether its call was interrupted because all of its messages were cancelled."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no consumer works on it any more."""
+        return self.ended_at is not None
 
     @property
     def running(self) -> bool:

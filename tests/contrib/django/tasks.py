@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 try:
     from django.tasks import task
 except ImportError:
@@ -50,3 +52,13 @@ def strange() -> Any:
 
 def no_task() -> None:
     ran.append("no task")
+
+
+@task()
+def forget(alias: str, how: str) -> None:
+    """Enqueue in a transaction that is never ended."""
+    if how == "atomic":
+        transaction.atomic(using=alias).__enter__()
+    else:
+        transaction.set_autocommit(False, using=alias)
+    add.enqueue(7, 8)

@@ -11,6 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
 from django.db import connections, transaction
+from django.db.transaction import TransactionManagementError
 from django.test.utils import override_settings
 from django.utils import timezone
 
@@ -28,7 +29,7 @@ from tablequeue.contrib.django.tables import after_migrate
 from tablequeue.errors import QueueNotFound
 from tests.contrib.django import tasks
 from tests.contrib.django.conftest import Site
-from tests.contrib.django.tasks import add, chain, later, leave, ran, strange, third_time
+from tests.contrib.django.tasks import add, chain, forget, later, leave, ran, strange, third_time
 from tests.servers import Place, only
 from tests.support import refuses
 
@@ -54,6 +55,13 @@ def test_an_enqueue_is_a_part_of_the_transaction(site: Site, place: Place) -> No
         alone = asyncio.run(enqueue_alone())
         assert alone.kwargs == {"b": 6}
         assert len(other.peek()) == 2
+
+
+def test_no_enqueue_into_a_transaction_that_will_be_rolled_back(site: Site) -> None:
+    with site.tasks(), transaction.atomic(using=site.alias):
+        transaction.set_rollback(True, using=site.alias)
+        with pytest.raises(TransactionManagementError):
+            add.enqueue(1, 2)
 
 
 async def enqueue_alone() -> Any:
@@ -206,6 +214,7 @@ def test_migrate_makes_what_the_settings_say_and_flush_empties_it(site: Site, pl
         assert (definition.max_attempts, definition.history) == (7, 86400)
         add.using(queue_name="new").enqueue(1, 2)
         call_command("migrate", "tablequeue", "zero", database=site.alias, verbosity=0)
+        assert place.open().queues() == []
 
 
 @only("postgresql")
@@ -249,3 +258,17 @@ def test_a_task_of_a_task(site: Site) -> None:
         site.work()
         assert ran == [3, 2, 1, 0]
         assert database.url_of(site.alias).drivername == "sqlite"
+
+
+def test_a_transaction_that_a_task_leaves_open_is_rolled_back_and_the_task_has_failed(site: Site) -> None:
+    with site.tasks():
+        left = [forget.enqueue(site.alias, how) for how in ("atomic", "autocommit")]
+        kept = add.enqueue(1, 2)
+        site.work(max=1)
+        for result in left:
+            result.refresh()
+            assert [error.exception_class for error in result.errors] == [TransactionManagementError]
+        kept.refresh()
+        assert kept.status == TaskResultStatus.SUCCESSFUL
+        assert backend().queue("default").stats().ready == 0
+        assert backend().queue("default").stats().finished == 1

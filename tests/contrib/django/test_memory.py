@@ -120,6 +120,8 @@ def test_the_admin_keeps_to_permissions() -> None:
         assert nobody.get(path).status_code == 403
         assert viewer.post(path, {"id": [message.id], "cancel": "x"}).status_code == 403
         assert Client().get(path).status_code == 302
+    pages = [viewer.get(f"{LIST}{page}").status_code for page in ("add/", "1/delete/", "1/history/")]
+    assert pages == [403, 403, 302], "the model has no table"
     assert backend().queue("default").peek() == [message]
 
 

@@ -33,6 +33,9 @@ class TaskAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
+        """Find nothing for the pages of `ModelAdmin` itself, as history: the model has no table."""
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show the tasks of a queue in a state, and retry or cancel those that are chosen."""
         if not self.has_view_or_change_permission(request):

@@ -44,7 +44,8 @@ NOT_IN_QUERY = {
 class DjangoRunner(Runner):
     """Runs each operation on Django's connection of the thread, in the transaction that is open on it.
 
-    If none is open, it is a transaction of the operation's own. There are no other connections: so an enqueue is a part
+    If that one can only be rolled back, it raises TransactionManagementError, as a query of Django does. If none is
+    open, it is a transaction of the operation's own. There are no other connections: so an enqueue is a part
     of the request's transaction, and tests roll back what they enqueue. A message that a consumer waits for is notified
     after the commit.
     """
@@ -63,6 +64,7 @@ class DjangoRunner(Runner):
         creating: bool = False,
     ) -> T:
         django = connections[self.alias]
+        django.validate_no_broken_transaction()
         try:
             with transaction.atomic(using=self.alias, savepoint=False):
                 return self._run_within(django.connection, operation, table, params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from time import sleep
@@ -11,7 +12,8 @@ from typing import Any, TypeVar, cast
 
 import django
 from django.apps import apps
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections, connections, reset_queries
+from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from tablequeue.contrib.django import results
@@ -96,7 +98,31 @@ def _end(backend: Backend, result: TaskResult, status: TaskResultStatus) -> None
 
 def _call(task: Task, result: TaskResult) -> Any:
     context = (TaskContext(task_result=result),) if task.takes_context else ()
-    return task.call(*context, *result.args, **result.kwargs)
+    before = _in_transaction()
+    try:
+        value = task.call(*context, *result.args, **result.kwargs)
+    finally:
+        # Else later tasks of the thread would run in it, and on SQLite its lock would keep this one from its end.
+        if left := sorted(_in_transaction() - before):
+            for alias in left:
+                with suppress(Exception):  # it may be lost
+                    connections[alias].connection.rollback()  # of one in memory, which Django does not close
+                connections[alias].close()
+                connections[alias].connect()  # in no transaction
+    if left:
+        raise TransactionManagementError(
+            f"The task left a transaction open on {left[0]!r}, which is rolled back. Commit it, or use atomic()."
+        )
+    return value
+
+
+def _in_transaction() -> set[str]:
+    """Return the aliases of the connections of this thread on which a transaction of a program is open."""
+    return {
+        each.alias
+        for each in connections.all(initialized_only=True)
+        if each.connection and (each.in_atomic_block or each.autocommit != each.settings_dict["AUTOCOMMIT"])
+    }
 
 
 def _complete(claim: Claim, value: Any) -> bool:

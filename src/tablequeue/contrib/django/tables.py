@@ -46,10 +46,10 @@ def empty(alias: str) -> None:
 
 def after_migrate(using: str, **kwargs: Any) -> None:
     """Receive `post_migrate`: queues may have been added to the settings, and options changed."""
-    if "plan" in kwargs:
-        make(using)
-    else:
+    if "plan" not in kwargs:
         empty(using)  # it is `flush` that sends the signal, for tests too
+    elif any(app.label == "tablequeue" for app in kwargs["apps"].get_app_configs()):
+        make(using)  # not after `migrate tablequeue zero`, which drops them
 
 
 @contextmanager

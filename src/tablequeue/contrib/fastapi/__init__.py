@@ -32,7 +32,7 @@ class Queues:
     def __init__(self, engine: sa.Engine | AsyncEngine, *, schema: str | None = None) -> None:
         self._engine = engine
         self._schema = schema
-        self._names: set[tuple[Kind, str]] = set()
+        self._names: dict[tuple[Kind, str], None] = {}  # a set in the order of the program
         self._opened: dict[tuple[Kind, str], Any] = {}
 
     def queue(self, name: str, session: Callable[..., Any]) -> Callable[..., InSession]:
@@ -53,20 +53,22 @@ class Queues:
 
         A queue that is not there is an error here, at the start of the application, and not in a request.
         """
-        if isinstance(self._engine, sa.Engine):
-            with await asyncio.to_thread(connect, self._engine, schema=self._schema) as database:
-                for kind, name in self._names:
-                    self._opened[kind, name] = await asyncio.to_thread(getattr(database, kind), name)
-                yield
-        else:
-            async with await aio.connect(self._engine, schema=self._schema) as database:
-                for kind, name in self._names:
-                    self._opened[kind, name] = await getattr(database, kind)(name)
-                yield
-        self._opened.clear()
+        try:
+            if isinstance(self._engine, sa.Engine):
+                with await asyncio.to_thread(connect, self._engine, schema=self._schema) as database:
+                    for kind, name in self._names:
+                        self._opened[kind, name] = await asyncio.to_thread(getattr(database, kind), name)
+                    yield
+            else:
+                async with await aio.connect(self._engine, schema=self._schema) as database:
+                    for kind, name in self._names:
+                        self._opened[kind, name] = await getattr(database, kind)(name)
+                    yield
+        finally:
+            self._opened.clear()
 
     def _dependency(self, wanted: tuple[Kind, str], session: Callable[..., Any]) -> Callable[..., InSession]:
-        self._names.add(wanted)
+        self._names[wanted] = None
 
         def in_session(session: Any = Depends(session)) -> InSession:
             if wanted not in self._opened:

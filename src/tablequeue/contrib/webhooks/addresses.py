@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ssl
 from http.client import HTTPConnection
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import IPPROTO_TCP, create_connection, getaddrinfo
 
 from tablequeue.errors import BadInput
+
+# What Python does not know as reserved: in 2000::/3 are all public addresses of IPv6, and some versions leave out the
+# address at which a cloud has its metadata.
+UNICAST = ip_network("2000::/3")
+NAT64 = ip_network("64:ff9b::/96")
+RESERVED = (ip_network("192.0.0.0/24"), ip_network("3fff::/20"))
 
 
 class Connection(HTTPConnection):
@@ -42,5 +48,10 @@ def is_public(address: str) -> bool:
     """Return whether anybody in the Internet has this address."""
     parsed = ip_address(address.partition("%")[0])
     if isinstance(parsed, IPv6Address):
-        parsed = parsed.ipv4_mapped or parsed.sixtofour or parsed
+        if parsed in NAT64:
+            parsed = IPv4Address(parsed.packed[-4:])
+        else:
+            parsed = parsed.ipv4_mapped or parsed.sixtofour or parsed
+    if any(parsed in network for network in RESERVED) or (parsed.version == 6 and parsed not in UNICAST):
+        return False
     return parsed.is_global and not parsed.is_multicast

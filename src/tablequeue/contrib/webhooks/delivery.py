@@ -23,7 +23,7 @@ SCHEMES = {"http": 80, "https": 443}
 GONE = 410
 LONGEST_WAIT = 86400.0
 SHOWN = 200
-"""How many bytes of an answer are kept as the error of an attempt."""
+"""How many bytes of an answer, and of the reason beside its status, are kept as the error of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Webhooks:
         except BadInput as error:
             return DeadLetter(str(error))
         except (OSError, HTTPException) as error:
-            return Retry(error=f"{type(error).__name__}: {error}")
+            return Retry(error=f"{type(error).__name__}: {str(error)[:SHOWN]}")
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> Outcome:
         parts = urlsplit(url)
@@ -113,7 +113,7 @@ def signed(message: Claim, body: str, secrets: Sequence[str]) -> dict[str, str]:
 def outcome_of(response: HTTPResponse) -> Outcome:
     if 200 <= response.status < 300:
         return Done()
-    error = f"HTTP {response.status} {response.reason}: {response.read(SHOWN).decode(errors='replace')}"
+    error = f"HTTP {response.status} {response.reason[:SHOWN]}: {response.read(SHOWN).decode(errors='replace')}"
     if response.status == GONE:
         return DeadLetter(error)
     return Retry(after=retry_after(response.headers.get("retry-after")), error=error)
@@ -126,6 +126,6 @@ def retry_after(value: str | None) -> float | None:
     try:
         now = datetime.now(UTC)
         seconds = float(value) if value.isdecimal() else (parsedate_to_datetime(value) - now).total_seconds()
-    except (ValueError, TypeError):  # a date without a zone is none of HTTP
+    except (ValueError, TypeError, OverflowError):  # a date without a zone is none of HTTP
         return None
     return min(seconds, LONGEST_WAIT) if seconds > 0 else None

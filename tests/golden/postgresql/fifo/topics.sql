@@ -913,6 +913,7 @@ values (
 -- seconds, or dead letters if :attempts is :max_attempts. Returns as in push, whether consumers wait.
 -- A seek may have brought back a message that the queue or its history has already: this is its state now.
 -- Indexes: tq_events__s1__token, the primary keys. Locks: the rows. In one transaction with range_mark.
+-- `limit` looks each message up: a plan that was made when the log was small would read all of it for a join.
 with there as (
     delete from tq_events__s1_history where id = any(cast(:ids as bigint[]))
 ), left_ones as materialized (
@@ -952,7 +953,7 @@ with there as (
         end,
         log.payload
     from left_ones
-    join tq_events as log on log.id = left_ones.id
+    cross join lateral (select * from tq_events where id = left_ones.id limit 1) as log
     on conflict (id) do update set
         state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at, errors = excluded.errors,
         token = null, lease_until = null
