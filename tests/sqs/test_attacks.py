@@ -138,6 +138,23 @@ def test_nonsense_is_refused_and_not_logged(sqs: Any, address: str, queue_url: s
     assert caplog.records == []
 
 
+PAGES = [
+    ("POST", {"Origin": "https://example.org"}),
+    ("POST", {"Origin": "null", "Sec-Fetch-Site": "cross-site"}),
+    ("GET", {"Sec-Fetch-Site": "cross-site"}),
+    ("GET", {"Host": "example.org"}),  # whose address is now that of this machine
+]
+
+
+@pytest.mark.parametrize(("method", "headers"), PAGES)
+def test_a_web_page_of_elsewhere_is_refused(address: str, method: str, headers: dict[str, str]) -> None:
+    host = urlsplit(address)
+    for given, status in ((headers, 403), ({"Origin": "http://localhost:3000"} if method == "POST" else {}, 200)):
+        with closing(http.client.HTTPConnection(str(host.hostname), host.port, timeout=60)) as connection:
+            connection.request(method, "/?Action=ListQueues&Version=2012-11-05", headers=given)
+            assert connection.getresponse().status == status
+
+
 def test_a_forged_handle_is_none_of_the_queue(sqs: Any, queue_url: str) -> None:
     sqs.send_message(QueueUrl=queue_url, MessageBody="x")
     (message,) = received(sqs, queue_url)

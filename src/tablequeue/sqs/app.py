@@ -29,6 +29,7 @@ from tablequeue.sqs import moves, protocol, signatures
 from tablequeue.sqs.endpoint import DEFAULT_ACCOUNT, DEFAULT_REGION, Call, Endpoint
 from tablequeue.sqs.errors import SqsError, no_queue
 from tablequeue.sqs.operations import OPERATIONS
+from tablequeue.sqs.pages import refuse_pages
 from tablequeue.sqs.protocol import Answer
 from tablequeue.sqs.urls import ACCOUNT, Place, region_in
 from tablequeue.sqs.waiting import give_back
@@ -125,7 +126,9 @@ class SqsApp:
         try:
             body = await self._bodies.read(headers, receive)
             size = len(body)
-            if self._credentials is not None:
+            if self._credentials is None:
+                refuse_pages(scope["method"], headers)
+            else:
                 signatures.verify(scope, headers, body, self._credentials)
             request = wire.read(path, scope["query_string"].decode("latin-1"), body)
             name = request.operation.name

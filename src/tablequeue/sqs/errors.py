@@ -26,7 +26,10 @@ _CODES: dict[str, tuple[str, int]] = {
     "ServiceUnavailable": ("ServiceUnavailable", 503),
     "TooManyEntriesInBatchRequest": (f"{_PREFIX}TooManyEntriesInBatchRequest", 400),
     "UnsupportedOperation": (f"{_PREFIX}UnsupportedOperation", 400),
-    **{name: (name, 403) for name in ("InvalidClientTokenId", "SignatureDoesNotMatch", "MissingAuthenticationToken")},
+    **{
+        name: (name, 403)
+        for name in ("AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch", "MissingAuthenticationToken")
+    },
 }
 # Errors that every service has; the others are of SQS.
 _COMMON = ("Exception", "InvalidAction", "SerializationException", "UnknownOperationException")
