@@ -59,8 +59,8 @@ class SteppingCursor:
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._cursor, name, value)
 
-    def execute(self, statement: Any, *params: Any) -> Any:
-        result = self._cursor.execute(statement, *params)
+    def execute(self, statement: Any, *params: Any, **options: Any) -> Any:
+        result = self._cursor.execute(statement, *params, **options)
         words = statement if isinstance(statement, str) else statement.decode("utf-8", "replace")
         self._steps.step(words.split()[0])
         return result

@@ -314,7 +314,8 @@ class Story:
                     message.claims.append(claim)
 
     def _acts(self) -> None:
-        owners = {(message.queue, message.id): message for message in self.messages.values()}
+        # Without those whose push returned the id of another message with their key.
+        owners = {(message.queue, message.id): message for message in self.messages.values() if message.push}
         for op in self.ops:
             effect = self.effect(op) if op.held else None
             for id, token in op.held:
